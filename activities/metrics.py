@@ -130,6 +130,11 @@ DECISIONS = Counter(
     "Disruption decisions made.",
     ["decision", "reason", "consolidation_type"],
 )
+FAILED_VALIDATIONS = Counter(
+    "karpenter_voluntary_disruption_failed_validations_total",
+    "Disruption commands that no longer held when they were validated.",
+    ["consolidation_type"],
+)
 ELIGIBLE_NODES = Gauge(
     "karpenter_voluntary_disruption_eligible_nodes",
     "Nodes that may be disrupted for a reason, whatever the budgets allow.",

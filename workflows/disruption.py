@@ -21,17 +21,20 @@ with workflow.unsafe.imports_passed_through():
         DisruptInput,
         DisruptionCommand,
         DisruptionDecision,
-        DisruptResult,
         LedgerEntry,
+        Postponement,
     )
     from workflows import names
-    from workflows.options import OPTIONS
+    from workflows.disruption_command import DisruptionCommandWorkflow
     from workflows.planner_call import PlannerCaller
 
 REFUSED_PAUSE = timedelta(seconds=30)
 """How long a node is left alone after it refused a command."""
 COMMAND_GRACE = timedelta(minutes=10)
 """How long a command's nodes stay in the ledger after its due time if nothing reports that they left or refused."""
+
+MOVE_GRACE = timedelta(minutes=75)
+"""The same for a command that moves pods, which reports its end. It covers the longest command and a slow drain."""
 
 
 class DisruptionInput(Message):
@@ -76,13 +79,15 @@ class DisruptionWorkflow(PlannerCaller):
         )
 
     async def _start(self, command: DisruptionCommand) -> None:
+        now = workflow.now()
         for candidate in command.candidates:
             self.ledger[candidate.claim] = LedgerEntry(
                 command=command.id,
                 reason=command.reason,
                 pool=candidate.pool,
-                until=candidate.due + COMMAND_GRACE,
-                due=candidate.due,
+                until=now + MOVE_GRACE if command.moves_pods else candidate.due + COMMAND_GRACE,
+                due=None if command.moves_pods else candidate.due,
+                since=now,
             )
         try:
             await self._start_child(command)
@@ -106,30 +111,15 @@ class DisruptionWorkflow(PlannerCaller):
             if claim in self.ledger:
                 self.ledger[claim] = evolve(self.ledger[claim], until=until, due=until)
 
+    @workflow.signal
+    def postpone(self, given: Postponement) -> None:
+        """Receive the nodes that a command could not remove. They become available after a pause."""
+        until = workflow.now() + timedelta(seconds=given.seconds)
+        for claim in given.claims:
+            if claim in self.ledger:
+                self.ledger[claim] = evolve(self.ledger[claim], until=until, due=until)
+
     @workflow.query
     def open_commands(self) -> dict[str, LedgerEntry]:
         """The open commands: NodeClaim name to the ledger entry of the command that disrupts it."""
         return self.ledger
-
-
-@workflow.defn(name="DisruptionCommand")
-class DisruptionCommandWorkflow:
-    """Runs one command: asks the workflow of each candidate to leave."""
-
-    @workflow.run
-    async def run(self, begin: DisruptInput) -> DisruptResult:
-        """Return which candidates accepted and which refused, and report the refusals to the disruption workflow."""
-        options = OPTIONS[ActivityName.DISRUPT]
-        result: DisruptResult = await workflow.execute_activity(
-            ActivityName.DISRUPT.value,
-            begin,
-            result_type=DisruptResult,
-            start_to_close_timeout=options.try_for,
-            schedule_to_close_timeout=options.give_up_after,
-            retry_policy=options.retry,
-            summary=f"{begin.command.reason}: {len(begin.command.candidates)} nodes",
-        )
-        if result.refused:
-            handle = workflow.get_external_workflow_handle(names.disruption_id(begin.cluster))
-            await handle.signal("settled", sorted(result.refused))
-        return result

@@ -12,7 +12,7 @@ from temporalio.common import RetryPolicy
 from temporalio.workflow import ActivityCancellationType
 
 from tenon.lifecycle.messages.base import ActivityName, ErrorType, Message
-from tenon.lifecycle.messages.disruption import DisruptionDecision, DisruptResult
+from tenon.lifecycle.messages.disruption import DisruptionDecision, DisruptResult, StepResult
 from tenon.lifecycle.messages.launch import LaunchResult, PrepareLaunchResult
 from tenon.lifecycle.messages.node import (
     BindResult,
@@ -102,6 +102,12 @@ OPTIONS: dict[ActivityName, Options] = {
     ActivityName.AWAIT_BATCH: Options(BatchSummary, _seconds(660), longest_pause=_seconds(5)),
     ActivityName.PLAN: Options(PlanResult, _seconds(180), longest_pause=_seconds(10)),
     ActivityName.AWAIT_DISRUPTION: Options(DisruptionDecision, _seconds(660), longest_pause=_seconds(5)),
+    ActivityName.VALIDATE_COMMAND: Options(StepResult, _seconds(120), longest_pause=_seconds(5)),
+    ActivityName.TAINT_CANDIDATES: Options(StepResult, _seconds(120), _seconds(600)),
+    ActivityName.CREATE_REPLACEMENTS: Options(StepResult, _seconds(120), _seconds(600)),
+    ActivityName.AWAIT_REPLACEMENTS: Options(StepResult, _seconds(900), heartbeat=_seconds(30)),
+    ActivityName.CHECK_CANDIDATES: Options(StepResult, _seconds(60), _seconds(600)),
     ActivityName.DISRUPT: Options(DisruptResult, _seconds(60), _seconds(600)),
+    ActivityName.FINISH_COMMAND: Options(StepResult, _seconds(120)),
     ActivityName.RESOLVE_NODECLASS: Options(NodeClassResult, _seconds(60), longest_pause=_seconds(60)),
 }

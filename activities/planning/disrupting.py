@@ -5,17 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection
 from datetime import UTC, datetime
+from typing import Any
 
 from activities import loggers, metrics
 from activities.planning.buffers import BufferRoom
 from activities.planning.interfaces import ClusterView
+from activities.planning.moves import MoveFinder
 from activities.planning.pacing import Pace
 from tenon.disruption.commands import to_message
 from tenon.disruption.deciding import decide
 from tenon.disruption.ledger import finished_commands
 from tenon.disruption.methods import METHODS
 from tenon.disruption.model import Command, Decision, Situation, policy_of
-from tenon.lifecycle.messages.disruption import AwaitDisruptionInput, DisruptionDecision
+from tenon.lifecycle.messages.disruption import (
+    AwaitDisruptionInput,
+    DisruptionCommand,
+    DisruptionDecision,
+    StepResult,
+)
 
 log = loggers.DISRUPTION
 
@@ -34,10 +41,12 @@ class Disruptor:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         promised: Callable[[], Collection[str]] = frozenset,
         buffers: BufferRoom | None = None,
+        moves: MoveFinder | None = None,
     ) -> None:
         """``promised`` returns the names of Nodes and NodeClaims that pods are nominated for. ``buffers``: where
-        CapacityBuffers keep room.
+        CapacityBuffers keep room. ``moves``: looks for commands that move pods; None for no such commands.
         """
+        self._moves = moves
         self._view = view
         self._promised = promised
         self._buffers = buffers or BufferRoom()
@@ -61,12 +70,32 @@ class Disruptor:
                 for command in decision.commands:
                     _report(command)
                 return DisruptionDecision(commands=[to_message(command) for command in decision.commands], gone=gone)
+            look = None
+            if self._moves is not None:
+                under_command = given.ledger.keys() - set(gone)
+                if found := self._moves.take(under_command):
+                    return DisruptionDecision(commands=found, gone=gone)
+                look = self._moves.start(self._view.managed_nodes(), under_command)
             pause = min(left, RECHECK_SECONDS)
             if decision.look_again is not None:
                 pause = min(pause, max(0.05, (decision.look_again - self._now()).total_seconds()))
-            await self._view.nodes_changed(pause)
+            await self._wait(pause, look)
             await self._pace.wait(give_up - loop.time())
         return DisruptionDecision()
+
+    async def validate(self, command: DisruptionCommand) -> StepResult:
+        """Check that a command that moves pods still holds."""
+        return StepResult(failure=await self._moves.validate(command) if self._moves is not None else "")
+
+    async def _wait(self, seconds: float, look: asyncio.Future[Any] | None) -> None:
+        """Wait until the nodes change or the look ends, at the latest until the next look is due."""
+        if self._moves is not None:
+            seconds = min(seconds, self._moves.due_in())
+        change: asyncio.Future[Any] = asyncio.ensure_future(self._view.nodes_changed(seconds))
+        try:
+            await asyncio.wait({change} if look is None else {change, look}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            change.cancel()
 
     def _decide(self, given: AwaitDisruptionInput) -> tuple[Decision, list[str]]:
         """The current decision of the methods, and the NodeClaims whose command is over."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Protocol
 
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeoverlay import NodeOverlay
-from tenon.disruption.model import ManagedNode
+from tenon.disruption.model import ManagedNode, NodeDetail
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
@@ -26,6 +26,14 @@ class Fingerprint:
     """Covers the labels of namespaces, which matter for pods with a namespaceSelector."""
 
 
+class DisruptionCluster(Cluster, Protocol):
+    """A snapshot of the cluster from which disruption builds its model."""
+
+    def node_details(self, types: Mapping[str, Sequence[InstanceType]]) -> Mapping[str, NodeDetail]:
+        """The details of all initialized nodes of NodePools, by NodeClaim. ``types``: by NodePool, for the prices."""
+        ...
+
+
 class ClusterView(Cluster, Protocol):
     """A live, read-only view of the cluster: what a plan needs, and what else the planner needs."""
 
@@ -37,7 +45,7 @@ class ClusterView(Cluster, Protocol):
         """The fingerprint of the pools, classes, claims, overlays and namespaces."""
         ...
 
-    def snapshot(self) -> Cluster:
+    def snapshot(self) -> DisruptionCluster:
         """The current state of the cluster, for use in another thread."""
         ...
 

@@ -3,15 +3,37 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
 
 from tenon.apis.reasons import Reason
 from tenon.disruption.model import Command
-from tenon.lifecycle.messages.disruption import DisruptionCandidate, DisruptionCommand
+from tenon.kube.pod import Pod
+from tenon.lifecycle.messages.disruption import DisruptionCandidate, DisruptionCommand, Replacement
 from tenon.lifecycle.messages.node import Disrupt
 
 
-def to_message(command: Command) -> DisruptionCommand:
-    """Return the command's message. The same nodes and reason give the same ID, so a retry is not a second command."""
+def pod_mark(uid: str) -> str:
+    """Return a short stand-in for a pod's UID, because a command may name thousands of pods."""
+    return hashlib.sha256(uid.encode()).hexdigest()[:8]
+
+
+def command_id(command: Command) -> str:
+    """Return the command's ID. The same nodes and reason give the same ID, so a retry is not a second command."""
+    text = "/".join(f"{candidate.node.uid}@{candidate.since.isoformat()}" for candidate in command.candidates)
+    return f"{command.reason.snake_case}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def to_message(
+    command: Command, replacements: Sequence[Replacement] = (), pods: Mapping[str, Sequence[Pod]] | None = None
+) -> DisruptionCommand:
+    """Return the command's message.
+
+    Args:
+        command: the command.
+        replacements: the NodeClaims of its replacements.
+        pods: by NodeClaim name, the pods that it moves from there.
+    """
+    moved = pods or {}
     candidates = [
         DisruptionCandidate(
             claim=candidate.node.claim,
@@ -19,15 +41,22 @@ def to_message(command: Command) -> DisruptionCommand:
             pool=candidate.node.pool,
             since=candidate.since,
             due=candidate.leaves_at,
+            pods=[pod_mark(pod.uid) for pod in moved.get(candidate.node.claim, ())],
         )
         for candidate in command.candidates
     ]
-    text = "/".join(f"{candidate.uid}@{candidate.since.isoformat()}" for candidate in candidates)
     return DisruptionCommand(
-        id=f"{command.reason.snake_case}-{hashlib.sha256(text.encode()).hexdigest()[:12]}",
+        id=command_id(command),
         reason=command.reason,
         candidates=candidates,
         only_if_empty=command.only_if_empty,
+        moves_pods=command.moves_pods,
+        graceful=command.graceful,
+        consolidation_type=command.consolidation_type,
+        replacements=list(replacements),
+        saving=round(command.saving, 6),
+        pods=sum(len(found) for found in moved.values()),
+        explanation=list(command.explanation),
     )
 
 

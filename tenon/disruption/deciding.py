@@ -50,6 +50,8 @@ def _is_eligible(node: ManagedNode, situation: Situation) -> bool:
         and node.initialized
         and not node.leaving
         and not node.protected
+        and not node.disrupted_by
+        and not node.replacement_for
         and node.claim not in situation.under_command
         and not node.named_in(situation.nominated)
     )

@@ -61,6 +61,10 @@ class ManagedNode:
     """Its instance is being terminated. Budgets no longer count the node (DIS-50)."""
     held_by: str = ""
     """The DaemonSet or static pod of an empty node, and what protects it, that keeps graceful methods away (DIS-13)."""
+    disrupted_by: str = ""
+    """The ID of the open command that prepares to remove it."""
+    replacement_for: str = ""
+    """The ID of the open command that it was created for."""
 
     def named_in(self, names: frozenset[str]) -> bool:
         """True if the names contain its NodeClaim or its Node."""

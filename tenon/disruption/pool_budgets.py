@@ -31,7 +31,10 @@ class PoolBudgets:
         """Count only nodes that are initialized and whose instance is not being terminated (DIS-50, DIS-52)."""
         given = self._situation
         members = [node for node in given.nodes if node.pool == pool and node.initialized and not node.terminating]
-        unavailable = sum(node.leaving or not node.ready or node.claim in given.under_command for node in members)
+        unavailable = sum(
+            node.leaving or not node.ready or bool(node.disrupted_by) or node.claim in given.under_command
+            for node in members
+        )
         return allowed(
             given.policies[pool].budgets, self._reason, total=len(members), unavailable=unavailable, now=given.now
         )

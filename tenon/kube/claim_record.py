@@ -128,6 +128,16 @@ class ClaimRecord(ObjectRecord):
         return parse_instant(self.annotations.get(labels.KEEP_UNTIL))
 
     @property
+    def disrupted_by(self) -> str:
+        """The open disruption command that prepares to remove its node; empty if there is none."""
+        return self.annotations.get(labels.DISRUPTED_BY) or ""
+
+    @property
+    def replacement_for(self) -> str:
+        """The open disruption command that it was created for; empty if there is none."""
+        return self.annotations.get(labels.REPLACEMENT_FOR) or ""
+
+    @property
     def expire_after_seconds(self) -> float | None:
         """How old its node may become; None for no limit, or if the duration is malformed."""
         return go_seconds(self.spec.get("expireAfter") or "")

@@ -21,10 +21,12 @@ def poke_for(
     node_deleting: bool = False,
     node_taints: Sequence[Taint] = (),
     disruption_reason: bool = False,
+    candidate: bool = False,
 ) -> Poke | None:
     """Return the poke for the current state of the objects; None if the workflow waits for none of it.
 
-    ``disruption_reason``: the NodeClaim has the condition that a disruption command sets.
+    ``disruption_reason``: the NodeClaim has the condition that a disruption command sets. ``candidate``: taint and
+    condition belong to an open command, so they stay.
 
     The same state always gives the same poke, so that a sender can detect that it was already sent. If several Nodes
     have the claim's provider ID, the poke names none of them, so that registration finds and reports them all.
@@ -38,7 +40,7 @@ def poke_for(
     if not initialized and node_ready and not _waiting(startup_taints, node_taints):
         return Poke(node_name=node_name, node_ready=True, reason="ready")
     tainted = any((taint.key, taint.effect) == labels.DISRUPTED_TAINT for taint in node_taints)
-    if initialized and (tainted or disruption_reason):
+    if initialized and not candidate and (tainted or disruption_reason):
         return Poke(node_name=node_name, disrupted=True, reason="disrupted")
     return None
 

@@ -46,8 +46,30 @@ def name_after(pool: str, origin: str) -> str:
 
 def claim_body(planned: PlannedClaim, pool: NodePool, *, batch: int, ordinal: int) -> dict[str, Any]:
     """Build the NodeClaim of a node that is planned for pods, as it is written to the API server."""
-    body = static_claim_body(planned, pool, claim_name(pool.metadata.name, batch, ordinal))
+    body = _body_for_pods(planned, pool, claim_name(pool.metadata.name, batch, ordinal))
     body["metadata"]["labels"][labels.BATCH] = str(batch)
+    return body
+
+
+def replacement_claim_body(
+    planned: PlannedClaim, pool: NodePool, name: str, command: str, explanation: str
+) -> dict[str, Any]:
+    """Build the NodeClaim of a node that comes in place of others.
+
+    Args:
+        planned: the claim with the pods that move to it.
+        pool: its NodePool.
+        name: its name.
+        command: the ID of the disruption command.
+        explanation: why the command is carried out, in lines.
+    """
+    body = _body_for_pods(planned, pool, name)
+    body["metadata"]["annotations"] |= {labels.REPLACEMENT_FOR: command, labels.EXPLANATION: explanation}
+    return body
+
+
+def _body_for_pods(planned: PlannedClaim, pool: NodePool, name: str) -> dict[str, Any]:
+    body = static_claim_body(planned, pool, name)
     body["metadata"]["annotations"] |= {
         labels.PLANNED_PODS: format_planned_pods(planned.pods),
         labels.PLANNED_REQUESTS: format_planned_requests(planned.pods),

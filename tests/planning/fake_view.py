@@ -11,16 +11,15 @@ from typing import Any
 
 from activities.kubernetes.errors import ApiError, ConflictError
 from activities.kubernetes.resources import NODECLAIMS, Resource
-from activities.planning.interfaces import Fingerprint
+from activities.planning.interfaces import DisruptionCluster, Fingerprint
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NodePool
-from tenon.disruption.model import ManagedNode
+from tenon.disruption.model import ManagedNode, NodeDetail
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.planned_pods import planned_pods
 from tenon.kube.pod import Pod
-from tenon.provisioning.problem import Cluster
 from tenon.resources import Resources
 from tenon.scheduling.model import InstanceType, Node
 from tests.apis.case import EC2NODECLASS, NODEPOOL, edited
@@ -66,6 +65,7 @@ class FakeView:
         self.classes = {"default": node_class()}
         self.existing: list[Node] = []
         self.managed: list[ManagedNode] = []
+        self.details: dict[str, NodeDetail] = {}
         self.usage: Resources = {}
         self.spaces: dict[str, dict[str, str]] = {"default": {}}
         self.node_overlays: list[NodeOverlay] = []
@@ -104,8 +104,11 @@ class FakeView:
         overlays = tuple(overlay.metadata.name for overlay in self.node_overlays)
         return Fingerprint((pools, overlays), {name: dict(labels) for name, labels in self.spaces.items()})
 
-    def snapshot(self) -> Cluster:
+    def snapshot(self) -> DisruptionCluster:
         return self
+
+    def node_details(self, types: Mapping[str, Sequence[InstanceType]]) -> Mapping[str, NodeDetail]:
+        return self.details
 
     def overlays(self) -> Sequence[NodeOverlay]:
         return self.node_overlays

@@ -88,7 +88,7 @@ class Expected:
         self._planned: dict[str, list[Pod]] = {}
         self.decided: set[str] = set()
         """UIDs of the pods that a claim was bought for."""
-        by_uid = {record.uid: state.scheduling_pod(record) for record in (*state.pending(), *state.moving_pods())}
+        by_uid = {record.uid: state.scheduling_pod(record) for record in (*state.pending(), *state.pods_to_move())}
         for uid, claim in state.planned(now).items():
             if uid in by_uid:
                 self._planned.setdefault(claim, []).append(by_uid[uid])

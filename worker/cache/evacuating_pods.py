@@ -30,6 +30,7 @@ class EvacuatingPods:
     def __init__(self) -> None:
         self.pdbs: Table[ValueRecord[PodDisruptionBudget]] = Table(lambda _key, _before, _after: self._pdbs_changed())
         self._leaving: set[str] = set()
+        self._candidates: set[str] = set()
         self._holding: dict[str, list[LabelSelector]] | None = None
         self._by_namespace: dict[str, list[PodDisruptionBudget]] | None = None
 
@@ -37,6 +38,7 @@ class EvacuatingPods:
         """Take over another instance's current content."""
         self.pdbs.adopt(other.pdbs)
         self._leaving = other._leaving.copy()
+        self._candidates = other._candidates.copy()
 
     def set_leaving(self, node: str, *, leaves: bool) -> None:
         """Record whether a node (by name) is leaving."""
@@ -45,9 +47,24 @@ class EvacuatingPods:
         else:
             self._leaving.discard(node)
 
+    def set_candidate(self, node: str, *, of_command: bool) -> None:
+        """Record whether an open disruption command prepares to remove a node (by name)."""
+        if of_command:
+            self._candidates.add(node)
+        else:
+            self._candidates.discard(node)
+
     def nodes(self) -> Set[str]:
         """The names of the nodes that are leaving."""
         return self._leaving
+
+    def nodes_to_leave(self) -> Set[str]:
+        """The names of the nodes that are leaving, and of those that an open disruption command prepares to remove."""
+        return self._leaving | self._candidates
+
+    def keeps_place(self, pod: PodRecord) -> bool:
+        """Whether a NodeClaim that was created for this running pod keeps room for it."""
+        return self.must_move(pod) or (pod.node_name in self._candidates and pod.reschedulable)
 
     def must_move(self, pod: PodRecord) -> bool:
         """Whether the pod must move to another node."""

@@ -95,5 +95,7 @@ def _known(claim: ClaimRecord, node: NodeRecord | None) -> _Known:
         quiet_since=None,
         node=node.name if node is not None else "",
         terminating=claim.terminating,
+        disrupted_by=claim.disrupted_by,
+        replacement_for=claim.replacement_for,
     )
     return _Known(claim, node, found, claim.keep_until)

@@ -10,16 +10,18 @@ from collections.abc import Mapping, Sequence
 
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodepool import NodePool
+from tenon.disruption.model import NodeDetail
 from tenon.kube.pod import Pod
 from tenon.resources import Resources
-from tenon.scheduling.model import Node
+from tenon.scheduling.model import InstanceType, Node
 from worker.cache import capacity
+from worker.cache.node_details import node_details
 from worker.cache.state import ClusterState
 from worker.cache.usage import pool_usages
 
 
 class Snapshot:
-    """Implements `tenon.provisioning.problem.Cluster`. Use it in one thread at a time."""
+    """Implements `activities.planning.interfaces.DisruptionCluster`. Use it in one thread at a time."""
 
     def __init__(
         self, state: ClusterState, now: float, pools: Sequence[NodePool], classes: Mapping[str, EC2NodeClass]
@@ -62,3 +64,7 @@ class Snapshot:
         if self._usages is None:
             self._usages = pool_usages(self._state, with_leaving=True, at_most=True)
         return self._usages.get(pool, {})
+
+    def node_details(self, types: Mapping[str, Sequence[InstanceType]]) -> dict[str, NodeDetail]:
+        """What disruption methods that move pods need to know of each node, by NodeClaim."""
+        return node_details(self._state, self._now, types)

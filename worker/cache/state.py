@@ -97,6 +97,7 @@ class ClusterState:
         self._pods_by_node = {name: pods.copy() for name, pods in other._pods_by_node.items()}
         self._pending, self._unbound = other._pending.copy(), other._unbound.copy()
         self._used = other._used.copy()
+        self._last_pod_event = other._last_pod_event.copy()
         self._node_by_provider = other._node_by_provider.copy()
         self._claim_by_provider = other._claim_by_provider.copy()
 
@@ -125,6 +126,13 @@ class ClusterState:
         """Pods that must move because their node is leaving, sorted by key."""
         there = (pod for name in self.moving.nodes() for pod in (self._pods_by_node.get(name) or {}).values())
         return sorted(filter(self.moving.must_move, there), key=lambda pod: pod.key)
+
+    def pods_to_move(self) -> list[PodRecord]:
+        """Running pods for which their next node keeps room: of nodes that are leaving, and of candidates of an open
+        disruption command.
+        """
+        there = (pod for name in self.moving.nodes_to_leave() for pod in (self._pods_by_node.get(name) or {}).values())
+        return sorted(filter(self.moving.keeps_place, there), key=lambda pod: pod.key)
 
     def scheduling_pod(self, record: PodRecord) -> Pod:
         """A pod as scheduling sees it, with the requirements of its volumes and its default topology spread."""
@@ -158,7 +166,7 @@ class ClusterState:
         place until its old node has released it, however long that takes.
         """
         now = self.clock() if now is None else now
-        pods = (*self._unbound.values(), *self.moving_pods())
+        pods = (*self._unbound.values(), *self.pods_to_move())
         return {pod.uid: claim for pod in pods if (claim := self._place_of(pod, now))}
 
     def awaits_pods(self, claim: ClaimRecord, now: float) -> bool:
@@ -172,7 +180,7 @@ class ClusterState:
     def _place_of(self, pod: PodRecord, now: float) -> str:
         """The first claim, by name, that the pod is on its way to. Empty if there is none."""
         waits = not (pod.node_name or pod.terminal or pod.deleting)
-        if not waits and not (pod.node_name and self.moving.must_move(pod)):
+        if not waits and not (pod.node_name and self.moving.keeps_place(pod)):
             return ""
         for name in self.bought.claims_for(pod.uid):
             claim = self.claims.get(name)
@@ -320,6 +328,9 @@ class ClusterState:
         claim = self.claim_of(node) if node is not None else None
         theirs = node is not None and claim is None and labels.NODEPOOL in node.labels
         self.moving.set_leaving(node_name, leaves=node is not None and not theirs and leaving(node, claim))
+        self.moving.set_candidate(
+            node_name, of_command=node is not None and claim is not None and bool(claim.disrupted_by)
+        )
 
     def _namespace_changed(
         self, key: str, before: ValueRecord[Mapping[str, str]] | None, after: ValueRecord[Mapping[str, str]] | None

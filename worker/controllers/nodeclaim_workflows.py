@@ -228,6 +228,7 @@ class NodeClaimWorkflowController(Controller):
             node_deleting=node.deleting if node else False,
             node_taints=node.taints if node else (),
             disruption_reason=claim.is_true(DISRUPTION_REASON),
+            candidate=bool(claim.disrupted_by),
         )
 
     async def _start_claim(self, claim: ClaimRecord) -> None:

@@ -18,6 +18,7 @@ from temporalio.workflow import NondeterminismError
 from activities import loggers
 from activities.cluster_version import ClusterVersion, server_version
 from activities.disrupting import disrupt
+from activities.disruption_commands import CommandActivities
 from activities.ec2.client import Ec2
 from activities.ec2.cluster import describe_cluster, version_by_eks
 from activities.ec2.errors import EC2Error
@@ -33,7 +34,8 @@ from tenon.ec2.cluster import Cluster
 from worker.runtime.concurrency import concurrency
 from worker.settings import Settings, SettingsError
 from workflows import names
-from workflows.disruption import DisruptionCommandWorkflow, DisruptionWorkflow
+from workflows.disruption import DisruptionWorkflow
+from workflows.disruption_command import DisruptionCommandWorkflow
 from workflows.housekeeping import HousekeepingWorkflow
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodeclass import NodeClassWorkflow
@@ -148,7 +150,14 @@ def io_workers(
     classes = NodeClassActivities(clients.kube, clients.recorder, clients.ec2, clients.version)
     housekeeping = Housekeeping(clients.kube, clients.recorder, clients.ec2)
     at_once = concurrency(settings.cpu_requests)
-    activities: list[Callable[..., Any]] = [*node.all(), classes.resolve, disrupt, housekeeping.collect]
+    commands = CommandActivities(clients.kube, clients.recorder)
+    activities: list[Callable[..., Any]] = [
+        *node.all(),
+        *commands.all(),
+        classes.resolve,
+        disrupt,
+        housekeeping.collect,
+    ]
     queue = names.task_queue(settings.cluster_name)
     common = Worker(
         client,

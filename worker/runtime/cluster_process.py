@@ -25,15 +25,18 @@ from activities.planning.batching import Batcher, Window
 from activities.planning.breaker_cache import BreakerCache
 from activities.planning.buffers import BufferRoom
 from activities.planning.disrupting import Disruptor
+from activities.planning.moves import MoveFinder
 from activities.planning.planner import Planner
+from tenon.disruption.methods import moving_methods
 from tenon.lifecycle.messages.base import ActivityName
-from tenon.lifecycle.messages.disruption import AwaitDisruptionInput, DisruptionDecision
+from tenon.lifecycle.messages.disruption import AwaitDisruptionInput, DisruptInput, DisruptionDecision, StepResult
 from tenon.lifecycle.messages.provisioning import AwaitBatchInput, BatchSummary, PlanInput, PlanResult
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
 from worker.controllers.base import Controller
 from worker.controllers.capacity_buffer import CapacityBufferController
+from worker.controllers.disruption_commands import DisruptionCommandController
 from worker.controllers.node_overlay import NodeOverlayController
 from worker.controllers.node_repair import NodeRepairController
 from worker.controllers.nodeclaim_disruption import NodeClaimDisruptionController
@@ -103,6 +106,11 @@ class PlanActivities:
         """Wait for nodes that may be disrupted."""
         with self._announced.question_of(activity.info().workflow_id or ""):
             return await self._disruptor.await_candidates(given)
+
+    @activity.defn(name=ActivityName.VALIDATE_COMMAND)
+    async def validate_command(self, given: DisruptInput) -> StepResult:
+        """Check that a disruption command still holds."""
+        return await self._disruptor.validate(given.command)
 
 
 async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) -> None:
@@ -196,7 +204,8 @@ async def _lead(settings: Settings, temporal: Connection, clients: Clients, cach
     planner = Planner(
         view, clients.ec2, clients.kube, clients.recorder, batcher, policy=policy, buffers=room, breakers=breakers
     )
-    disruptor = Disruptor(view, promised=batcher.nominated_nodes, buffers=room)
+    moves = MoveFinder(view, clients.ec2, batcher, moving_methods, policy=policy, buffers=room)
+    disruptor = Disruptor(view, promised=batcher.nominated_nodes, buffers=room, moves=moves)
     kube = clients.kube
     controllers: list[Controller] = [
         NodePoolStatusController(
@@ -226,11 +235,20 @@ async def _lead(settings: Settings, temporal: Connection, clients: Clients, cach
             group.create_task(controller.run(), name=controller.name)
         group.create_task(serve_legacy(kube, clients.recorder, cache, settings, clients.ec2.cluster), name="legacy")
         group.create_task(warn_of_disabled_gates(kube, gates), name="disabled gates")
-        await temporal.serve(lambda client: _decide(client, settings, cache, batcher, planner, disruptor))
+        try:
+            await temporal.serve(lambda client: _decide(client, kube, settings, cache, batcher, planner, disruptor))
+        finally:
+            moves.close()
 
 
 async def _decide(
-    client: Client, settings: Settings, cache: ClusterCache, batcher: Batcher, planner: Planner, disruptor: Disruptor
+    client: Client,
+    kube: Kube,
+    settings: Settings,
+    cache: ClusterCache,
+    batcher: Batcher,
+    planner: Planner,
+    disruptor: Disruptor,
 ) -> None:
     """Everything that a leader does through this Temporal client, until cancelled."""
     cluster = settings.cluster_name
@@ -245,7 +263,7 @@ async def _decide(
         return Worker(
             client,
             task_queue=task_queue,
-            activities=[plan.await_batch, plan.plan, plan.await_disruption],
+            activities=[plan.await_batch, plan.plan, plan.await_disruption, plan.validate_command],
             build_id=BUILD_ID,
             max_concurrent_activities=10,
             graceful_shutdown_timeout=timedelta(),  # long polls have nothing to finish, and a plan is retried
@@ -260,6 +278,7 @@ async def _decide(
         )
         group.create_task(NotReadyNodeController(cache, sweep).run(), name="lost nodes")
         group.create_task(NodeClaimWorkflowController(client, cache, cluster, queue).run(), name="nodeclaim workflows")
+        group.create_task(DisruptionCommandController(client, kube, cache, cluster).run(), name="disruption commands")
         group.create_task(NodeClassWorkflowController(client, cache, cluster).run(), name="nodeclass workflows")
 
 

@@ -1,9 +1,19 @@
-"""The registry of disruption methods. To add one, add a module here, a line in `METHODS`, and its tests."""
+"""The registry of disruption methods. To add one, add a module here, a line in `METHODS` or `moving_methods`, and its
+tests.
+"""
 
 from __future__ import annotations
 
 from tenon.disruption.methods.base import Method
 from tenon.disruption.methods.emptiness import Emptiness
+from tenon.scheduling.deadline import Expired
 
 METHODS: tuple[Method, ...] = (Emptiness(),)
-"""In the order in which they choose. A node that one method takes is not offered to the next."""
+"""The methods that need no model of the cluster, so they run after each change. They are in the order in which they
+choose. A node that one method takes is not offered to the next.
+"""
+
+
+def moving_methods(expired: Expired) -> tuple[Method, ...]:  # noqa: ARG001 - no method so far needs it
+    """Return the methods that move pods, in the order in which they choose. They stop when the time has ``expired``."""
+    return ()

@@ -33,7 +33,13 @@ class ActivityName(StrEnum):
     AWAIT_BATCH = "await pending pods"
     PLAN = "plan batch"
     AWAIT_DISRUPTION = "await disruption candidates"
+    VALIDATE_COMMAND = "validate command"
+    TAINT_CANDIDATES = "taint candidates"
+    CREATE_REPLACEMENTS = "create replacements"
+    AWAIT_REPLACEMENTS = "await replacements"
+    CHECK_CANDIDATES = "check candidates"
     DISRUPT = "disrupt nodes"
+    FINISH_COMMAND = "finish command"
     RESOLVE_NODECLASS = "resolve node class"
 
 

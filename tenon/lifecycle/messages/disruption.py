@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from pydantic import Field
 
@@ -17,7 +18,9 @@ class LedgerEntry(Message):
     pool: str
     until: datetime
     due: datetime | None = None
-    """When the node was due to leave."""
+    """When the node was due to leave. None for a command that moves pods: it leaves when its replacements are ready."""
+    since: datetime | None = None
+    """When the command started; None in entries of earlier versions."""
 
 
 class AwaitDisruptionInput(Message):
@@ -39,10 +42,21 @@ class DisruptionCandidate(Message):
     """When the command's reason started to hold."""
     due: datetime
     """When the node leaves if the reason still holds."""
+    pods: list[str] = Field(default_factory=list)
+    """`pod_mark` of each pod that the command moves from this node."""
+
+
+class Replacement(Message):
+    """A NodeClaim that must be initialized before the candidates leave."""
+
+    name: str
+    pool: str
+    body: dict[str, Any]
+    """The NodeClaim as it is written to the API server."""
 
 
 class DisruptionCommand(Message):
-    """Nodes to remove together, and why."""
+    """Nodes to remove together, why, and what comes in their place."""
 
     id: str
     reason: str
@@ -52,6 +66,17 @@ class DisruptionCommand(Message):
 
     None in messages of earlier versions, which only knew the reason Empty, for which this is true.
     """
+    moves_pods: bool = False
+    """The candidates may have pods: the command is validated, prepared and, on a failure, undone."""
+    graceful: bool = True
+    """Gives way to a pod that may not be moved, and is validated after a delay."""
+    consolidation_type: str = ""
+    replacements: list[Replacement] = Field(default_factory=list)
+    saving: float = 0.0
+    """Dollars an hour that it saves, as planned."""
+    pods: int = 0
+    """How many pods it moves."""
+    explanation: list[str] = Field(default_factory=list)
 
 
 class DisruptionDecision(Message):
@@ -72,7 +97,41 @@ class DisruptInput(Message):
 
 
 class DisruptResult(Message):
-    """Claim names by answer."""
+    """Claim names by answer. ``failure``: why the command was undone before any candidate was asked."""
 
     accepted: list[str] = Field(default_factory=list)
     refused: dict[str, str] = Field(default_factory=dict)
+    failure: str = ""
+
+
+class StepResult(Message):
+    """Whether a step of a command succeeded. ``failure`` says why not, in one clause; empty if it did."""
+
+    failure: str = ""
+
+
+class ReplacementsInput(Message):
+    """Waits until the replacements of a command are initialized. Fails if one is gone, or ``until`` is over."""
+
+    cluster: str
+    command: DisruptionCommand
+    until: datetime
+
+
+class FinishInput(Message):
+    """Ends a command's claim on its nodes.
+
+    Candidates in ``stay`` lose its taint and condition. With ``undo``, the replacements go unless pods run on them.
+    """
+
+    cluster: str
+    command: DisruptionCommand
+    stay: list[str] = Field(default_factory=list)
+    undo: bool = False
+
+
+class Postponement(Message):
+    """Nodes that a command could not remove, and for how many seconds no other command may remove them."""
+
+    claims: list[str]
+    seconds: float

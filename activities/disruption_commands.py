@@ -1,0 +1,260 @@
+"""The steps of a disruption command that moves pods: taint candidates, create replacements, look again, finish.
+
+A NodeClaim says by annotation which open command it belongs to. Nothing else must remove its node or its taint as long
+as that command runs, and a command that was terminated is recognized by it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from temporalio import activity
+
+from activities import loggers
+from activities.kubernetes import cordon
+from activities.kubernetes.changes import change
+from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiError, ConflictError
+from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.nodeclaims import Fact, annotate_claim, read_claim, request_deletion, set_facts
+from activities.kubernetes.nodes import find_node, pods_on
+from activities.kubernetes.resources import NODECLAIMS, NODES, PDBS
+from tenon.apis import labels
+from tenon.apis.nodeclaim import DISRUPTION_REASON
+from tenon.apis.reasons import Reason, camel_case
+from tenon.disruption import confirming
+from tenon.kube import pods
+from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.structs import Object
+from tenon.lifecycle.cordon import tainted
+from tenon.lifecycle.ids import nodeclaim_id
+from tenon.lifecycle.messages.base import ActivityName, ClaimRef
+from tenon.lifecycle.messages.disruption import (
+    DisruptInput,
+    DisruptionCandidate,
+    DisruptionCommand,
+    FinishInput,
+    Replacement,
+    ReplacementsInput,
+    StepResult,
+)
+from tenon.lifecycle.messages.node import Disrupt, DisruptAnswer, NodeInput
+
+log = loggers.DISRUPTION
+
+POLL_SECONDS = 1.0
+"""Seconds between two looks at the replacements."""
+
+
+class CommandActivities:
+    """Each step of a command as its own activity. All of them may be repeated."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        recorder: EventRecorder,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._kube = kube
+        self._recorder = recorder
+        self._now = now
+
+    def all(self) -> Sequence[Callable[..., Any]]:
+        """All activities."""
+        return [
+            self.taint_candidates,
+            self.create_replacements,
+            self.await_replacements,
+            self.check_candidates,
+            self.finish_command,
+        ]
+
+    @activity.defn(name=ActivityName.TAINT_CANDIDATES)
+    async def taint_candidates(self, given: DisruptInput) -> StepResult:
+        """Mark each candidate's claim with the command and its reason, then keep new pods away from its Node."""
+        for candidate in given.command.candidates:
+            ref = _ref(given.cluster, candidate)
+            claim = await read_claim(self._kube, ref)
+            if claim is None or claim.deleting:
+                return StepResult(failure=f"NodeClaim {candidate.claim} is leaving already")
+            other = claim.annotations.get(labels.DISRUPTED_BY, given.command.id)
+            if other != given.command.id:
+                return StepResult(failure=f"NodeClaim {candidate.claim} belongs to command {other}")
+            node = (await find_node(self._kube, NodeInput(claim=ref), claim)).node
+            if node is None or pods.deletion_instant(node) is not None:
+                return StepResult(failure=f"the Node of NodeClaim {candidate.claim} is leaving already")
+            await annotate_claim(self._kube, ref, {labels.DISRUPTED_BY: given.command.id})
+            fact = Fact(DISRUPTION_REASON, "True", camel_case(given.command.reason))
+            await set_facts(self._kube, ref, [fact], self._now)
+            await change(self._kube, NODES, node["metadata"]["name"], tainted, uid=pods.uid(node))
+            await self._say_what_it_waits_for(given.command, claim, node)
+        log.info(
+            "The worker prepares to disrupt nodes",
+            extra={
+                "command": given.command.id,
+                "reason": given.command.reason,
+                "nodeclaims": [candidate.claim for candidate in given.command.candidates],
+                "replacements": [one.name for one in given.command.replacements],
+            },
+        )
+        return StepResult()
+
+    async def _say_what_it_waits_for(self, command: DisruptionCommand, claim: ClaimRecord, node: Object) -> None:
+        if not command.replacements:
+            return
+        for subject in (claim.body, node):
+            text = (
+                f"Waiting on readiness of {', '.join(one.name for one in command.replacements)} to continue disruption"
+            )
+            await self._recorder.publish(subject, "DisruptionWaitingReadiness", text)
+
+    @activity.defn(name=ActivityName.CREATE_REPLACEMENTS)
+    async def create_replacements(self, given: DisruptInput) -> StepResult:
+        """Create the NodeClaims of the replacements. Their names make it safe to repeat."""
+        for one in given.command.replacements:
+            try:
+                made = await self._kube.create(NODECLAIMS, dict(one.body))
+            except ConflictError:
+                present = await self._kube.get(NODECLAIMS, one.name)
+                if present is None or not _is_of(present, given.command):
+                    return StepResult(failure=f"the name {one.name} of a replacement is taken")
+            except ApiError as error:
+                if not 400 <= error.status < 500 or error.status in (401, 408, 429):
+                    raise
+                return StepResult(failure=f"the API server refused a NodeClaim of NodePool {one.pool}: {error.message}")
+            else:
+                reason = camel_case(given.command.reason)
+                await self._recorder.publish(made, "DisruptionLaunching", f"Launching NodeClaim: {reason}")
+        return StepResult()
+
+    @activity.defn(name=ActivityName.AWAIT_REPLACEMENTS)
+    async def await_replacements(self, given: ReplacementsInput) -> StepResult:
+        """Wait until all replacements are initialized, one is gone, or the time is over."""
+        left = [one.name for one in given.command.replacements]
+        while True:
+            waiting: dict[str, str] = {}
+            for name in list(left):
+                body = await self._kube.get(NODECLAIMS, name)
+                if body is None or body["metadata"].get("deletionTimestamp"):
+                    return StepResult(failure=f"replacement {name} is gone{_why_gone(body)}")
+                claim = ClaimRecord.of(body)
+                if claim.initialized:
+                    left.remove(name)
+                else:
+                    waiting[name] = _waits_for(claim)
+            if not waiting:
+                return StepResult()
+            text = "; ".join(f"{name} {what}" for name, what in sorted(waiting.items())[:3])
+            if self._now() >= given.until:
+                return StepResult(failure=f"its replacements are not initialized in time: {text}")
+            activity.heartbeat(text)
+            await asyncio.sleep(POLL_SECONDS)
+
+    @activity.defn(name=ActivityName.CHECK_CANDIDATES)
+    async def check_candidates(self, given: DisruptInput) -> StepResult:
+        """Look at the candidates' pods for the last time. A candidate that is leaving already needs no look."""
+        command = given.command
+        budgets: dict[str, list[Object]] = {}
+        for candidate in command.candidates:
+            ref = _ref(given.cluster, candidate)
+            claim = await read_claim(self._kube, ref)
+            if claim is None or claim.deleting:
+                continue
+            node = (await find_node(self._kube, NodeInput(claim=ref), claim)).node
+            if node is None or not command.graceful:
+                continue
+            present = await pods_on(self._kube, node["metadata"]["name"])
+            await self._read_budgets(present, budgets)
+            expected = set(candidate.pods) if command.reason == Reason.UNDERUTILIZED else None
+            if why := confirming.why_not(present, budgets, self._now(), expected=expected):
+                await self._recorder.publish(claim.body, "DisruptionBlocked", why)
+                return StepResult(failure=f"NodeClaim {candidate.claim}: {why}")
+        return StepResult()
+
+    async def _read_budgets(self, present: Iterable[Object], known: dict[str, list[Object]]) -> None:
+        for namespace in {str(pod["metadata"].get("namespace")) for pod in present} - known.keys():
+            known[namespace] = list(await self._kube.list(PDBS, namespace=namespace))
+
+    @activity.defn(name=ActivityName.FINISH_COMMAND)
+    async def finish_command(self, given: FinishInput) -> StepResult:
+        """Give up the command's hold on its nodes. With ``undo``, remove replacements that nobody uses."""
+        stay = set(given.stay)
+        for candidate in given.command.candidates:
+            if candidate.claim not in stay:
+                await self._say_it_terminates(given.command, _ref(given.cluster, candidate))
+                continue
+            ref = _ref(given.cluster, candidate)
+            # The taint goes first: as long as the annotation is there, a repetition finds the rest.
+            await cordon.withdraw(self._kube, ref, "")
+            await self._unmark(ref, labels.DISRUPTED_BY, given.command)
+        for one in given.command.replacements:
+            await self._release(given, one)
+        return StepResult()
+
+    async def _say_it_terminates(self, command: DisruptionCommand, ref: ClaimRef) -> None:
+        claim = await read_claim(self._kube, ref)
+        if claim is not None:
+            text = f"Disrupting NodeClaim: {camel_case(command.reason)}"
+            await self._recorder.publish(claim.body, "DisruptionTerminating", text)
+
+    async def _release(self, given: FinishInput, one: Replacement) -> None:
+        """End the command's hold on a replacement. If the command failed, remove it unless a pod uses it."""
+        body = await self._kube.get(NODECLAIMS, one.name)
+        if body is None or not _is_of(body, given.command):
+            return
+        claim = ClaimRecord.of(body)
+        ref = ClaimRef(cluster=given.cluster, name=one.name, uid=claim.uid)
+        if given.undo and not claim.registered:
+            await request_deletion(self._kube, claim)
+            return
+        await self._unmark(ref, labels.REPLACEMENT_FOR, given.command)
+        if given.undo:
+            await _offer_to_leave(given, one)
+
+    async def _unmark(self, ref: ClaimRef, annotation: str, command: DisruptionCommand) -> None:
+        def compute(claim: Object) -> dict[str, Any]:
+            if (claim["metadata"].get("annotations") or {}).get(annotation) != command.id:
+                return {}
+            return {"metadata": {"annotations": {annotation: None}}}
+
+        await change(self._kube, NODECLAIMS, ref.name, compute, uid=ref.uid)
+
+
+async def _offer_to_leave(given: FinishInput, one: Replacement) -> None:
+    """Ask the workflow of an unused replacement to leave if it has no pods. If it does not, it is an ordinary node."""
+    handle = activity.client().get_workflow_handle(nodeclaim_id(given.cluster, one.name))
+    request = Disrupt(command=given.command.id, reason=Reason.EMPTY, only_if_empty=True)
+    try:
+        await handle.execute_update("disrupt", request, id=given.command.id, result_type=DisruptAnswer)
+    except Exception as error:  # emptiness and consolidation look after a node that stays
+        log.info(
+            "A replacement of a failed command stays",
+            extra={"command": given.command.id, "nodeclaim": one.name, "error": str(error)},
+        )
+
+
+def _ref(cluster: str, candidate: DisruptionCandidate) -> ClaimRef:
+    return ClaimRef(cluster=cluster, name=candidate.claim, uid=candidate.uid)
+
+
+def _is_of(claim: Mapping[str, Any], command: DisruptionCommand) -> bool:
+    return bool((claim["metadata"].get("annotations") or {}).get(labels.REPLACEMENT_FOR) == command.id)
+
+
+def _waits_for(claim: ClaimRecord) -> str:
+    if not claim.launched:
+        launched = claim.condition("Launched")
+        return str(launched.get("message") or "waits for its instance")
+    if not claim.registered:
+        return "waits for its Node"
+    return str(claim.condition("Initialized").get("message") or "waits until its Node is ready")
+
+
+def _why_gone(claim: Mapping[str, Any] | None) -> str:
+    if claim is None:
+        return ""
+    message = ClaimRecord.of(claim).condition("Launched").get("message")
+    return f": {message}" if message else ""

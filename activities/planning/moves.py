@@ -1,0 +1,204 @@
+"""Looks for disruption commands that move pods, in a thread on a snapshot of the cluster.
+
+A look simulates many placements, so it takes longer than a look for empty nodes and never delays one. How often it runs
+depends on how long it takes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from activities import loggers, metrics
+from activities.planning.batching import Batcher
+from activities.planning.buffers import BufferRoom
+from activities.planning.interfaces import ClusterView, DisruptionCluster, Types
+from activities.planning.offerings import instance_types_by_pool
+from activities.planning.solving import Limit
+from tenon.apis.nodepool import NodePool
+from tenon.disruption.commands import command_id, to_message
+from tenon.disruption.deciding import decide
+from tenon.disruption.methods.base import Method
+from tenon.disruption.model import ClusterModel, Command, Decision, ManagedNode, Situation, policy_of
+from tenon.disruption.validation import why_invalid
+from tenon.kube.pod import Pod
+from tenon.lifecycle.messages.disruption import DisruptionCommand, Replacement
+from tenon.provisioning.claims import name_after, replacement_claim_body
+from tenon.provisioning.overlays import Overlaid
+from tenon.provisioning.planning_policy import PlanPolicy
+from tenon.provisioning.problem import problem_of
+from tenon.provisioning.readiness import usable_pools
+
+log = loggers.DISRUPTION
+
+LOOK_SECONDS = 10.0
+"""Seconds between two looks, as in Karpenter."""
+PAUSE_FACTOR = 20.0
+"""A look that took long is followed by a pause of this many times as long, so that looks use at most 5 % of a core."""
+MAX_PAUSE = 300.0
+MAX_SECONDS = 60.0
+"""Seconds after which a look gives what it has found."""
+
+MethodsFor = Callable[[Limit], Sequence[Method]]
+"""Returns the methods that move pods, which stop when the time limit is over."""
+
+
+class MoveFinder:
+    """Finds and validates commands that move pods. One look runs at a time."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        types: Types,
+        batcher: Batcher,
+        methods: MethodsFor,
+        policy: PlanPolicy | None = None,
+        buffers: BufferRoom | None = None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """``policy``: the operator's settings that affect plans. ``buffers``: where CapacityBuffers keep room."""
+        self._view = view
+        self._types = types
+        self._batcher = batcher
+        self._methods = methods
+        self._policy = policy or PlanPolicy()
+        self._buffers = buffers or BufferRoom()
+        self._now = now
+        self._look: asyncio.Task[list[DisruptionCommand]] | None = None
+        self._limit: Limit | None = None
+        self._due = 0.0
+
+    def close(self) -> None:
+        """End the look that runs."""
+        if self._limit is not None:
+            self._limit.end()
+        if self._look is not None:
+            self._look.cancel()
+
+    def start(
+        self, nodes: Sequence[ManagedNode], under_command: Collection[str]
+    ) -> asyncio.Task[list[DisruptionCommand]] | None:
+        """Start a look if one is due. Returns the look that runs, if any.
+
+        Args:
+            nodes: all nodes.
+            under_command: NodeClaims that an open command removes.
+        """
+        clock = asyncio.get_running_loop().time
+        if self._look is None and clock() >= self._due and any(node.initialized for node in nodes):
+            if self._batcher.undecided():
+                self._due = clock() + 1.0  # pods come first: their plan changes the cluster in a moment
+            else:
+                self._look = asyncio.create_task(self._find(nodes, frozenset(under_command)))
+        return self._look
+
+    def due_in(self) -> float:
+        """Return in how many seconds `start` may start a look. A look that runs ends by itself."""
+        if self._look is not None:
+            return MAX_SECONDS
+        return max(0.05, self._due - asyncio.get_running_loop().time())
+
+    def take(self, under_command: Collection[str]) -> list[DisruptionCommand]:
+        """Return the commands of the look that ended, without nodes that another command has taken meanwhile."""
+        look = self._look
+        if look is None or not look.done():
+            return []
+        self._look = None
+        if look.cancelled():
+            return []
+        if (error := look.exception()) is not None:
+            self._due = asyncio.get_running_loop().time() + LOOK_SECONDS
+            log.error("A look for nodes to disrupt failed, and the worker looks again", exc_info=error)
+            return []
+        taken = frozenset(under_command)
+        return [command for command in look.result() if not any(one.claim in taken for one in command.candidates)]
+
+    async def validate(self, command: DisruptionCommand) -> str:
+        """Return why the command must not be carried out any more; empty if it still holds (DIS-46)."""
+        if not (self._view.synced() and self._buffers.known):
+            return "the cluster cache is not synced"
+        limit = Limit(MAX_SECONDS / 2)
+        situation, _ = await self._situation(self._view.managed_nodes(), frozenset())
+        why = await asyncio.to_thread(why_invalid, command, situation, limit)
+        if why:
+            metrics.FAILED_VALIDATIONS.labels(command.consolidation_type).inc()
+        return why
+
+    async def _find(self, nodes: Sequence[ManagedNode], under_command: frozenset[str]) -> list[DisruptionCommand]:
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        limit = self._limit = Limit(MAX_SECONDS)
+        try:
+            situation, sold = await self._situation(nodes, under_command)
+            methods = self._methods(limit)
+            decision = await asyncio.to_thread(decide, situation, methods)
+        finally:
+            self._due = clock() + min(MAX_PAUSE, max(LOOK_SECONDS, PAUSE_FACTOR * (clock() - began)))
+            self._limit = None
+        _report(decision, methods)
+        pools = {pool.metadata.name: pool for pool, _ in sold.sold}
+        return [self._message(command, situation.model, pools, sold) for command in decision.commands]
+
+    async def _situation(
+        self, nodes: Sequence[ManagedNode], under_command: frozenset[str]
+    ) -> tuple[Situation, Overlaid]:
+        """The situation with its model, and what the pools can buy."""
+        pools = usable_pools(self._view.node_pools(), self._view.node_class)
+        sold = await instance_types_by_pool(self._view, self._types, pools)
+        snapshot = self._view.snapshot()
+        reserved = self._batcher.reserved()
+        model = await asyncio.to_thread(_model, snapshot, sold, self._policy, reserved)
+        situation = Situation(
+            nodes=nodes,
+            policies={pool.metadata.name: policy_of(pool) for pool in self._view.node_pools()},
+            now=self._now(),
+            under_command=under_command,
+            nominated=frozenset(self._batcher.nominated_nodes()),
+            buffer_hosts=self._buffers.hosts(),
+            model=model,
+        )
+        return situation, sold
+
+    def _message(
+        self, command: Command, model: ClusterModel | None, pools: Mapping[str, NodePool], sold: Overlaid
+    ) -> DisruptionCommand:
+        assert model is not None  # methods that move pods need it
+        ident = command_id(command)
+        replacements = []
+        for number, planned in enumerate(command.replacements):
+            name = name_after(planned.pool, f"{ident}/{number}")
+            why = "\n".join(command.explanation)
+            body = replacement_claim_body(planned, pools[planned.pool], name, ident, why)
+            body["metadata"]["annotations"] |= sold.overlay_annotations(planned.pool, planned.instance_types)
+            replacements.append(Replacement(name=name, pool=planned.pool, body=body))
+        pods = {one.node.claim: model.details[one.node.claim].pods for one in command.candidates}
+        return to_message(command, replacements, pods)
+
+
+def _model(
+    snapshot: DisruptionCluster, sold: Overlaid, policy: PlanPolicy, reserved: Mapping[str, Sequence[Pod]]
+) -> ClusterModel:
+    problem = problem_of(snapshot, [], sold.sold, policy, reserved)
+    details = snapshot.node_details({pool.metadata.name: types for pool, types in sold.sold})
+    return ClusterModel(problem=replace(problem, pods=()), details=details)
+
+
+def _report(decision: Decision, methods: Sequence[Method]) -> None:
+    for reason in {method.reason for method in methods}:
+        metrics.ELIGIBLE_NODES.labels(reason.snake_case).set(decision.eligible.get(reason, 0))
+    for name, error in decision.failed.items():
+        log.error("A disruption method failed, and the other methods go on", exc_info=error, extra={"method": name})
+    for command in decision.commands:
+        does = "replace" if command.replacements else "delete"
+        metrics.DECISIONS.labels(does, command.reason.snake_case, command.consolidation_type).inc()
+        log.info(
+            "The worker found nodes to disrupt",
+            extra={
+                "nodeclaims": [one.node.claim for one in command.candidates],
+                "reason": command.reason,
+                "replacements": len(command.replacements),
+                "saving": round(command.saving, 4),
+            },
+        )

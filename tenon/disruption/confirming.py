@@ -1,0 +1,62 @@
+"""The last look at a candidate before it is removed, under its taint, with objects as the API server has them now."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from tenon.disruption.commands import pod_mark
+from tenon.kube import pods
+from tenon.kube.protection import pod_protected
+from tenon.kube.structs import Object
+from tenon.kube.timestamps import parse_instant
+from tenon.lifecycle.pdbs import covering
+
+
+def why_not(
+    present: Iterable[Object],
+    budgets: Mapping[str, Collection[Object]],
+    now: datetime,
+    *,
+    expected: Collection[str] | None,
+) -> str:
+    """Return why a graceful command must not remove a node with these pods; empty if it may.
+
+    Args:
+        present: the pods on the node.
+        budgets: by namespace, its PodDisruptionBudgets.
+        now: the current time.
+        expected: `pod_mark` of the pods that the command moves; None if other pods are welcome to move too.
+    """
+    for pod in sorted(present, key=pods.key):
+        if pods.is_terminal(pod) or pods.is_mirror(pod) or pods.deletion_instant(pod) is not None:
+            continue
+        name = f"pod {pods.key(pod)}"
+        started = parse_instant((pod.get("status") or {}).get("startTime"))
+        if held := pod_protected(pod["metadata"].get("annotations") or {}, started, now):
+            return f"{name}: {held}"
+        if held := _held_by_budget(pod, budgets.get(pod["metadata"].get("namespace") or "", ())):
+            return f"{name}: {held}"
+        if expected is not None and pods.is_reschedulable(pod) and pod_mark(pods.uid(pod)) not in expected:
+            return f"{name} came after the decision"
+    return ""
+
+
+def _held_by_budget(pod: Object, budgets: Collection[Object]) -> str:
+    """Return which PodDisruptionBudget allows no eviction of the pod; empty if none forbids it (DIS-13)."""
+    found = covering(pod, budgets)
+    if len(found) > 1:
+        return f"PodDisruptionBudgets {', '.join(map(pods.key, found))} all select it"
+    for budget in found:
+        if not (budget.get("status") or {}).get("disruptionsAllowed") and not _spared(pod, budget):
+            return f"PodDisruptionBudget {pods.key(budget)} allows 0 more disruptions"
+    return ""
+
+
+def _spared(pod: Object, budget: Mapping[str, Any]) -> bool:
+    """Whether the budget lets a pod that is not ready go at any time."""
+    if (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") != "AlwaysAllow":
+        return False
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    return not any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)

@@ -1,0 +1,236 @@
+"""A disruption command that moves pods, on a real Temporal server: its order, and that each failure undoes it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from temporalio import activity
+from temporalio.client import WorkflowHandle
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Worker
+
+from tenon.apis.reasons import Reason
+from tenon.lifecycle.messages.base import ActivityName
+from tenon.lifecycle.messages.disruption import (
+    DisruptInput,
+    DisruptionCandidate,
+    DisruptionCommand,
+    DisruptResult,
+    FinishInput,
+    Replacement,
+    ReplacementsInput,
+    StepResult,
+)
+from tests.workflows.waiting import until
+from workflows import names
+from workflows.disruption_command import DisruptionCommandWorkflow
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+Handle = WorkflowHandle[DisruptionCommandWorkflow, DisruptResult]
+
+
+class FakeSteps:
+    """Answers every step of a command; ``calls`` holds their names in order."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.fails: dict[ActivityName, str | Exception] = {}
+        self.refused: dict[str, str] = {}
+        self.until = NOW
+        self.finished: list[FinishInput] = []
+        self.holds = asyncio.Event()
+        self.holds.set()
+
+    def _step(self, name: ActivityName) -> StepResult:
+        self.calls.append(name.value)
+        answer = self.fails.get(name, "")
+        if isinstance(answer, Exception):
+            raise answer
+        return StepResult(failure=answer)
+
+    @activity.defn(name=ActivityName.VALIDATE_COMMAND)
+    async def validate(self, _given: DisruptInput) -> StepResult:
+        return self._step(ActivityName.VALIDATE_COMMAND)
+
+    @activity.defn(name=ActivityName.TAINT_CANDIDATES)
+    async def taint(self, _given: DisruptInput) -> StepResult:
+        return self._step(ActivityName.TAINT_CANDIDATES)
+
+    @activity.defn(name=ActivityName.CREATE_REPLACEMENTS)
+    async def create(self, _given: DisruptInput) -> StepResult:
+        return self._step(ActivityName.CREATE_REPLACEMENTS)
+
+    @activity.defn(name=ActivityName.AWAIT_REPLACEMENTS)
+    async def replacements(self, given: ReplacementsInput) -> StepResult:
+        self.until = given.until
+        while not self.holds.is_set():
+            activity.heartbeat()
+            await asyncio.sleep(0.05)
+        return self._step(ActivityName.AWAIT_REPLACEMENTS)
+
+    @activity.defn(name=ActivityName.CHECK_CANDIDATES)
+    async def check(self, _given: DisruptInput) -> StepResult:
+        return self._step(ActivityName.CHECK_CANDIDATES)
+
+    @activity.defn(name=ActivityName.DISRUPT)
+    async def disrupt(self, given: DisruptInput) -> DisruptResult:
+        self._step(ActivityName.DISRUPT)
+        accepted = [one.claim for one in given.command.candidates if one.claim not in self.refused]
+        return DisruptResult(accepted=accepted, refused=self.refused)
+
+    @activity.defn(name=ActivityName.FINISH_COMMAND)
+    async def finish(self, given: FinishInput) -> StepResult:
+        self.finished.append(given)
+        return self._step(ActivityName.FINISH_COMMAND)
+
+    def common(self) -> list[Any]:
+        return [self.taint, self.create, self.replacements, self.check, self.disrupt, self.finish]
+
+
+def command(*, graceful: bool = True, replacements: int = 1) -> DisruptionCommand:
+    """Two nodes that leave, and what comes in their place."""
+    return DisruptionCommand(
+        id="underutilized-1",
+        reason=Reason.UNDERUTILIZED,
+        candidates=[
+            DisruptionCandidate(claim=f"default-{n}", uid=f"u{n}", pool="default", since=NOW, due=NOW) for n in (1, 2)
+        ],
+        moves_pods=True,
+        graceful=graceful,
+        replacements=[Replacement(name="default-new", pool="default", body={}) for _ in range(replacements)],
+        explanation=["two nodes are replaced by one"],
+    )
+
+
+@asynccontextmanager
+async def running(
+    temporal: WorkflowEnvironment, cluster: str, steps: FakeSteps, wanted: DisruptionCommand
+) -> AsyncIterator[Handle]:
+    """The workflow of a command, with workers for it."""
+    queue = names.task_queue(cluster)
+    common = Worker(temporal.client, task_queue=queue, workflows=[DisruptionCommandWorkflow], activities=steps.common())
+    planner = Worker(temporal.client, task_queue=names.plan_queue(cluster), activities=[steps.validate])
+    async with common, planner:
+        yield await temporal.client.start_workflow(
+            DisruptionCommandWorkflow.run,
+            DisruptInput(cluster=cluster, command=wanted),
+            id=names.command_id(cluster, wanted.id),
+            task_queue=queue,
+        )
+
+
+ALL_STEPS = [
+    "validate command",
+    "taint candidates",
+    "create replacements",
+    "await replacements",
+    "check candidates",
+    "disrupt nodes",
+    "finish command",
+]
+
+
+async def test_dis_60_a_command_prepares_replaces_looks_again_and_only_then_removes(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    steps = FakeSteps()
+    async with running(temporal, cluster, steps, command()) as handle:
+        result = await handle.result()
+    assert result.accepted == ["default-1", "default-2"]
+    assert steps.calls == ALL_STEPS
+    assert [(given.stay, given.undo) for given in steps.finished] == [([], False)]
+
+
+async def test_a_command_without_replacements_waits_for_none(temporal: WorkflowEnvironment, cluster: str) -> None:
+    steps = FakeSteps()
+    async with running(temporal, cluster, steps, command(replacements=0)) as handle:
+        await handle.result()
+    assert steps.calls == [step for step in ALL_STEPS if "replacements" not in step]
+
+
+async def test_dis_46_a_command_that_does_not_hold_any_more_touches_nothing(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    steps = FakeSteps()
+    steps.fails[ActivityName.VALIDATE_COMMAND] = "a pod came or went"
+    async with running(temporal, cluster, steps, command()) as handle:
+        result = await handle.result()
+    assert result.failure == "a pod came or went"
+    assert steps.calls == ["validate command"]
+
+
+@pytest.mark.parametrize("graceful", [True, False], ids=["graceful", "eventual"])
+async def test_dis_46_only_a_graceful_command_waits_before_it_is_validated(
+    temporal: WorkflowEnvironment, cluster: str, graceful: bool
+) -> None:
+    async with running(temporal, cluster, FakeSteps(), command(graceful=graceful)) as handle:
+        await handle.result()
+        history = await handle.fetch_history()
+    timers = [event for event in history.events if event.HasField("timer_started_event_attributes")]
+    assert len(timers) == graceful
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        ActivityName.TAINT_CANDIDATES,
+        ActivityName.CREATE_REPLACEMENTS,
+        ActivityName.AWAIT_REPLACEMENTS,
+        ActivityName.CHECK_CANDIDATES,
+    ],
+    ids=lambda step: str(step.value),
+)
+@pytest.mark.parametrize("by", ["answer", "error"])
+async def test_dis_65_a_failure_undoes_the_command_once(
+    temporal: WorkflowEnvironment, cluster: str, step: ActivityName, by: str
+) -> None:
+    steps = FakeSteps()
+    error = ApplicationError("no luck", non_retryable=True)
+    steps.fails[step] = "no luck" if by == "answer" else error
+    async with running(temporal, cluster, steps, command()) as handle:
+        result = await handle.result()
+    assert "no luck" in result.failure
+    assert not result.accepted
+    assert steps.calls == [*ALL_STEPS[: ALL_STEPS.index(step.value) + 1], "finish command"]
+    assert [(given.stay, given.undo) for given in steps.finished] == [(["default-1", "default-2"], True)]
+
+
+async def test_a_candidate_that_refuses_stays_and_loses_its_taint(temporal: WorkflowEnvironment, cluster: str) -> None:
+    steps = FakeSteps()
+    steps.refused = {"default-2": "kept until tomorrow"}
+    async with running(temporal, cluster, steps, command()) as handle:
+        result = await handle.result()
+    assert result.accepted == ["default-1"]
+    assert [(given.stay, given.undo) for given in steps.finished] == [(["default-2"], False)]
+
+
+async def test_replacements_go_if_every_candidate_refuses(temporal: WorkflowEnvironment, cluster: str) -> None:
+    steps = FakeSteps()
+    steps.refused = {"default-1": "kept", "default-2": "kept"}
+    async with running(temporal, cluster, steps, command()) as handle:
+        await handle.result()
+    assert [(given.stay, given.undo) for given in steps.finished] == [(["default-1", "default-2"], True)]
+
+
+async def test_a_cancelled_command_is_undone_while_it_waits_for_replacements(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    steps = FakeSteps()
+    steps.holds.clear()
+    async with running(temporal, cluster, steps, command()) as handle:
+
+        async def waits_for_replacements() -> bool:
+            return "create replacements" in steps.calls
+
+        await until(waits_for_replacements)
+        await handle.cancel()
+        result = await handle.result()
+    assert result.failure == "an operator cancelled it"
+    assert steps.calls[-2:] == ["create replacements", "finish command"]
+    assert steps.finished[-1].undo

@@ -1,0 +1,83 @@
+"""What disruption methods that move pods need to know of each node, read from a snapshot of the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+from tenon.apis import labels
+from tenon.apis.nodeclaim import DRIFTED
+from tenon.disruption.cost import rescheduling_cost
+from tenon.disruption.held_pods import holder
+from tenon.disruption.model import NodeDetail
+from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.records import NodeRecord
+from tenon.scheduling.model import InstanceType
+from worker.cache.state import ClusterState
+
+_Prices = Mapping[tuple[str, str, str, str], float]
+
+
+def node_details(state: ClusterState, now: float, types: Mapping[str, Sequence[InstanceType]]) -> dict[str, NodeDetail]:
+    """Return the details of all initialized nodes of NodePools, by NodeClaim.
+
+    Args:
+        state: the cluster.
+        now: the current time in seconds since the epoch.
+        types: by NodePool, its instance types, for the prices.
+    """
+    prices = _prices(types)
+    found: dict[str, NodeDetail] = {}
+    for claim in state.claims:
+        node = state.node_of(claim)
+        if node is not None and claim.pool and claim.initialized and not claim.deleting:
+            found[claim.name] = _detail(state, claim, node, now, prices)
+    return found
+
+
+def _detail(state: ClusterState, claim: ClaimRecord, node: NodeRecord, now: float, prices: _Prices) -> NodeDetail:
+    there = [pod for pod in state.pods_on(node.name) if not pod.terminal]
+    moving = [pod for pod in there if pod.reschedulable]
+    key = (
+        node.labels.get(labels.INSTANCE_TYPE, ""),
+        node.labels.get(labels.ZONE, ""),
+        node.labels.get(labels.CAPACITY_TYPE, ""),
+    )
+    created, expires_in = claim.created_at, claim.expire_after_seconds
+    return NodeDetail(
+        node=node.name,
+        instance_type=key[0],
+        zone=key[1],
+        capacity_type=key[2],
+        price=prices.get((claim.pool, *key), 0.0),
+        pods=tuple(state.scheduling_pod(pod) for pod in moving),
+        cost=rescheduling_cost((pod.pod.priority, pod.deletion_cost) for pod in moving),
+        held_by=holder(((pod, state.moving.budgets_of(pod)) for pod in there), datetime.fromtimestamp(now, UTC)),
+        has_grace_period=claim.termination_grace_seconds is not None,
+        drifted=str(claim.condition(DRIFTED).get("reason") or DRIFTED) if claim.is_true(DRIFTED) else "",
+        drifted_since=claim.true_since(DRIFTED),
+        quiet_since=_quiet_since(state, claim, node),
+        created_at=created,
+        expires_at=_plus(created, expires_in),
+    )
+
+
+def _prices(types: Mapping[str, Sequence[InstanceType]]) -> dict[tuple[str, str, str, str], float]:
+    return {
+        (pool, one.name, offering.zone, offering.capacity_type): offering.price
+        for pool, sold in types.items()
+        for one in sold
+        for offering in one.offerings
+    }
+
+
+def _quiet_since(state: ClusterState, claim: ClaimRecord, node: NodeRecord) -> datetime | None:
+    seen = state.last_pod_event(node.name)
+    times = (claim.initialized_at, claim.last_pod_event, datetime.fromtimestamp(seen, UTC) if seen else None)
+    return max((time for time in times if time is not None), default=None)
+
+
+def _plus(start: datetime | None, seconds: float | None) -> datetime | None:
+    if start is None or seconds is None:
+        return None
+    return datetime.fromtimestamp(start.timestamp() + seconds, UTC)
