@@ -183,22 +183,20 @@ class CommandActivities:
         """Give up the command's hold on its nodes. With ``undo``, remove replacements that nobody uses."""
         stay = set(given.stay)
         for candidate in given.command.candidates:
-            if candidate.claim not in stay:
-                await self._say_it_terminates(given.command, _ref(given.cluster, candidate))
-                continue
             ref = _ref(given.cluster, candidate)
+            claim = await read_claim(self._kube, ref)
+            if claim is None or claim.disrupted_by != given.command.id:
+                continue
+            if candidate.claim not in stay:
+                text = f"Disrupting NodeClaim: {camel_case(given.command.reason)}"
+                await self._recorder.publish(claim.body, "DisruptionTerminating", text)
+                continue
             # The taint goes first: as long as the annotation is there, a repetition finds the rest.
             await cordon.withdraw(self._kube, ref, "")
             await self._unmark(ref, labels.DISRUPTED_BY, given.command)
         for one in given.command.replacements:
             await self._release(given, one)
         return StepResult()
-
-    async def _say_it_terminates(self, command: DisruptionCommand, ref: ClaimRef) -> None:
-        claim = await read_claim(self._kube, ref)
-        if claim is not None:
-            text = f"Disrupting NodeClaim: {camel_case(command.reason)}"
-            await self._recorder.publish(claim.body, "DisruptionTerminating", text)
 
     async def _release(self, given: FinishInput, one: Replacement) -> None:
         """End the command's hold on a replacement. If the command failed, remove it unless a pod uses it."""
@@ -241,7 +239,7 @@ def _ref(cluster: str, candidate: DisruptionCandidate) -> ClaimRef:
 
 
 def _is_of(claim: Mapping[str, Any], command: DisruptionCommand) -> bool:
-    return bool((claim["metadata"].get("annotations") or {}).get(labels.REPLACEMENT_FOR) == command.id)
+    return ClaimRecord.of(claim).replacement_for == command.id
 
 
 def _waits_for(claim: ClaimRecord) -> str:

@@ -130,6 +130,13 @@ class FakeKube:
             found = [pod for pod in found if pod["spec"].get("nodeName") == value]
         return found
 
+    async def create(self, resource: Resource, body: Object, namespace: str = "") -> Object:
+        name = body["metadata"]["name"]
+        self.calls.append(("create", resource.plural, name))
+        if (resource.plural, namespace, name) in self.objects:
+            raise ConflictError(409, "AlreadyExists", f"{name} already exists")
+        return self.add(resource, body)
+
     async def patch(
         self, resource: Resource, name: str, patch: Object, *, namespace: str = "", subresource: str = ""
     ) -> Object | None:
