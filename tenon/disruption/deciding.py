@@ -25,6 +25,7 @@ def decide(situation: Situation, methods: Sequence[Method] = METHODS) -> Decisio
     looks: list[datetime] = []
     failed: dict[str, Exception] = {}
     counts: Counter[Reason] = Counter()
+    blocked: dict[str, str] = {}
     for method in methods:
         try:
             proposal = _proposal(method, situation)
@@ -33,10 +34,11 @@ def decide(situation: Situation, methods: Sequence[Method] = METHODS) -> Decisio
             continue
         commands += proposal.commands
         counts[method.reason] += proposal.eligible
+        blocked = {**proposal.blocked, **blocked}
         if proposal.look_again is not None:
             looks.append(proposal.look_again)
         situation = replace(situation, under_command=situation.under_command | _claims(proposal.commands))
-    return Decision(tuple(commands), min(looks, default=None), failed, counts)
+    return Decision(tuple(commands), min(looks, default=None), failed, counts, blocked)
 
 
 def eligible(situation: Situation) -> list[ManagedNode]:

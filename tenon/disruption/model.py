@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from tenon.apis.nodepool import Budget, ConsolidationPolicy, NodePool
 from tenon.apis.reasons import Reason
 from tenon.kube.pod import Pod
-from tenon.scheduling.model import PlannedClaim, Problem
+from tenon.scheduling.model import PlannedClaim, Pool, Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +92,8 @@ class NodeDetail:
     """Its NodeClaim has a terminationGracePeriod, so pods that are protected do not keep drift away (DIS-14)."""
     drifted: str = ""
     """The reason of its NodeClaim's condition Drifted; empty while it is not True."""
+    drift_message: str = ""
+    """The message of that condition: which field or value made it drift."""
     drifted_since: datetime | None = None
     quiet_since: datetime | None = None
     """The last pod event, or the initialization if that is later. consolidateAfter counts from it (DIS-30)."""
@@ -107,6 +109,8 @@ class ClusterModel:
     """All nodes, and the pools with their instance types and prices. It has no pods to place."""
     details: Mapping[str, NodeDetail]
     """By NodeClaim name. Nodes whose NodeClaim cannot be matched with a Node are missing."""
+    static_pools: Mapping[str, Pool] = field(default_factory=dict)
+    """By name, the static NodePools, from which plans do not buy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +128,8 @@ class Situation:
     """Nodes and NodeClaims on which CapacityBuffers reserve capacity."""
     model: ClusterModel | None = None
     """Only set for methods that move pods."""
+    blocked_at: Mapping[str, datetime] = field(default_factory=dict)
+    """By NodeClaim, when a method last found that it cannot leave. Others come first, so that it holds up none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +175,8 @@ class Proposal:
     look_again: datetime | None = None
     eligible: int = 0
     """How many nodes the method would disrupt now if the budgets had no limit, for the metric of that name."""
+    blocked: Mapping[str, str] = field(default_factory=dict)
+    """By NodeClaim, why it cannot leave although the method's reason holds, in a sentence for an event (DIS-15)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,3 +189,5 @@ class Decision:
     """By method name, the exception it raised. Other methods are not affected."""
     eligible: Mapping[Reason, int] = field(default_factory=dict)
     """By reason, how many nodes the methods would disrupt now if the budgets had no limit (MET-32)."""
+    blocked: Mapping[str, str] = field(default_factory=dict)
+    """By NodeClaim, why it cannot leave although a method's reason holds; the sentence of the first such method."""

@@ -39,6 +39,8 @@ class StaticClaim:
     launched: bool = True
     """True if it has a provider ID."""
     leaving: bool = False
+    replaced: bool = False
+    """True if a disruption command replaces it: it stays until the command has its replacement."""
     empty: bool = True
     cost: float = 0.0
     """The cost of moving its pods if it left."""
@@ -68,21 +70,23 @@ class StaticDecision:
     delete: tuple[StaticClaim, ...] = ()
 
 
-def balance(pool: NodePool, staying: int, leaving: int) -> Balance:
+def balance(pool: NodePool, staying: int, leaving: int, replaced: int = 0) -> Balance:
     """Return what the pool lacks or has too much of.
 
-    A pool that is being deleted lacks nothing: its claims go with it.
+    A pool that is being deleted lacks nothing: its claims go with it. A node that a command replaces leaves no gap,
+    because the command buys its replacement, and the two together are no surplus (DIS-02).
 
     Args:
         pool: the static pool.
         staying: how many of its NodeClaims are not leaving.
         leaving: how many are leaving.
+        replaced: how many of those that are not leaving a command replaces.
     """
     if pool.spec.replicas is None or pool.metadata.deletion_timestamp is not None:
         return Balance()
     missing = pool.spec.replicas - staying
     if missing <= 0:
-        return Balance(surplus=-missing)
+        return Balance(surplus=max(0, -missing - replaced))
     limit = parse_resources(pool.spec.limits).get(NODES)
     allowed = missing if limit is None else min(missing, max(0, limit - staying - leaving))
     return Balance(missing=allowed, held_back=missing - allowed)
@@ -97,9 +101,10 @@ def decide(pool: NodePool, claims: Sequence[StaticClaim], may_make: int = MAX_CH
         may_make: how many may be created now.
     """
     staying = [claim for claim in claims if not claim.leaving]
-    found = balance(pool, len(staying), len(claims) - len(staying))
+    kept = [claim for claim in staying if not claim.replaced]
+    found = balance(pool, len(staying), len(claims) - len(staying), len(staying) - len(kept))
     if found.surplus:
-        return StaticDecision(delete=tuple(sorted(staying, key=_deletion_order)[: min(found.surplus, MAX_CHANGES)]))
+        return StaticDecision(delete=tuple(sorted(kept, key=_deletion_order)[: min(found.surplus, MAX_CHANGES)]))
     return _new_names(pool, min(found.missing, may_make, MAX_CHANGES), {claim.name for claim in claims})
 
 

@@ -1,32 +1,17 @@
-"""The node of a static NodePool: what the engine would buy for one pod without requirements.
-
-A static node thus follows every rule that other nodes follow: the types that the pool allows and that are sold,
-`minValues`, the resources that DaemonSets need, the cheapest types first.
-"""
+"""The node of a static NodePool, and why it is bought."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from tenon.apis.nodepool import NodePool
-from tenon.errors import TenonError
 from tenon.kube.pod import Pod
-from tenon.kube.taints import Toleration
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.pools import scheduling_pool
 from tenon.provisioning.purchase import explanation
-from tenon.resources import PODS, subtract
-from tenon.scheduling.engine import solve
+from tenon.scheduling.empty_node import empty_node_problem, plan_empty_node
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
 from tenon.scheduling.model import InstanceType, PlannedClaim, Problem
-
-_PLACEHOLDER_POD = Pod("", "static", "static", {PODS: 1}, tolerations=(Toleration(operator="Exists"),))
-"""A pod that every node of every pool accepts."""
-
-
-class NoStaticNodeError(TenonError):
-    """No instance type can be bought for the pool now; the message says why."""
 
 
 def static_node(
@@ -46,21 +31,17 @@ def static_node(
         policy: the operator's settings.
 
     Raises:
-        NoStaticNodeError: no type fits.
+        NoEmptyNodeError: no type fits.
     """
-    problem = Problem(
-        pods=[_PLACEHOLDER_POD],
-        pools=[replace(scheduling_pool(pool, types, {}), limits=None)],
+    cluster = Problem(
+        pods=(),
+        pools=(),
         daemons=daemons,
         namespaces=namespaces,
         min_values_best_effort=policy.min_values_best_effort,
         node_charge=policy.node_charge,
     )
-    plan = solve(problem)
-    if not plan.claims:
-        raise NoStaticNodeError("; ".join(plan.unschedulable.values()))
-    (planned,) = plan.claims
-    requests = {name: units for name, units in subtract(planned.requests, _PLACEHOLDER_POD.requests).items() if units}
-    planned = replace(planned, pods=(), requests=requests)
+    problem = empty_node_problem(cluster, scheduling_pool(pool, types, {}))
+    planned = plan_empty_node(problem)
     occasion = f"one of {pool.spec.replicas} replicas of static NodePool {pool.metadata.name}"
     return planned, explanation(planned, TypeChoiceExplainer(problem).why(planned), occasion)

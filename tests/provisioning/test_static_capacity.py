@@ -29,7 +29,8 @@ from tenon.provisioning.static_capacity import (
     static_claim_name,
     why_no_new_nodes,
 )
-from tenon.provisioning.static_node import NoStaticNodeError, static_node
+from tenon.provisioning.static_node import static_node
+from tenon.scheduling.empty_node import NoEmptyNodeError
 from tests.planning.fake_view import START, UNREADY, node_class, node_pool
 from tests.scheduling.builders import CATALOG, catalog, entry, pod
 
@@ -177,6 +178,18 @@ def test_sch100_scale_down_order() -> None:
     assert names(*decide(static(4), claims).delete) == names(unlaunched, older)
 
 
+def test_dis02_a_node_that_a_command_replaces_is_neither_a_gap_nor_a_surplus() -> None:
+    """From the taint until its replacement is initialized, and the command deletes it."""
+    pool = static(2)
+    old, other, new = StaticClaim("a-old", replaced=True), StaticClaim("b"), StaticClaim("c", launched=False)
+    for claims in ([old, other], [old, other, new], [replace(old, leaving=True), other, new]):
+        decision = decide(pool, claims)
+        assert (decision.create, decision.delete) == ((), ())
+    assert names(*decide(static(1), [old, other, new]).delete) == names(new), "scaled down meanwhile"
+    assert len(decide(static(3), [old, other]).create) == 1, "scaled up meanwhile"
+    assert names(*decide(pool, [replace(old, replaced=False), other, new]).delete) == names(new), "it was given up"
+
+
 def test_a_pool_that_is_deleted_or_not_static_is_left_alone() -> None:
     assert decide(node_pool(), [StaticClaim("a")]).delete == ()
     deleted = static(1, deletionTimestamp="2026-03-01T12:00:00Z")
@@ -261,5 +274,5 @@ def test_a_static_claim_explains_why_it_is_bought(cpu: str) -> None:
 
 
 def test_a_static_node_that_cannot_be_bought_says_why() -> None:
-    with pytest.raises(NoStaticNodeError, match="fixed"):
+    with pytest.raises(NoEmptyNodeError, match="fixed"):
         static_node(static(1), catalog(entry("x1.large", 2, 4, 0.1)), [pod("big", cpu="9")], {}, PlanPolicy())

@@ -10,6 +10,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from tenon.apis.nodeclaim import DISRUPTION_REASON
 from tenon.disruption.cost import rescheduling_cost
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.protection import protected_for, protects_node
@@ -37,6 +38,7 @@ def static_claim(cache: ClusterCache, claim: ClaimRecord) -> StaticClaim:
         created=str(claim.metadata.get("creationTimestamp") or ""),
         launched=bool(claim.provider_id),
         leaving=leaving(cache.node_of(claim), claim),
+        replaced=claim.is_true(DISRUPTION_REASON),
     )
 
 

@@ -39,7 +39,8 @@ from tenon.provisioning.static_capacity import (
     next_ordinal,
     why_no_new_nodes,
 )
-from tenon.provisioning.static_node import NoStaticNodeError, static_node
+from tenon.provisioning.static_node import static_node
+from tenon.scheduling.empty_node import NoEmptyNodeError
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
@@ -160,7 +161,7 @@ class StaticNodePoolController(Controller):
             planned, why = await asyncio.to_thread(
                 static_node, pool, seen.sold[0][1], self._view.daemons(), self._view.namespaces(), self._policy
             )
-        except NoStaticNodeError as error:
+        except NoEmptyNodeError as error:
             backoff.failed(asyncio.get_running_loop().time())
             self._log_reason(name, f"no node can be made for it: {error}")
             return
@@ -214,4 +215,5 @@ class StaticNodePoolController(Controller):
 
 def _balance(pool: NodePool, claims: list[StaticClaim]) -> Balance:
     leaving = sum(claim.leaving for claim in claims)
-    return balance(pool, len(claims) - leaving, leaving)
+    replaced = sum(claim.replaced and not claim.leaving for claim in claims)
+    return balance(pool, len(claims) - leaving, leaving, replaced)

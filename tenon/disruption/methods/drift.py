@@ -1,0 +1,290 @@
+"""Replaces nodes that drifted: that are no longer as their NodePool and EC2NodeClass describe them.
+
+`Drift` simulates where the pods go and buys what they need (DIS-03). `StaticDrift` replaces the nodes of static
+NodePools one by one (DIS-02). Each command has one node, so that a node that cannot leave holds up no other one.
+Candidates take turns over NodePools, and those that could not leave before come last (DIS-78).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from tenon.apis.nodepool import NODES
+from tenon.apis.reasons import Reason
+from tenon.disruption.model import (
+    Candidate,
+    ClusterModel,
+    Command,
+    ManagedNode,
+    NodeDetail,
+    Proposal,
+    Situation,
+)
+from tenon.disruption.pool_budgets import PoolBudgets
+from tenon.disruption.rescheduling import Rescheduler, is_complete
+from tenon.kube.pod import Pod
+from tenon.kube.timestamps import format_instant
+from tenon.scheduling.deadline import Expired, never
+from tenon.scheduling.empty_node import NoEmptyNodeError, empty_node_problem, plan_empty_node
+from tenon.scheduling.model import Plan, PlannedClaim
+
+MOST = 10
+"""How many nodes one pass replaces at most. The next pass sees what these changed."""
+MORE_AFTER = timedelta(seconds=10)
+"""When to look again if a pass ended before it had tried every candidate."""
+BLOCKED_AFTER = timedelta(minutes=1)
+"""When to look again if candidates are left that cannot leave: a budget may open, or a protection end."""
+_NEVER_BLOCKED = datetime.min.replace(tzinfo=UTC)
+
+
+def _no_limit() -> Expired:
+    return never
+
+
+@dataclass(frozen=True, slots=True)
+class _Drifted:
+    """A node that drifted, and what is known of it."""
+
+    node: ManagedNode
+    detail: NodeDetail
+    place: tuple[datetime, bool, datetime, str]
+    """Its place in the order: when it was last blocked, then empty nodes, then the earliest drift, then the name."""
+
+    @property
+    def held_by(self) -> str:
+        """What keeps drift away from it too (DIS-14)."""
+        return "" if self.detail.has_grace_period else self.node.held_by or self.detail.held_by
+
+
+class _Pass:
+    """One pass over the candidates of a method: what it has decided so far."""
+
+    def __init__(
+        self, eligible: Sequence[ManagedNode], situation: Situation, model: ClusterModel, *, static: bool
+    ) -> None:
+        self.commands: list[Command] = []
+        self.blocked: dict[str, str] = {}
+        self.is_cut = False
+        """Whether it ended before it had tried every candidate."""
+        self._now = situation.now
+        drifted = [
+            _drifted(node, detail, situation)
+            for node in eligible
+            if (situation.policies[node.pool].replicas is not None) == static
+            and (detail := model.details.get(node.claim)) is not None
+            and detail.drifted
+        ]
+        for each in drifted:
+            if each.held_by:
+                self.blocked[each.node.claim] = f"its node drifted ({each.detail.drifted}), but {each.held_by}"
+        self._free = [each for each in drifted if not each.held_by]
+        self._left_over = len(drifted) > len(self._free)
+
+    def in_turn(self, budgets: PoolBudgets) -> Iterator[_Drifted]:
+        """Yield the candidates: the first of each NodePool, then the second, while the pool's budget lasts."""
+        queues: dict[str, list[_Drifted]] = {}
+        for each in sorted(self._free, key=lambda each: each.place):
+            queues.setdefault(each.node.pool, []).append(each)
+        while queues:
+            for pool in list(queues):
+                if budgets.left(pool) <= 0:
+                    self._left_over = True
+                    del queues[pool]
+                    continue
+                yield queues[pool].pop(0)
+                if not queues[pool]:
+                    del queues[pool]
+
+    def block(self, each: _Drifted, why: str) -> None:
+        """Record why a node cannot leave."""
+        self.blocked[each.node.claim] = f"its node drifted ({each.detail.drifted}), but {why}"
+
+    def proposal(self) -> Proposal:
+        """Return what the pass decided."""
+        after = MORE_AFTER if self.is_cut else BLOCKED_AFTER if self.blocked or self._left_over else None
+        return Proposal(
+            tuple(self.commands),
+            look_again=None if after is None else self._now + after,
+            eligible=len(self._free),
+            blocked=self.blocked,
+        )
+
+
+class Drift:
+    """Replaces drifted nodes of NodePools that follow their pods."""
+
+    name = "drift"
+    reason = Reason.DRIFTED
+    consolidation_type = ""
+
+    def __init__(self, most: int = MOST, deadline: Callable[[], Expired] = _no_limit) -> None:
+        """Create the method.
+
+        Args:
+            most: how many nodes one pass replaces at most.
+            deadline: called at the start of each pass; what it returns ends the simulations of that pass early.
+        """
+        self._most = most
+        self._deadline = deadline
+
+    def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
+        """Return a command for each node that leaves now."""
+        model = situation.model
+        if model is None:
+            return Proposal()
+        expired = self._deadline()
+        found = _Pass(eligible, situation, model, static=False)
+        closed = [model.details[claim].node for claim in situation.under_command if claim in model.details]
+        rescheduler = Rescheduler(model, closed)
+        hosts: set[str] = set()
+        simulated = 0
+        for each in found.in_turn(budgets):
+            if expired() or len(found.commands) >= self._most:
+                found.is_cut = True
+                break
+            claim = each.node.claim
+            if rescheduler.detail(claim) is None:
+                continue  # it has no Node that could be simulated
+            if each.detail.node in hosts:
+                found.is_cut = True  # pods are about to move there
+                continue
+            plan = rescheduler.simulate([claim], expired=expired) if each.detail.pods else Plan()
+            if plan.unreached:
+                if not simulated:  # it had all the time that a pass has
+                    found.block(each, "the simulation of where its pods would go did not end in time")
+                found.is_cut = True
+                break
+            simulated += bool(each.detail.pods)
+            if not is_complete(plan):
+                found.block(each, _without_place(plan.unschedulable))
+                continue
+            rescheduler.accept([claim], plan)
+            hosts |= plan.placements.keys()
+            budgets.take(each.node.pool)
+            found.commands.append(_command(self.name, each, plan.claims, plan.placements, situation.now))
+        return found.proposal()
+
+
+class StaticDrift:
+    """Replaces drifted nodes of static NodePools, each by one new node, within ``limits.nodes``."""
+
+    name = "static drift"
+    reason = Reason.DRIFTED
+    consolidation_type = ""
+
+    def __init__(self, most: int = MOST) -> None:
+        """``most``: how many nodes one pass replaces at most."""
+        self._most = most
+
+    def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
+        """Return a command for each node that leaves now."""
+        model = situation.model
+        if model is None:
+            return Proposal()
+        found = _Pass(eligible, situation, model, static=True)
+        room: dict[str, int] = {}
+        planned: dict[str, PlannedClaim | str] = {}
+        for each in found.in_turn(budgets):
+            if len(found.commands) >= self._most:
+                found.is_cut = True
+                break
+            pool = each.node.pool
+            if pool not in room:
+                room[pool] = _room(pool, situation, model)
+            if room[pool] <= 0:
+                found.block(each, f"NodePool {pool} has more nodes than replicas, or limits.nodes leaves no room")
+                continue
+            if pool not in planned:
+                planned[pool] = _plan(pool, model)
+            replacement = planned[pool]
+            if isinstance(replacement, str):
+                found.block(each, replacement)
+                continue
+            room[pool] -= 1
+            budgets.take(pool)
+            found.commands.append(_command(self.name, each, (replacement,), {}, situation.now))
+        return found.proposal()
+
+
+def _drifted(node: ManagedNode, detail: NodeDetail, situation: Situation) -> _Drifted:
+    since = detail.drifted_since or situation.now
+    blocked_at = situation.blocked_at.get(node.claim, _NEVER_BLOCKED)
+    return _Drifted(node, detail, (blocked_at, bool(detail.pods), since, node.claim))
+
+
+def _room(pool: str, situation: Situation, model: ClusterModel) -> int:
+    """Return how many nodes of a static pool may be replaced now.
+
+    While it has more nodes than replicas, its controller removes some first. A replica that is missing, also because a
+    command has yet to create the replacement, counts as a node.
+    """
+    replicas = situation.policies[pool].replicas or 0
+    members = [node for node in situation.nodes if node.pool == pool]
+    staying = sum(not node.leaving and node.claim not in situation.under_command for node in members)
+    known = model.static_pools.get(pool)
+    if staying > replicas or known is None:
+        return 0
+    limit = (known.limits or {}).get(NODES)
+    return len(members) if limit is None else limit - len(members) - (replicas - staying)
+
+
+def _plan(pool: str, model: ClusterModel) -> PlannedClaim | str:
+    """Return the new node of a static pool, or why there is none."""
+    try:
+        return plan_empty_node(empty_node_problem(model.problem, model.static_pools[pool]))
+    except NoEmptyNodeError as error:
+        return f"no replacement can be bought: {error}"
+
+
+def _command(
+    method: str,
+    each: _Drifted,
+    claims: tuple[PlannedClaim, ...],
+    placements: Mapping[str, tuple[Pod, ...]],
+    now: datetime,
+) -> Command:
+    detail = each.detail
+    since = detail.drifted_since or now
+    return Command(
+        method=method,
+        reason=Reason.DRIFTED,
+        consolidation_type="",
+        candidates=(Candidate(each.node, since=since, leaves_at=now),),
+        replacements=claims,
+        destinations={name: pods for name, pods in placements.items() if pods},
+        moves_pods=True,
+        graceful=False,
+        saving=detail.price - sum(claim.price for claim in claims),
+        explanation=tuple(_explanation(detail, claims, placements, since)),
+    )
+
+
+def _explanation(
+    detail: NodeDetail, claims: Sequence[PlannedClaim], placements: Mapping[str, tuple[Pod, ...]], since: datetime
+) -> Iterator[str]:
+    why = f": {detail.drift_message}" if detail.drift_message else ""
+    yield f"{detail.drifted} since {format_instant(since)}{why}"
+    for claim in claims[:2]:
+        bought = claim.offering
+        place = f"{bought.instance_type}, {bought.zone}, {bought.capacity_type}"
+        yield f"replacement for {_count(len(claim.pods), 'pod')}: {claim.price:.4f} $/h ({place})"
+    if len(claims) > 2:
+        yield f"and {_count(len(claims) - 2, 'more replacement')}"
+    moving = [len(pods) for pods in placements.values() if pods]
+    if moving:
+        yield f"{_count(sum(moving), 'pod')} on {_count(len(moving), 'existing node')}"
+    if not claims and not moving:
+        yield "no pod needs another node, so nothing is bought"
+
+
+def _without_place(unschedulable: Mapping[str, str]) -> str:
+    key = min(unschedulable)
+    others = len(unschedulable) - 1
+    more = f" (and {_count(others, 'more pod')})" if others else ""
+    return f"pod {key}{more} has no other place: {unschedulable[key]}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
