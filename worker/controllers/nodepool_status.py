@@ -15,19 +15,21 @@ from tenon.apis import labels
 from tenon.apis.conditions import READY, get_condition
 from tenon.apis.hashing import NODEPOOL_VERSION, migrated_hashes, nodepool_hashes
 from tenon.apis.nodeclaim import DRIFTED
-from tenon.apis.nodepool import NODE_LAUNCH_HEALTHY, NODES, OVERLAPPING, NodePool
+from tenon.apis.nodepool import NODE_LAUNCH_HEALTHY, NODE_REGISTRATION_HEALTHY, NODES, OVERLAPPING, NodePool
 from tenon.apis.validation import parse, unknown_values
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.records import ObjectRecord
 from tenon.provisioning.launch_breakers import with_launch_health
 from tenon.provisioning.pool_overlap import REASON, overlapping, with_overlap
 from tenon.provisioning.readiness import pool_conditions
+from tenon.provisioning.registration_health import with_registration_health
 from tenon.resources import Resources, format_resources
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
 from worker.controllers.base import Controller
 from worker.controllers.nodepool_metrics import PoolMetrics
+from worker.controllers.registration_results import RegistrationResults
 
 
 class NodePoolStatusController(Controller):
@@ -73,6 +75,7 @@ class NodePoolStatusController(Controller):
         self._foreign: dict[str, list[ClaimRecord]] = {}
         """By pool: the NodeClaims without Tenon's hash version, as of this reconcile."""
 
+        self._registrations = RegistrationResults(cache.claims)
         self._usages: Mapping[str, Resources] = {}
         """The usage of each NodePool, as of this reconcile."""
 
@@ -81,14 +84,17 @@ class NodePoolStatusController(Controller):
         if self._measured:
             metrics.CLUSTER_SYNCED.set(0)
         await super().wait_ready()
+        self._registrations.skip_present()
 
-    async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
+    async def reconcile(self, changes: Sequence[Change]) -> float | None:
         """Update every NodePool, because most of its status depends on other objects."""
         if self._measured:
             metrics.CLUSTER_NODES.set(len(self._cache.nodes))
             metrics.CLUSTER_SYNCED.set(1)
             self._metrics.forget_all_but({pool.name for pool in self._cache.pools})
         self._compare()
+        self._registrations.observe(changes)
+        self._registrations.forget_all_but(self._view.node_pools())
         self._foreign = self._hashed_elsewhere()
         self._usages = self._cache.pool_usages(with_leaving=True)
         for record in self._cache.pools:
@@ -114,6 +120,10 @@ class NodePoolStatusController(Controller):
         conditions = pool_conditions(pool, self._view.node_class, now, static_capacity=self._static_capacity)
         others = self._overlaps.get(record.name, ())
         conditions = with_overlap(conditions, others, now=now, observed_generation=pool.metadata.generation)
+        class_generation = self._class_generation(pool)
+        results = self._registrations.of(pool, class_generation)
+        generation = pool.metadata.generation
+        conditions = with_registration_health(conditions, results, now=now, observed_generation=generation)
         if self._breakers.known:
             breaker = self._breakers.current().get(record.name)
             conditions = with_launch_health(conditions, breaker, now=now, observed_generation=pool.metadata.generation)
@@ -126,6 +136,8 @@ class NodePoolStatusController(Controller):
                 condition.model_dump(by_alias=True, exclude_none=True, mode="json") for condition in conditions
             ],
         }
+        if class_generation is not None:
+            status["nodeClassObservedGeneration"] = class_generation
         self._log_unknown_values(pool)
         await self._write_hash(record, pool)
         present = record.status
@@ -139,9 +151,14 @@ class NodePoolStatusController(Controller):
         await self._kube.patch(NODEPOOLS, record.name, {"status": changed}, subresource="status")
         await self._publish(record, pool, status)
 
+    def _class_generation(self, pool: NodePool) -> int | None:
+        found = self._cache.nodeclasses.get(pool.spec.template.spec.node_class_ref.name)
+        generation = found.metadata.get("generation") if found is not None else None
+        return generation if isinstance(generation, int) else None
+
     async def _publish(self, record: ObjectRecord, pool: NodePool, status: dict[str, Any]) -> None:
         before = get_condition(pool.status.conditions, READY)
-        aside = (READY, NODE_LAUNCH_HEALTHY)
+        aside = (READY, NODE_LAUNCH_HEALTHY, NODE_REGISTRATION_HEALTHY)
         failed = [c for c in status["conditions"] if c["status"] == "False" and c["type"] not in aside]
         was_ready = before is None or before.status == "True"
         if failed and (was_ready or record.condition("Ready").get("message") is None):

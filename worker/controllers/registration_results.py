@@ -1,0 +1,90 @@
+"""Remembers whether the last NodeClaims of each NodePool registered, for its condition NodeRegistrationHealthy.
+
+The results are in memory. A new leader takes over what the condition says, and counts NodeClaims that it sees register
+or fail.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from tenon.apis.nodepool import NodePool
+from tenon.kube.claim_record import ClaimRecord
+from tenon.provisioning.registration_health import (
+    RESULTS,
+    RegistrationResult,
+    is_outdated,
+    recovered_results,
+    result_of,
+)
+from worker.cache.changes import Change, Topic
+from worker.cache.table import Table
+
+
+@dataclass(slots=True)
+class _Known:
+    generation: int
+    class_generation: int | None
+    results: deque[RegistrationResult]
+    """Oldest first."""
+
+
+class RegistrationResults:
+    """The last results of each NodePool."""
+
+    def __init__(self, claims: Table[ClaimRecord]) -> None:
+        self._claims = claims
+        self._counted: dict[str, str] = {}
+        """By NodeClaim: the UID of the claim whose result is counted."""
+        self._new: dict[str, list[RegistrationResult]] = {}
+        """By NodePool: results that are not among the results of the pool yet."""
+        self._known: dict[str, _Known] = {}
+        """By the UID of the NodePool."""
+
+    def skip_present(self) -> None:
+        """Count no NodeClaim that has its result already."""
+        for claim in self._claims:
+            self._observe(claim)
+        self._new.clear()
+
+    def observe(self, changes: Sequence[Change]) -> None:
+        """Note the results of the NodeClaims that changed."""
+        for topic, name in changes:
+            if topic is Topic.CLAIM:
+                claim = self._claims.get(name)
+                if claim is None:
+                    self._counted.pop(name, None)
+                else:
+                    self._observe(claim)
+
+    def _observe(self, claim: ClaimRecord) -> None:
+        if self._counted.get(claim.name) == claim.uid:
+            return
+        result = result_of(claim)
+        if result is not None:
+            self._counted[claim.name] = claim.uid
+            self._new.setdefault(claim.pool, []).append(result)
+
+    def of(self, pool: NodePool, class_generation: int | None) -> Sequence[RegistrationResult]:
+        """The results that count for a NodePool. A change of the pool or its class drops those before it."""
+        generation = pool.metadata.generation
+        known = self._known.get(pool.metadata.uid)
+        if known is None:
+            recovered = () if is_outdated(pool, class_generation) else recovered_results(pool)
+            known = _Known(generation, class_generation, deque(recovered, RESULTS))
+            self._known[pool.metadata.uid] = known
+        elif generation != known.generation or class_generation not in (None, known.class_generation):
+            known.results.clear()
+        known.generation = generation
+        known.class_generation = class_generation or known.class_generation
+        known.results.extend(self._new.pop(pool.metadata.name, ()))
+        return tuple(known.results)
+
+    def forget_all_but(self, pools: Collection[NodePool]) -> None:
+        """Drop the results of NodePools that are gone."""
+        uids = {pool.metadata.uid for pool in pools}
+        self._known = {uid: known for uid, known in self._known.items() if uid in uids}
+        names = {pool.metadata.name for pool in pools}
+        self._new = {name: results for name, results in self._new.items() if name in names}
