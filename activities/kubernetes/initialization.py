@@ -7,16 +7,19 @@ from typing import Any
 
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
-from activities.kubernetes.nodeclaims import Clock, Fact, read_claim, set_facts
+from activities.kubernetes.nodeclaims import Clock, Fact, consistency_fact, read_claim, set_facts
 from activities.kubernetes.nodes import find_node
 from activities.kubernetes.resources import NODES
 from activities.kubernetes.startup_cordon import remove_startup_cordon
 from tenon.apis import labels
 from tenon.apis.nodeclaim import INITIALIZED
 from tenon.kube import pods
+from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle import startup_cordon
+from tenon.lifecycle.consistency import shortfalls
 from tenon.lifecycle.initialization import initialization
 from tenon.lifecycle.messages.node import InitializeResult, NodeInput
+from tenon.resources import parse_resources
 
 
 async def initialize(kube: Kube, wanted: NodeInput, now: Clock) -> InitializeResult:
@@ -35,7 +38,8 @@ async def initialize(kube: Kube, wanted: NodeInput, now: Clock) -> InitializeRes
     name = found.node["metadata"]["name"]
     if await change(kube, NODES, name, _label, uid=pods.uid(found.node), seen=found.node) is None:
         return await _awaited(kube, wanted, "NodeNotFound", f"Node {name} went away", now)
-    if not await set_facts(kube, wanted.claim, [Fact(INITIALIZED, "True")], now, seen=claim.body):
+    facts = [Fact(INITIALIZED, "True"), consistency_fact(_shortfalls(claim, found.node))]
+    if not await set_facts(kube, wanted.claim, facts, now, seen=claim.body):
         return InitializeResult(reason="NodeClaimGone", message=f"NodeClaim {wanted.claim.name} is gone")
     return InitializeResult(initialized=True)
 
@@ -43,6 +47,12 @@ async def initialize(kube: Kube, wanted: NodeInput, now: Clock) -> InitializeRes
 async def _awaited(kube: Kube, wanted: NodeInput, reason: str, message: str, now: Clock) -> InitializeResult:
     await set_facts(kube, wanted.claim, [Fact(INITIALIZED, "Unknown", reason, message)], now)
     return InitializeResult(reason=reason, message=message)
+
+
+def _shortfalls(claim: ClaimRecord, node: Mapping[str, Any]) -> list[str]:
+    requested = parse_resources((claim.spec.get("resources") or {}).get("requests"))
+    promised = parse_resources(claim.status.get("capacity"))
+    return shortfalls(requested, promised, parse_resources((node.get("status") or {}).get("capacity")))
 
 
 def _label(node: Mapping[str, Any]) -> dict[str, Any]:

@@ -17,11 +17,12 @@ from tenon.apis import labels
 from tenon.apis.common import Condition, ConditionStatus
 from tenon.apis.conditions import clear_condition, set_condition, set_root
 from tenon.apis.managed import manages_claim
-from tenon.apis.nodeclaim import INSTANCE_TERMINATING, LAUNCHED, READY_DEPENDENTS
+from tenon.apis.nodeclaim import CONSISTENT_STATE_FOUND, INSTANCE_TERMINATING, LAUNCHED, READY_DEPENDENTS
 from tenon.apis.reasons import Reason, camel_case
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.structs import Object
 from tenon.kube.timestamps import format_instant
+from tenon.lifecycle import consistency
 from tenon.lifecycle.messages.base import ClaimRef, ErrorType
 from tenon.lifecycle.messages.launch import ClaimView, Instance
 from tenon.lifecycle.release import with_finalizer
@@ -159,6 +160,13 @@ async def mark_launch_failed(kube: Kube, ref: ClaimRef, reason: str, message: st
 async def mark_instance_terminating(kube: Kube, ref: ClaimRef, now: Clock) -> bool:
     """Record on the claim that its instance is terminating. Return False if the claim is gone."""
     return await set_facts(kube, ref, [Fact(INSTANCE_TERMINATING, "True")], now)
+
+
+def consistency_fact(shortfalls: Sequence[str]) -> Fact:
+    """The condition that says whether the Node has what the claim promises."""
+    if not shortfalls:
+        return Fact(CONSISTENT_STATE_FOUND, "True")
+    return Fact(CONSISTENT_STATE_FOUND, "False", consistency.REASON, "; ".join(shortfalls))
 
 
 async def set_facts(

@@ -21,6 +21,7 @@ REGISTERED = "Registered"
 INITIALIZED = "Initialized"
 READY_DEPENDENTS = (LAUNCHED, REGISTERED, INITIALIZED)
 DRIFTED = "Drifted"
+CONSISTENT_STATE_FOUND = "ConsistentStateFound"
 CONSOLIDATABLE = "Consolidatable"
 DISRUPTION_REASON = "DisruptionReason"
 DRAINED = "Drained"

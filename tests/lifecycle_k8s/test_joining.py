@@ -103,6 +103,19 @@ async def test_initialization_waits_and_then_labels() -> None:
     assert world.status_of("Initialized")[0] == "True"
 
 
+@pytest.mark.parametrize(("memory", "status"), [("8Gi", "True"), ("7Gi", "False")])
+async def test_lif07_initialization_compares_the_node_with_its_claim(memory: str, status: str) -> None:
+    """In the same write; a node with less is initialized all the same."""
+    world = joined(resources={"requests": {"memory": "1Gi"}})
+    world.claim["status"]["capacity"] = {"memory": "8Gi", "vpc.amazonaws.com/pod-eni": "9"}
+    world.node["status"]["capacity"] = {"memory": memory}
+    writes = len(world.kube.calls)
+    assert (await initialize(world.kube, WANTED, world.clock)).initialized
+    assert [call[:2] for call in world.kube.calls[writes:]] == [("patch", "nodes"), ("patch", "nodeclaims")]
+    assert world.status_of("ConsistentStateFound")[0] == status
+    assert world.status_of("Initialized")[0] == "True"
+
+
 async def test_initialization_without_a_node_says_so() -> None:
     world = World()
     world.kube.add(NODECLAIMS, claim())

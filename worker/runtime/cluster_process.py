@@ -39,6 +39,7 @@ from worker.controllers.capacity_buffer import CapacityBufferController
 from worker.controllers.disruption_commands import DisruptionCommandController
 from worker.controllers.node_overlay import NodeOverlayController
 from worker.controllers.node_repair import NodeRepairController
+from worker.controllers.nodeclaim_consistency import NodeClaimConsistencyController
 from worker.controllers.nodeclaim_disruption import NodeClaimDisruptionController
 from worker.controllers.nodeclaim_finalizer import NodeClaimFinalizerController
 from worker.controllers.nodeclaim_pod_events import PodEventsController
@@ -220,6 +221,7 @@ async def _lead(settings: Settings, temporal: Connection, clients: Clients, cach
         PodEventsController(kube, cache),
         NodeClaimDisruptionController(kube, cache, view, clients.ec2, settings.cluster_name),
         NodeClaimFinalizerController(kube, cache, settings.cluster_name),
+        NodeClaimConsistencyController(kube, clients.recorder, cache, settings.cluster_name),
     ]
     if gates.node_overlay:
         controllers.append(NodeOverlayController(kube, cache, view, clients.ec2))

@@ -1,0 +1,84 @@
+"""Compares initialized Nodes with what their NodeClaims promise, and says so where a Node has less (CTL-14).
+
+The condition ConsistentStateFound is first set together with Initialized. This controller follows later changes, and
+repeats the event while the Node stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.nodeclaims import consistency_fact, set_facts
+from activities.kubernetes.resources import NODECLAIMS
+from tenon.apis.nodeclaim import CONSISTENT_STATE_FOUND
+from tenon.lifecycle.consistency import shortfalls
+from tenon.lifecycle.messages.base import ClaimRef
+from worker.cache.changes import Change, Topic
+from worker.cache.cluster import ClusterCache
+from worker.cache.quantities import claimed, requested
+from worker.controllers.base import ObjectController
+
+RESCAN_SECONDS = 600.0
+
+
+class NodeClaimConsistencyController(ObjectController):
+    """Writes the condition only where it changes, so healthy nodes cost no request."""
+
+    name = "nodeclaim.consistency"
+    object_field = "nodeclaim"
+    topics = (Topic.CLAIM,)
+    settle = 1.0
+
+    def __init__(
+        self,
+        kube: Kube,
+        recorder: EventRecorder,
+        cache: ClusterCache,
+        cluster: str,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        super().__init__(cache)
+        self._kube = kube
+        self._recorder = recorder
+        self._cluster = cluster
+        self._now = now
+
+    def initial(self) -> Sequence[Change]:
+        """All NodeClaims."""
+        return [(Topic.CLAIM, claim.name) for claim in self._cache.claims]
+
+    def needs_reconcile(self, name: str) -> bool:
+        """Whether the Node has too little, or the condition says so although it no longer does."""
+        claim = self._cache.claims.get(name)
+        found = self._shortfalls(name)
+        if claim is None or found is None:
+            return False
+        return bool(found) or claim.condition(CONSISTENT_STATE_FOUND).get("status") == "False"
+
+    async def reconcile_object(self, name: str) -> float | None:
+        """Write the condition and the events."""
+        claim, found = self._cache.claims.get(name), self._shortfalls(name)
+        if claim is None or found is None:
+            return None
+        ref = ClaimRef(cluster=self._cluster, name=name, uid=claim.uid)
+        if not await set_facts(self._kube, ref, [consistency_fact(found)], self._now) or not found:
+            return None
+        subject = {
+            "apiVersion": NODECLAIMS.api_version,
+            "kind": NODECLAIMS.kind,
+            "metadata": {"name": name, "uid": claim.uid},
+        }
+        for message in found:
+            await self._recorder.publish(subject, "FailedConsistencyCheck", message, "Warning")
+        return RESCAN_SECONDS
+
+    def _shortfalls(self, name: str) -> list[str] | None:
+        """What the Node of a NodeClaim lacks; None if it is not initialized or is leaving."""
+        claim = self._cache.claims.get(name)
+        node = self._cache.node_of(claim) if claim is not None else None
+        if claim is None or node is None or claim.deleting or not claim.initialized:
+            return None
+        return shortfalls(requested(claim), claimed(claim, "capacity"), node.capacity)
