@@ -6,24 +6,32 @@ not initialized take no pods (DIS-31), because they may never become ready.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from tenon.apis import labels
 from tenon.apis.nodepool import NODES
 from tenon.disruption.model import ClusterModel, NodeDetail
 from tenon.kube.pod import Pod
-from tenon.resources import Resources, add, maximum, subtract
+from tenon.resources import CPU, MEMORY, PODS, Resources, add, maximum, subtract
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Node, Plan, Pool, Problem
+from tenon.scheduling.type_table import TypeTables
 
 
 class Rescheduler:
     """A model of the cluster that removals change one after another, so that no two of them use the same room."""
 
-    def __init__(self, model: ClusterModel, closed: Collection[str] = ()) -> None:
-        """``closed``: names of more Nodes that must take no pods."""
+    def __init__(self, model: ClusterModel, closed: Collection[str] = (), tables: TypeTables | None = None) -> None:
+        """Start from the model.
+
+        Args:
+            model: the cluster.
+            closed: names of more Nodes that must take no pods.
+            tables: the index of the instance types, if several models have the same types.
+        """
+        self._tables = tables or TypeTables()
         self._details = model.details
         shut = frozenset(closed)
         self._nodes = {
@@ -38,20 +46,38 @@ class Rescheduler:
         found = self._details.get(claim)
         return found if found is not None and found.node in self._nodes else None
 
-    def simulate(self, claims: Iterable[str], *, buys: bool = True, expired: Expired = never) -> Plan:
+    def nodes(self) -> list[Node]:
+        """Return the nodes as the removals so far leave them. Those that take no pods are closed."""
+        return list(self._nodes.values())
+
+    def simulate(
+        self,
+        claims: Iterable[str],
+        *,
+        buys: bool = True,
+        closed: Collection[str] = frozenset(),
+        expired: Expired = never,
+    ) -> Plan:
         """Plan all pods of these NodeClaims without their nodes.
 
         Args:
             claims: NodeClaims for which `detail` has an answer.
             buys: False allows existing nodes only.
+            closed: names of more Nodes that must take no pods in this plan.
             expired: ends the solve early; pods that it did not reach are ``unreached``.
 
         Returns:
             The plan. The nodes can leave only if every pod has a place in it (`is_complete`).
         """
         leaving = [self._details[claim] for claim in claims]
-        pods = [pod for detail in leaving for pod in detail.pods]
-        return solve(self._without(leaving, pods=tuple(pods), buys=buys), expired)
+        pods = tuple(pod for detail in leaving for pod in detail.pods)
+        problem = self._without(leaving, pods=pods, buys=buys)
+        if closed:
+            problem = replace(
+                problem,
+                nodes=[replace(node, closed=True) if node.name in closed else node for node in problem.nodes],
+            )
+        return solve(replace(problem, nodes=_that_matter(problem)), expired, self._tables)
 
     def accept(self, claims: Iterable[str], plan: Plan) -> None:
         """Change the model as the plan says. Its new nodes take no other pods."""
@@ -69,7 +95,7 @@ class Rescheduler:
         for name in gone:
             node = self._nodes[name]
             freed.setdefault(node.labels.get(labels.NODEPOOL, ""), []).append(node)
-        pools = [_eased(pool, freed.get(name, ())) for name, pool in self._pools.items()] if buys else []
+        pools = [_eased(pool, freed.get(name, ())) if buys else _sold_out(pool) for name, pool in self._pools.items()]
         nodes = [node for name, node in self._nodes.items() if name not in gone]
         return replace(self._problem, pods=pods, nodes=nodes, pools=pools)
 
@@ -77,6 +103,30 @@ class Rescheduler:
 def is_complete(plan: Plan) -> bool:
     """Whether every pod has a place."""
     return not plan.unschedulable and not plan.unreached
+
+
+def _that_matter(problem: Problem) -> Sequence[Node]:
+    """Return the nodes without those that cannot affect the plan: full ones, if there are no rules between pods.
+
+    Consolidation asks about many small sets of pods on clusters whose nodes are mostly full.
+    """
+    if problem.most_pods_share < 1 or any(pod.rules for pod in problem.pods):
+        return problem.nodes
+    least = {name: min((pod.requests.get(name, 0) for pod in problem.pods), default=0) for name in (CPU, MEMORY, PODS)}
+    return [
+        node
+        for node in problem.nodes
+        if any(pod.rules for pod in node.pods)
+        or not (
+            node.closed
+            or any(node.allocatable.get(name, 0) - node.used.get(name, 0) < asked for name, asked in least.items())
+        )
+    ]
+
+
+def _sold_out(pool: Pool) -> Pool:
+    """Return the pool at its limit. It launches nothing, but its zones still count for spread constraints."""
+    return replace(pool, limits={NODES: 0}, usage={})
 
 
 def _eased(pool: Pool, gone: Collection[Node]) -> Pool:

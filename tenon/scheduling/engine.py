@@ -35,27 +35,29 @@ from tenon.scheduling.template import Template
 from tenon.scheduling.topology import Topology
 from tenon.scheduling.topology_counts import TopologyCounts
 from tenon.scheduling.topology_groups import AFFINITY
-from tenon.scheduling.type_table import TypeTable
+from tenon.scheduling.type_table import TypeTables
 
 
-def solve(problem: Problem, expired: Expired = never) -> Plan:
+def solve(problem: Problem, expired: Expired = never, tables: TypeTables | None = None) -> Plan:
     """Return the plan for one batch. Each pod is in exactly one part of it. Pods are identified by namespace and name.
 
-    Once the time has ``expired``, the plan is what the engine has found so far.
+    Once the time has ``expired``, the plan is what the engine has found so far. A caller that solves many problems with
+    the same lists of instance types passes the same ``tables``, so that each list is indexed once.
     """
+    tables = tables or TypeTables()
     if problem.ignore_preferences:
         problem = replace(problem, pods=[_without_preferences(pod) for pod in problem.pods])
-    found = _complete(problem, expired)
+    found = _complete(problem, expired, tables)
     if found.comparable and not expired():
-        found = best(found, [_complete(problem, expired, order) for order in Order])
+        found = best(found, [_complete(problem, expired, tables, order) for order in Order])
     return found.plan
 
 
-def _complete(problem: Problem, expired: Expired, in_turn: Order | None = None) -> FleetPlan:
+def _complete(problem: Problem, expired: Expired, tables: TypeTables, in_turn: Order | None = None) -> FleetPlan:
     """Return a plan whose spread constraints compared every domain that they should."""
     compared: frozenset[tuple[int, str]] = frozenset()
     while True:
-        found, missed = _solve(problem, compared, in_turn, expired)
+        found, missed = _solve(problem, compared, in_turn, expired, tables)
         if missed <= compared:
             return found
         if expired():
@@ -64,7 +66,11 @@ def _complete(problem: Problem, expired: Expired, in_turn: Order | None = None) 
 
 
 def _solve(
-    problem: Problem, compared: frozenset[tuple[int, str]], in_turn: Order | None, expired: Expired
+    problem: Problem,
+    compared: frozenset[tuple[int, str]],
+    in_turn: Order | None,
+    expired: Expired,
+    tables: TypeTables,
 ) -> tuple[FleetPlan, frozenset[tuple[int, str]]]:
     """Return a plan, and the (group, domain) pairs beyond ``compared`` that spread constraints should have compared.
 
@@ -93,7 +99,7 @@ def _solve(
     placed = [] if stepwise else existing_nodes.place(bulk, rooms, expired)
     fleets: list[Fleet] = []
     if stepwise or sum(placed) < len(pods):
-        domains.templates = _templates(problem, names, shares, expired)
+        domains.templates = _templates(problem, names, shares, expired, tables)
         drop_far_limits(domains.templates, len(pods))
         fleets = [Fleet(template) for template in domains.templates]
         share_limits(fleets)
@@ -184,15 +190,17 @@ def _depends_on_other_pods(pod_class: PodClass, topology: Topology) -> bool:
     return any(topology.groups[group].kind == AFFINITY for group in counted)
 
 
-def _templates(problem: Problem, names: tuple[str, ...], shares: BlastRadius, expired: Expired) -> list[Template]:
+def _templates(
+    problem: Problem, names: tuple[str, ...], shares: BlastRadius, expired: Expired, tables: TypeTables
+) -> list[Template]:
     """The pools in the order in which they are tried."""
     daemons = read_daemons(problem.daemons, names)
-    tables: dict[int, TypeTable] = {}
+    stated = {id(pool.instance_types) for pool in problem.pools}
+    own = TypeTables()  # for lists that only this solve knows: those of reservations
     found = []
     ordered = sorted(problem.pools, key=lambda pool: (-pool.weight, pool.name))
     for pool in chain.from_iterable(map(split, ordered)):
-        table = tables.get(id(pool.instance_types)) or TypeTable(pool.instance_types, names)
-        tables[id(pool.instance_types)] = table
+        table = (tables if id(pool.instance_types) in stated else own).of(pool.instance_types, names)
         found.append(
             Template(
                 pool,

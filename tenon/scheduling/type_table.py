@@ -211,6 +211,21 @@ class TypeTable:
         return [found[key] for key in sorted(found)]
 
 
+class TypeTables:
+    """One `TypeTable` for each list of instance types and resource names."""
+
+    def __init__(self) -> None:
+        """Start without tables."""
+        self._known: dict[tuple[int, tuple[str, ...]], tuple[Sequence[InstanceType], TypeTable]] = {}
+
+    def of(self, types: Sequence[InstanceType], names: tuple[str, ...]) -> TypeTable:
+        """Return the table of a list, which must not change afterwards. Equal lists are not the same list."""
+        key = (id(types), names)
+        if key not in self._known:
+            self._known[key] = (types, TypeTable(types, names))  # with the list, so that its id stays its own
+        return self._known[key][1]
+
+
 class _Offer:
     """A zone, capacity type, zone ID and reservation that are sold together."""
 

@@ -1,0 +1,80 @@
+"""The policy Balanced: a move must save at least half as large a share of its pool's cost as it disrupts of the pool.
+
+A move that saves 1 % of the pool's money may disrupt 2 % of its pods (DIS-42).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from math import inf
+
+from tenon.disruption.cost import disruption_cost
+from tenon.disruption.model import ClusterModel, NodeDetail, Situation
+
+LEAST_SCORE = 0.5
+"""The share of savings, divided by the share of disruption, from which a move is approved."""
+
+
+def score(saving: float, disruption: float, pool_cost: float, pool_disruption: float) -> float:
+    """Return the share of savings divided by the share of disruption (DIS-42)."""
+    if saving <= 0:
+        return 0.0
+    if disruption <= 0:
+        return inf
+    if pool_cost <= 0 or pool_disruption <= 0:
+        return 0.0
+    return (saving / pool_cost) / (disruption / pool_disruption)
+
+
+class Balance:
+    """The totals of every NodePool with the policy Balanced, and what a move means to them (DIS-43)."""
+
+    def __init__(self, situation: Situation, model: ClusterModel) -> None:
+        """Add up all nodes of each pool, whether or not they are candidates."""
+        self._now = situation.now
+        self._pool_of = {node.claim: node.pool for node in situation.nodes}
+        self._cost: dict[str, float] = defaultdict(float)
+        self._disruption: dict[str, float] = defaultdict(float)
+        for claim, pool in self._pool_of.items():
+            policy = situation.policies.get(pool)
+            if policy is not None and policy.consolidation_policy == "Balanced" and claim in model.details:
+                self._cost[pool] += model.details[claim].price
+                self._disruption[pool] += self._disruption_of(model.details[claim])
+
+    @property
+    def applies(self) -> bool:
+        """Whether any pool has the policy."""
+        return bool(self._cost)
+
+    def scores(self, leaving: Mapping[str, NodeDetail], saving: float) -> dict[str, float]:
+        """Return the score for each Balanced pool of a move, by pool.
+
+        If a move takes nodes of several pools, each gets the share of the savings that its nodes have in the cost
+        (DIS-44).
+        """
+        cost: dict[str, float] = defaultdict(float)
+        disruption: dict[str, float] = defaultdict(float)
+        for claim, detail in leaving.items():
+            pool = self._pool_of.get(claim, "")
+            cost[pool] += detail.price
+            disruption[pool] += self._disruption_of(detail)
+        whole = sum(cost.values())
+        return {
+            pool: score(
+                saving * cost[pool] / whole if whole > 0 else 0.0,
+                disruption[pool],
+                self._cost[pool],
+                self._disruption[pool],
+            )
+            for pool in sorted(cost)
+            if pool in self._cost
+        }
+
+    def _disruption_of(self, detail: NodeDetail) -> float:
+        return disruption_cost(detail.cost, detail.created_at, detail.expires_at, self._now)
+
+
+def approved(scores: Iterable[float]) -> bool:
+    """Whether every Balanced pool approves the move (DIS-44)."""
+    return all(each >= LEAST_SCORE for each in scores)

@@ -1,0 +1,191 @@
+"""Removes nodes whose pods run cheaper elsewhere: on the other nodes, or on fewer or cheaper new ones (DIS-04, DIS-05).
+
+It looks at sets of nodes of any size, not at one node or at the first 100, and several new nodes may replace them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+
+from tenon.apis.reasons import Reason
+from tenon.disruption.methods.balanced import Balance, approved
+from tenon.disruption.methods.consolidation_price import LEAST_SAVING, PriceRule
+from tenon.disruption.methods.consolidation_search import Terms, by_price_per_cost, search
+from tenon.disruption.methods.moves import Move
+from tenon.disruption.model import Candidate, ClusterModel, Command, ManagedNode, NodeDetail, Proposal, Situation
+from tenon.disruption.pool_budgets import PoolBudgets
+from tenon.scheduling.deadline import Expired, never
+
+SHOWN = 5
+"""How many nodes an explanation names."""
+
+
+def no_limit() -> Expired:
+    """No time limit."""
+    return never
+
+
+class Consolidation:
+    """Chooses moves that save money, each a command of its own."""
+
+    name = "consolidation"
+    reason = Reason.UNDERUTILIZED
+    consolidation_type = "multi"
+
+    def __init__(
+        self,
+        *,
+        spot_to_spot: bool = False,
+        least_saving: float = LEAST_SAVING,
+        time_limit: Callable[[], Expired] = no_limit,
+    ) -> None:
+        """Set the limits of the search.
+
+        Args:
+            spot_to_spot: replace spot nodes by spot nodes (feature gate SpotToSpotConsolidation).
+            least_saving: dollars an hour that each command must save.
+            time_limit: called once for each decision. When what it returns becomes true, the search returns the moves
+                found so far.
+        """
+        self._spot_to_spot = spot_to_spot
+        self._least_saving = least_saving
+        self._time_limit = time_limit
+
+    def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
+        """Return the moves to start now."""
+        model = situation.model
+        if model is None:
+            return Proposal()
+        pools = {pool.name for pool in model.problem.pools if pool.instance_types}
+        possible = [node for node in eligible if _may_leave(node, situation, model, pools)]
+        candidates = {node.claim: node for node in possible if _due(node, situation, model) <= situation.now}
+        later = [due for node in possible if (due := _due(node, situation, model)) > situation.now]
+        look_again = min(later, default=None)
+        balance = Balance(situation, model)
+        terms = Terms(
+            rule=PriceRule(model.problem, spot_to_spot=self._spot_to_spot, least_saving=self._least_saving),
+            approves=lambda leaving, saving: approved(balance.scores(leaving, saving).values()),
+            pool_of={claim: node.pool for claim, node in candidates.items()},
+            closed=_closed(situation, model),
+            expired=self._time_limit(),
+        )
+        left = {pool: budgets.left(pool) for pool in {node.pool for node in candidates.values()}}
+        order = by_price_per_cost(candidates, model.details)
+        moves = search(model, order, left, terms)
+        for move in moves:
+            for claim in move.claims:
+                budgets.take(candidates[claim].pool)
+        commands = tuple(self._command(move, candidates, situation, model, balance) for move in moves)
+        return Proposal(commands, look_again, len(candidates))
+
+    def _command(
+        self,
+        move: Move,
+        candidates: Mapping[str, ManagedNode],
+        situation: Situation,
+        model: ClusterModel,
+        balance: Balance,
+    ) -> Command:
+        details = {claim: model.details[claim] for claim in move.claims}
+        return Command(
+            method=self.name,
+            reason=self.reason,
+            consolidation_type="single" if len(move.claims) == 1 else "multi",
+            candidates=tuple(
+                Candidate(
+                    candidates[claim],
+                    since=details[claim].quiet_since or situation.now,
+                    leaves_at=_due(candidates[claim], situation, model),
+                )
+                for claim in move.claims
+            ),
+            replacements=move.plan.claims,
+            destinations=dict(move.plan.placements),
+            moves_pods=True,
+            saving=move.saving,
+            explanation=explain(move, details, balance.scores(details, move.expected)),
+        )
+
+
+def _may_leave(node: ManagedNode, situation: Situation, model: ClusterModel, pools: set[str]) -> bool:
+    """Whether a node may be a candidate once its consolidateAfter has passed (DIS-12, DIS-13, DIS-16, CB-08)."""
+    policy = situation.policies[node.pool]
+    detail = model.details.get(node.claim)
+    return (
+        detail is not None
+        and policy.consolidate_after is not None
+        and policy.replicas is None
+        and policy.consolidation_policy != "WhenEmpty"
+        and node.pool in pools
+        and not node.empty
+        and bool(detail.pods)
+        and detail.price > 0
+        and bool(detail.instance_type and detail.zone and detail.capacity_type)
+        and detail.quiet_since is not None
+        and not detail.held_by
+        and not node.named_in(situation.buffer_hosts)
+        and detail.node not in situation.buffer_hosts
+    )
+
+
+def _due(node: ManagedNode, situation: Situation, model: ClusterModel) -> datetime:
+    """Return when a node that `_may_leave` has been quiet for consolidateAfter (DIS-30)."""
+    after = situation.policies[node.pool].consolidate_after
+    since = model.details[node.claim].quiet_since
+    assert after is not None
+    assert since is not None
+    return since + after
+
+
+def _closed(situation: Situation, model: ClusterModel) -> frozenset[str]:
+    """Return the names of Nodes that take no pods: they are on their way out, or inside consolidateAfter (DIS-31)."""
+    found = set()
+    for node in situation.nodes:
+        detail = model.details.get(node.claim)
+        policy = situation.policies.get(node.pool)
+        after = policy.consolidate_after if policy is not None else None
+        since = detail.quiet_since if detail is not None else node.quiet_since
+        waits = after is not None and (since is None or since + after > situation.now)
+        if node.leaving or waits or node.claim in situation.under_command:
+            found.add(detail.node if detail is not None else node.node)
+    return frozenset(found)
+
+
+def explain(move: Move, details: Mapping[str, NodeDetail], scores: Mapping[str, float]) -> tuple[str, ...]:
+    """Return a few lines on why a move is made: what leaves, what comes, what it saves, what it disrupts."""
+    leaving = [
+        f"{detail.node} ({detail.instance_type}, {detail.capacity_type}, {detail.zone}, ${detail.price:.4f} an hour, "
+        f"{_count(len(detail.pods), 'pod')})"
+        for detail in details.values()
+    ]
+    lines = [f"Removes {_count(len(leaving), 'node')}: {_some(leaving)}"]
+    plan = move.plan
+    for claim in plan.claims[:SHOWN]:
+        capacity_type, instance_type, zone = claim.offering
+        others = len(claim.instance_types) - 1
+        choice = f" or one of {_count(others, 'other type')}" if others else ""
+        lines.append(
+            f"Launches a node of NodePool {claim.pool} for {_count(len(claim.pods), 'pod')}: "
+            f"{instance_type} ({capacity_type}, {zone}, ${claim.price:.4f} an hour){choice}"
+        )
+    if len(plan.claims) > SHOWN:
+        lines.append(f"Launches {_count(len(plan.claims) - SHOWN, 'more node')}")
+    if plan.placements:
+        hosts = Counter({node: len(pods) for node, pods in sorted(plan.placements.items())})
+        moved = sum(hosts.values())
+        lines.append(f"Moves {_count(moved, 'pod')} to {_count(len(hosts), 'existing node')}: {_some(list(hosts))}")
+    most = f", ${move.expected:.4f} if the cheapest types are launched" if plan.claims else ""
+    lines.append(f"Saves at least ${move.saving:.4f} an hour{most}")
+    lines += [f"NodePool {pool} is Balanced: the move scores {each:.2f} of 0.5" for pool, each in scores.items()]
+    return tuple(lines)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - SHOWN
+    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,167 @@
+"""A quick estimate of which nodes could leave because their pods fit on others, and of what each node wastes.
+
+It knows resources, taints and node affinity, and no rules between pods. The engine checks all that it proposes. Without
+it, the search would have to ask the engine about every node, and each answer costs as much as a scheduling batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tenon.disruption.model import NodeDetail
+from tenon.kube.pod import Pod
+from tenon.kube.requirements import Requirements
+from tenon.kube.taints import Toleration
+from tenon.resources import CPU, MEMORY
+from tenon.scheduling.existing_nodes import Room, rooms_of
+from tenon.scheduling.model import Node, Plan, Pool
+from tenon.scheduling.pod_classes import combined, resource_names
+
+Floats: TypeAlias = npt.NDArray[np.float64]
+Flags: TypeAlias = npt.NDArray[np.bool_]
+_Key: TypeAlias = tuple[tuple[Requirements, ...], tuple[Requirements, ...], tuple[Toleration, ...]]
+
+
+class RoomEstimate:
+    """What every node has left, in the order in which nodes should be filled."""
+
+    def __init__(self, nodes: Sequence[Node], pools: Sequence[Pool], details: Mapping[str, NodeDetail]) -> None:
+        """Take the nodes with their pods; ``details`` by NodeClaim."""
+        pods = [pod for detail in details.values() for pod in detail.pods]
+        self.names = resource_names(pods)
+        self._rooms: list[Room] = rooms_of(nodes, pools, self.names)
+        self._number = {room.name: number for number, room in enumerate(self._rooms)}
+        self._open: Flags = np.array([room.open for room in self._rooms], dtype=np.bool_)
+        self._free: Floats = np.array([room.free for room in self._rooms], dtype=np.float64).reshape(
+            len(self._rooms), len(self.names)
+        )
+        self._tainted = any(room.taints for room in self._rooms)
+        self._suits: dict[_Key, Flags] = {}
+        self._details = details
+
+    def accept(self, claims: Iterable[str], plan: Plan) -> None:
+        """Remove nodes and place their pods as in the plan."""
+        for claim in claims:
+            self._open[self._number[self._details[claim].node]] = False
+        for name, pods in plan.placements.items():
+            for pod in pods:
+                self._free[self._number[name]] -= self._amounts(pod)
+
+    def removable(
+        self,
+        candidates: Sequence[str],
+        settled: Collection[str],
+        closed: Collection[str],
+        may_take: Callable[[str], bool],
+    ) -> list[str]:
+        """Return candidates whose pods fit on the nodes that remain after them, first candidates first.
+
+        Args:
+            candidates: NodeClaims in the order in which they should leave.
+            settled: names of nodes that must stay.
+            closed: names of nodes that must take no pods.
+            may_take: whether a candidate may leave; it counts those that it lets go.
+        """
+        own = [self._number[self._details[claim].node] for claim in candidates]
+        free, is_open = self._free.copy(), self._open.copy()
+        is_open[[self._number[name] for name in closed]] = False
+        # fill first what stays, then the candidates from the last
+        others = [number for number in range(len(self._rooms)) if number not in set(own)]
+        order = np.array([*others, *reversed(own)], dtype=np.intp)
+        busy = {self._number[name] for name in settled if name in self._number}
+        found = []
+        for claim, number in zip(candidates, own, strict=True):
+            if number in busy:
+                continue
+            was_open = bool(is_open[number])
+            is_open[number] = False
+            taken = self._place(self._details[claim].pods, free, is_open, order)
+            if taken is None or not may_take(claim):
+                is_open[number] = was_open
+                for position, amounts in taken or ():
+                    free[position] += amounts
+                continue
+            busy.update(position for position, _ in taken)
+            found.append(claim)
+        return found
+
+    def _place(
+        self, pods: Sequence[Pod], free: Floats, is_open: Flags, order: npt.NDArray[np.intp]
+    ) -> list[tuple[int, Floats]] | None:
+        """Place the pods, largest first. Return the rooms that they took, or None, with nothing placed."""
+        taken: list[tuple[int, Floats]] = []
+        for pod in sorted(pods, key=lambda pod: pod.requests.get(self.names[0], 0), reverse=True):
+            amounts = self._amounts(pod)
+            fits = (free >= amounts).all(axis=1) & is_open & self._suited(pod)
+            first = int(np.argmax(fits[order]))
+            position = int(order[first])
+            if not fits[position]:
+                for placed, units in taken:
+                    free[placed] += units
+                return None
+            free[position] -= amounts
+            taken.append((position, amounts))
+        return taken
+
+    def _amounts(self, pod: Pod) -> Floats:
+        return np.array([pod.requests.get(name, 0) for name in self.names], dtype=np.float64)
+
+    def _suited(self, pod: Pod) -> Flags | bool:
+        if not (self._tainted or pod.required_terms or pod.volume_terms):
+            return True
+        key = (pod.required_terms, pod.volume_terms, pod.tolerations)
+        if key not in self._suits:
+            terms = combined(pod.required_terms or (Requirements(),), pod.volume_terms)
+            self._suits[key] = np.array([_suits(room, terms, pod.tolerations) for room in self._rooms], dtype=np.bool_)
+        return self._suits[key]
+
+
+def _suits(room: Room, terms: Sequence[Requirements], tolerations: Sequence[Toleration]) -> bool:
+    hard = [taint for taint in room.taints if taint.effect != "PreferNoSchedule"]
+    tolerated = all(any(toleration.tolerates(taint) for toleration in tolerations) for taint in hard)
+    return tolerated and any(map(room.meets, terms))
+
+
+class PriceEstimate:
+    """What the pods of a node would cost at the best price of any type, alone or on a shared node."""
+
+    def __init__(self, names: Sequence[str], room_and_price: Iterable[tuple[Mapping[str, int], float]]) -> None:
+        """Take the allocatable resources and the price of every type that may be launched."""
+        sold = list(room_and_price)
+        self._names = names
+        self._room: Floats = np.array(
+            [[room.get(name, 0) for name in names] for room, _ in sold], dtype=np.float64
+        ).reshape(len(sold), len(names))
+        self._price: Floats = np.array([price for _, price in sold], dtype=np.float64)
+
+    def shared(self, pods: Iterable[Pod]) -> float:
+        """Return the price of the share of a node that the pods need, on the type where it is cheapest."""
+        asked = self._asked(pods)
+        if not len(self._price):
+            return float("inf")
+        parts = np.divide(
+            asked, self._room, out=np.where(asked > 0, np.inf, np.zeros_like(self._room)), where=self._room > 0
+        )
+        return float((parts.max(axis=1) * self._price).min())
+
+    def alone(self, pods: Iterable[Pod]) -> float:
+        """Return the price of the cheapest type that holds all the pods; infinite if none does."""
+        return self._cheapest(self._asked(pods))
+
+    def of_room(self, room: Mapping[str, int]) -> float:
+        """Return the price of the cheapest type with as much CPU and memory; infinite if there is none."""
+        return self._cheapest(np.array([room.get(name, 0) if name in (CPU, MEMORY) else 0 for name in self._names]))
+
+    def _cheapest(self, asked: Floats) -> float:
+        held = (self._room >= asked).all(axis=1)
+        return float(self._price[held].min()) if held.any() else float("inf")
+
+    def _asked(self, pods: Iterable[Pod]) -> Floats:
+        total = np.zeros(len(self._names))
+        for pod in pods:
+            total += np.array([pod.requests.get(name, 0) for name in self._names], dtype=np.float64)
+        return total

@@ -1,0 +1,341 @@
+"""Small clusters for the tests of methods that move pods, written as plain data and built as the worker builds them.
+
+The same description gives the model for the method and the manifests for the judge of plans (`tests.oracle`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from tenon.apis import labels
+from tenon.apis.nodepool import Budget
+from tenon.disruption.cost import rescheduling_cost
+from tenon.disruption.model import ClusterModel, Command, ManagedNode, NodeDetail, PoolPolicy, Situation
+from tenon.kube.decode import decode_pod
+from tenon.kube.pod import Pod
+from tenon.kube.requirements import Requirements
+from tenon.kube.taints import Taint
+from tenon.resources import parse_resources, total
+from tenon.scheduling.catalog import parse_catalog
+from tenon.scheduling.model import InstanceType, Node, Pool, Problem
+from tenon.simulation.document import claim_entry
+from tests.oracle.findings import Finding
+from tests.oracle.judging import judge
+from tests.scheduling.builders import ordinary_entries
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+Object = dict[str, Any]
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_DURATION = re.compile(r"(\d+)([smh])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours"}
+
+
+class Spec(BaseModel):
+    """A part of a description. Unknown keys are refused, so that a test does not pass for the wrong reason."""
+
+    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, populate_by_name=True, frozen=True)
+
+
+class PodSpec(Spec):
+    """Equal pods."""
+
+    count: int = 1
+    cpu: str = "1"
+    memory: str = "1Gi"
+    app: str = "web"
+    selector: dict[str, str] = {}
+    tolerates: bool = False
+    apart: bool = False
+    """No two pods of the app on one node."""
+    spread: Literal["", "zone", "host"] = ""
+    priority: int = 0
+    deletion_cost: int = 0
+
+
+class NodeSpec(Spec):
+    """A node that its NodePool launched."""
+
+    pool: str = "default"
+    type: str = "m5.xlarge"
+    zone: str = "us-west-2a"
+    capacity_type: str = "on-demand"
+    pods: list[PodSpec] = []
+    quiet: str | None = "1h"
+    """How long ago the last pod event was."""
+    price: float | None = None
+    """Instead of the price of its offering."""
+    initialized: bool = True
+    ready: bool = True
+    leaving: bool = False
+    protected: bool = False
+    held_by: str = ""
+    tainted: bool = False
+    age: str | None = None
+    expires_in: str | None = None
+    managed: bool = True
+    """Whether a NodePool owns it."""
+
+
+class PoolSpec(Spec):
+    """A NodePool."""
+
+    requirements: list[dict[str, Any]] = []
+    """More than architecture and capacity type."""
+    capacity_types: list[str] = ["on-demand"]
+    consolidate_after: str | None = "0s"
+    policy: Literal["WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced"] = "WhenEmptyOrUnderutilized"
+    budgets: list[dict[str, Any]] = [{"nodes": "100%"}]
+    weight: int = 0
+    limits: dict[str, str] | None = None
+    replicas: int | None = None
+    tainted: bool = False
+    types: list[str] | None = None
+    """The instance types that it may launch; all by default."""
+
+
+class Cluster(Spec):
+    """A whole cluster."""
+
+    pools: dict[str, PoolSpec] = Field(default_factory=lambda: {"default": PoolSpec()})
+    nodes: dict[str, NodeSpec]
+    nominated: list[str] = []
+    buffer_hosts: list[str] = []
+    under_command: list[str] = []
+
+
+CATALOGUE: Object = {"instanceTypes": ordinary_entries()}
+DEDICATED = Taint("dedicated", "NoSchedule", "x")
+
+
+@cache
+def types() -> Mapping[str, InstanceType]:
+    """The catalogue by name."""
+    return {kind.name: kind for kind in parse_catalog(CATALOGUE)}
+
+
+def duration(text: str) -> timedelta:
+    """Read a duration such as 90s or 1h."""
+    match = _DURATION.fullmatch(text)
+    assert match, f"{text!r} is not a duration"
+    return timedelta(**{_UNITS[match[2]]: int(match[1])})
+
+
+def situation(cluster: Cluster) -> Situation:
+    """The cluster as disruption sees it."""
+    problem, details = _problem(cluster), {}
+    managed = []
+    for name, spec in cluster.nodes.items():
+        if not spec.managed:
+            continue
+        pods = pods_of(name, spec)
+        quiet = None if spec.quiet is None else NOW - duration(spec.quiet)
+        managed.append(
+            ManagedNode(
+                claim=name,
+                uid=f"uid-{name}",
+                pool=spec.pool,
+                initialized=spec.initialized,
+                ready=spec.ready,
+                leaving=spec.leaving,
+                empty=not pods,
+                protected=spec.protected,
+                quiet_since=quiet if not pods else None,
+                node=name,
+            )
+        )
+        details[name] = NodeDetail(
+            node=name,
+            instance_type=spec.type,
+            zone=spec.zone,
+            capacity_type=spec.capacity_type,
+            price=price_of(spec),
+            pods=pods,
+            cost=rescheduling_cost((pod.priority, pod.deletion_cost) for pod in spec.pods for _ in range(pod.count)),
+            held_by=spec.held_by,
+            quiet_since=quiet,
+            created_at=None if spec.age is None else NOW - duration(spec.age),
+            expires_at=None if spec.expires_in is None else NOW + duration(spec.expires_in),
+        )
+    return Situation(
+        nodes=managed,
+        policies={name: _policy(name, spec) for name, spec in cluster.pools.items()},
+        now=NOW,
+        under_command=frozenset(cluster.under_command),
+        nominated=frozenset(cluster.nominated),
+        buffer_hosts=frozenset(cluster.buffer_hosts),
+        model=ClusterModel(problem, details),
+    )
+
+
+def price_of(spec: NodeSpec) -> float:
+    """The price of a node's own offering."""
+    if spec.price is not None:
+        return spec.price
+    offered = types()[spec.type].offerings
+    return next(o.price for o in offered if (o.zone, o.capacity_type) == (spec.zone, spec.capacity_type))
+
+
+def pods_of(node: str, spec: NodeSpec) -> tuple[Pod, ...]:
+    """The pods of a node, decoded as from the API server."""
+    return tuple(decode_pod(json.dumps(manifest).encode()).pod for manifest in pod_manifests(node, spec))
+
+
+def pod_manifests(node: str, spec: NodeSpec) -> list[Object]:
+    """The manifests of a node's pods."""
+    return [
+        _pod_manifest(f"{node}-{number}-{copy}", node, pod)
+        for number, pod in enumerate(spec.pods)
+        for copy in range(pod.count)
+    ]
+
+
+def findings(cluster: Cluster, commands: Iterable[Command]) -> list[Finding]:
+    """What is wrong with the places of all pods that the commands move, judged without the engine."""
+    chosen = list(commands)
+    gone = {candidate.node.claim for command in chosen for candidate in command.candidates}
+    manifests: list[Object] = [_pool_manifest(name, spec) for name, spec in cluster.pools.items()]
+    for name, spec in cluster.nodes.items():
+        if name not in gone:
+            manifests.append(_node_manifest(name, spec))
+        for pod in pod_manifests(name, spec):
+            if name in gone:
+                del pod["spec"]["nodeName"]
+            manifests.append(pod)
+    claims = [
+        claim_entry(claim, f"new-{turn}-{number}")
+        for turn, command in enumerate(chosen)
+        for number, claim in enumerate(command.replacements)
+    ]
+    hosts: dict[str, list[str]] = {}
+    for command in chosen:
+        for node, pods in command.destinations.items():
+            hosts.setdefault(node, []).extend(pod.key for pod in pods)
+    count = sum(len(claim["pods"]) for claim in claims) + sum(map(len, hosts.values()))
+    plan = {
+        "nodeClaims": claims,
+        "existingNodes": [{"name": name, "pods": pods} for name, pods in hosts.items()],
+        "unschedulable": [],
+        "totals": {
+            "pods": count,
+            "unschedulable": 0,
+            "nodes": len(claims),
+            "pricePerHour": sum(claim["price"] for claim in claims),
+            "lowerBoundPricePerHour": 0.0,
+        },
+    }
+    return judge(manifests, CATALOGUE, plan)
+
+
+def _problem(cluster: Cluster) -> Problem:
+    nodes = []
+    for name, spec in cluster.nodes.items():
+        pods = pods_of(name, spec)
+        nodes.append(
+            Node(
+                name,
+                _node_labels(name, spec),
+                (DEDICATED,) if spec.tainted else (),
+                types()[spec.type].allocatable,
+                total(pod.requests for pod in pods),
+                initialized=spec.initialized,
+                pods=pods,
+                closed=spec.leaving,
+            )
+        )
+    pools = [_pool(name, spec, cluster) for name, spec in cluster.pools.items() if spec.replicas is None]
+    return Problem((), pools, nodes, namespaces={"default": {}})
+
+
+def _node_labels(name: str, spec: NodeSpec) -> dict[str, str]:
+    stated = {key: one.values[0] for key, one in types()[spec.type].requirements.items() if one.members}
+    own = {labels.ZONE: spec.zone, labels.CAPACITY_TYPE: spec.capacity_type, labels.HOSTNAME: name}
+    return {**stated, **own, **({labels.NODEPOOL: spec.pool} if spec.managed else {})}
+
+
+def _needs(spec: PoolSpec) -> list[Object]:
+    return [
+        {"key": labels.CAPACITY_TYPE, "operator": "In", "values": spec.capacity_types},
+        {"key": labels.ARCH, "operator": "In", "values": ["amd64"]},
+        *([{"key": labels.INSTANCE_TYPE, "operator": "In", "values": spec.types}] if spec.types else []),
+        *spec.requirements,
+    ]
+
+
+def _pool(name: str, spec: PoolSpec, cluster: Cluster) -> Pool:
+    mine = [types()[node.type].capacity for node in cluster.nodes.values() if node.managed and node.pool == name]
+    return Pool(
+        name,
+        Requirements.from_terms(_needs(spec)),
+        list(types().values()),
+        weight=spec.weight,
+        taints=(DEDICATED,) if spec.tainted else (),
+        limits=parse_resources(spec.limits) if spec.limits else None,
+        usage={**total(mine), "nodes": len(mine)},
+    )
+
+
+def _policy(name: str, spec: PoolSpec) -> PoolPolicy:
+    return PoolPolicy(
+        name,
+        None if spec.consolidate_after is None else duration(spec.consolidate_after),
+        tuple(Budget.model_validate(budget) for budget in spec.budgets),
+        spec.policy,
+        spec.replicas,
+    )
+
+
+def _pod_manifest(name: str, node: str, pod: PodSpec) -> Object:
+    chosen = {"labelSelector": {"matchLabels": {"app": pod.app}}}
+    key = {"zone": labels.ZONE, "host": labels.HOSTNAME}.get(pod.spread)
+    apart = {"affinity": {"podAntiAffinity": {REQUIRED: [{**chosen, "topologyKey": labels.HOSTNAME}]}}}
+    rule = {**chosen, "topologyKey": key, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+    return {
+        "kind": "Pod",
+        "apiVersion": "v1",
+        "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}", "labels": {"app": pod.app}},
+        "spec": {
+            "nodeName": node,
+            "priority": pod.priority,
+            "containers": [{"name": "main", "resources": {"requests": {"cpu": pod.cpu, "memory": pod.memory}}}],
+            **({"nodeSelector": pod.selector} if pod.selector else {}),
+            **({"tolerations": [{"operator": "Exists"}]} if pod.tolerates else {}),
+            **(apart if pod.apart else {}),
+            **({"topologySpreadConstraints": [rule]} if key else {}),
+        },
+    }
+
+
+def _node_manifest(name: str, spec: NodeSpec) -> Object:
+    kind = next(entry for entry in CATALOGUE["instanceTypes"] if entry["name"] == spec.type)
+    room = {resource: _allocatable(kind, resource) for resource in kind["capacity"]}
+    taints = [{"key": DEDICATED.key, "value": DEDICATED.value, "effect": DEDICATED.effect}] if spec.tainted else []
+    return {
+        "kind": "Node",
+        "metadata": {"name": name, "labels": _node_labels(name, spec)},
+        "spec": {"taints": taints},
+        "status": {"allocatable": room, "capacity": kind["capacity"]},
+    }
+
+
+def _allocatable(kind: Object, resource: str) -> str:
+    """The oracle reads quantities by itself, so this is a difference of texts in the units of the catalogue."""
+    capacity, overhead = kind["capacity"][resource], kind["overhead"].get(resource)
+    if overhead is None:
+        return str(capacity)
+    if resource == "cpu":
+        return f"{int(capacity) * 1000 - int(overhead.removesuffix('m'))}m"
+    return f"{float(capacity.removesuffix('Gi')) * 1024 - int(overhead.removesuffix('Mi')):.0f}Mi"
+
+
+def _pool_manifest(name: str, spec: PoolSpec) -> Object:
+    taints = [{"key": DEDICATED.key, "value": DEDICATED.value, "effect": DEDICATED.effect}] if spec.tainted else []
+    body: Object = {"template": {"spec": {"requirements": _needs(spec), "taints": taints}}, "weight": spec.weight}
+    return {"kind": "NodePool", "metadata": {"name": name}, "spec": {**body, "limits": spec.limits or {}}}

@@ -1,0 +1,229 @@
+"""What holds for every decision of consolidation, whatever the cluster."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tenon.apis import labels
+from tenon.apis.nodepool import Budget
+from tenon.disruption.budgets import max_unavailable
+from tenon.disruption.carried_out import carried_out
+from tenon.disruption.deciding import decide
+from tenon.disruption.methods.consolidation import Consolidation
+from tenon.disruption.model import Command, Decision, ManagedNode, Situation
+from tenon.scheduling.model import Plan, PlannedClaim
+from tests.disruption.clusters import Cluster, NodeSpec, PodSpec, PoolSpec, duration, findings, situation, types
+
+FAMILIES = ("c5", "m5", "r5")
+SIZES = ("large", "xlarge", "2xlarge", "4xlarge")
+ZONES = ("us-west-2a", "us-west-2b")
+
+
+@st.composite
+def pods(draw: st.DrawFn, spot: bool) -> PodSpec:
+    return PodSpec(
+        count=draw(st.integers(1, 3)),
+        cpu=draw(st.sampled_from(["100m", "500m", "1", "1500m"])),
+        memory=draw(st.sampled_from(["128Mi", "1Gi", "2Gi"])),
+        app=draw(st.sampled_from(["web", "db"])),
+        selector=draw(
+            st.sampled_from([{}, {}, {}, {labels.ZONE: ZONES[0]}, {labels.CAPACITY_TYPE: "spot"} if spot else {}])
+        ),
+        priority=draw(st.sampled_from([0, 0, 0, 1_000_000_000, -(2**30)])),
+    )
+
+
+@st.composite
+def clusters(draw: st.DrawFn, *, free: bool = False) -> Cluster:
+    """Clusters of up to eight nodes in up to two pools. ``free``: nothing but the price keeps a node."""
+    names = ["default", "other"][: draw(st.integers(1, 2))]
+    pools = {
+        name: PoolSpec(
+            capacity_types=draw(st.sampled_from([["on-demand"], ["on-demand", "spot"], ["spot"]])),
+            policy="WhenEmptyOrUnderutilized"
+            if free
+            else draw(st.sampled_from(["WhenEmptyOrUnderutilized", "Balanced", "WhenEmpty"])),
+            budgets=[{"nodes": "100%" if free else draw(st.sampled_from(["0", "1", "2", "50%", "100%"]))}],
+            weight=draw(st.sampled_from([0, 10])),
+            consolidate_after="0s" if free else draw(st.sampled_from(["0s", "5m", None])),
+            limits=None if free else draw(st.sampled_from([None, None, {"cpu": "24"}])),
+            requirements=draw(
+                st.sampled_from([[], [{"key": labels.INSTANCE_TYPE, "operator": "Exists", "minValues": 3}]])
+            ),
+        )
+        for name in names
+    }
+    nodes = {}
+    for number in range(draw(st.integers(1, 8))):
+        pool = draw(st.sampled_from(names))
+        node = NodeSpec(
+            pool=pool,
+            type=f"{draw(st.sampled_from(FAMILIES))}.{draw(st.sampled_from(SIZES))}",
+            zone=draw(st.sampled_from(ZONES)),
+            capacity_type=draw(st.sampled_from(pools[pool].capacity_types)),
+            quiet="1h" if free else draw(st.sampled_from(["1h", "1m", None])),
+            leaving=not free and draw(st.sampled_from([False] * 7 + [True])),
+            protected=not free and draw(st.sampled_from([False] * 7 + [True])),
+            held_by="" if free else draw(st.sampled_from([""] * 7 + ["pod default/db has do-not-disrupt"])),
+            initialized=free or draw(st.sampled_from([True] * 7 + [False])),
+            pods=[],
+        )
+        mine: list[PodSpec] = []
+        for pod in draw(st.lists(pods(node.capacity_type == "spot"), min_size=1, max_size=3)):
+            if _holds(node, [*mine, pod]):
+                mine.append(pod)
+        nodes[f"n{number}"] = node.model_copy(update={"pods": mine})
+    names_of_nodes = sorted(nodes)
+    return Cluster(
+        pools=pools,
+        nodes=nodes,
+        nominated=[] if free else draw(st.lists(st.sampled_from(names_of_nodes), max_size=1)),
+        buffer_hosts=[] if free else draw(st.lists(st.sampled_from(names_of_nodes), max_size=1)),
+    )
+
+
+def _holds(node: NodeSpec, mine: Sequence[PodSpec]) -> bool:
+    """Whether the node can have these pods, which wish for nothing that it is not."""
+    if any(pod.selector.get(labels.ZONE, node.zone) != node.zone for pod in mine):
+        return False
+    cpu = sum(pod.count * {"100m": 100, "500m": 500, "1": 1000, "1500m": 1500}[pod.cpu] for pod in mine)
+    memory = sum(pod.count * {"128Mi": 128, "1Gi": 1024, "2Gi": 2048}[pod.memory] for pod in mine)
+    room = types()[node.type].allocatable
+    return cpu <= room["cpu"] and memory * 2**20 <= room["memory"]
+
+
+def decided(given_: Situation, *, spot_to_spot: bool = False) -> Decision:
+    decision = decide(given_, [Consolidation(spot_to_spot=spot_to_spot)])
+    for error in decision.failed.values():
+        raise error
+    return decision
+
+
+def is_quiet(spec: NodeSpec, after: str | None) -> bool:
+    """Whether consolidateAfter has passed since the node's last pod event."""
+    return after is not None and spec.quiet is not None and duration(spec.quiet) >= duration(after)
+
+
+def taken(decision: Decision) -> list[ManagedNode]:
+    return [candidate.node for command in decision.commands for candidate in command.candidates]
+
+
+def worst_price(claim: PlannedClaim) -> float:
+    """The most that EC2 may charge for what the NodeClaim allows."""
+    return max(
+        offering.price
+        for name in claim.instance_types
+        for offering in types()[name].offerings
+        if claim.requirements.get(labels.CAPACITY_TYPE).has(offering.capacity_type)
+        and claim.requirements.get(labels.ZONE).has(offering.zone)
+    )
+
+
+@given(clusters(), st.booleans())
+@settings(max_examples=150)
+def test_dis13_dis16_dis51_no_command_takes_a_held_or_protected_node_or_breaks_a_budget(
+    cluster: Cluster, gate: bool
+) -> None:
+    decision = decided(situation(cluster), spot_to_spot=gate)
+    for node in taken(decision):
+        spec = cluster.nodes[node.claim]
+        pool = cluster.pools[spec.pool]
+        assert spec.initialized
+        assert spec.pods
+        assert not spec.leaving
+        assert not spec.protected
+        assert not spec.held_by
+        assert is_quiet(spec, pool.consolidate_after)
+        assert pool.consolidate_after is not None
+        assert pool.policy != "WhenEmpty"
+        assert node.claim not in {*cluster.nominated, *cluster.buffer_hosts}
+    for pool_name, count in Counter(node.pool for node in taken(decision)).items():
+        members = [s for s in cluster.nodes.values() if s.pool == pool_name and s.initialized]
+        leaving = sum(s.leaving for s in members)
+        budget = Budget.model_validate(cluster.pools[pool_name].budgets[0])
+        assert count <= max_unavailable(budget, len(members)) - leaving
+
+
+@given(clusters(), st.booleans())
+@settings(max_examples=150)
+def test_dis34_dis36_no_command_costs_more_than_it_saves(cluster: Cluster, gate: bool) -> None:
+    given_ = situation(cluster)
+    assert given_.model is not None
+    for command in decided(given_, spot_to_spot=gate).commands:
+        leaving = [given_.model.details[candidate.node.claim] for candidate in command.candidates]
+        after = sum(map(worst_price, command.replacements))
+        assert after < sum(detail.price for detail in leaving)
+        assert abs(sum(detail.price for detail in leaving) - after - command.saving) < 1e-6
+        if command.replacements and not gate:
+            assert not any(detail.capacity_type == "spot" for detail in leaving)
+        own = {(detail.instance_type, detail.capacity_type) for detail in leaving}
+        for claim in command.replacements:
+            capacity_type = claim.offering.capacity_type
+            assert claim.requirements.get(labels.CAPACITY_TYPE).values == (capacity_type,)
+            assert not {(name, capacity_type) for name in claim.instance_types} & own
+            assert len(claim.instance_types) >= min_values(cluster, claim)
+
+
+def min_values(cluster: Cluster, claim: PlannedClaim) -> int:
+    return 3 if cluster.pools[claim.pool].requirements else 1
+
+
+@given(clusters(), st.booleans())
+@settings(max_examples=150)
+def test_dis31_dis32_every_pod_fits_where_a_command_puts_it(cluster: Cluster, gate: bool) -> None:
+    given_ = situation(cluster)
+    assert given_.model is not None
+    decision = decided(given_, spot_to_spot=gate)
+    assert findings(cluster, decision.commands) == []
+    for command in decision.commands:
+        moved = [p.key for pods in command.destinations.values() for p in pods]
+        moved += [pod.key for claim in command.replacements for pod in claim.pods]
+        own = [pod.key for c in command.candidates for pod in given_.model.details[c.node.claim].pods]
+        assert sorted(moved) == sorted(own)
+        for name in command.destinations:
+            spec = cluster.nodes[name]
+            after = cluster.pools[spec.pool].consolidate_after
+            assert spec.initialized
+            assert not spec.leaving
+            assert after is None or is_quiet(spec, after)
+
+
+@given(clusters(free=True), st.booleans())
+@settings(max_examples=200)
+def test_dis39_a_second_look_at_what_a_decision_leaves_finds_nothing(cluster: Cluster, gate: bool) -> None:
+    given_ = situation(cluster)
+    first = decided(given_, spot_to_spot=gate)
+    second = decided(applied(given_, first.commands), spot_to_spot=gate)
+    assert [command.explanation for command in second.commands] == []
+
+
+def applied(given_: Situation, commands: Sequence[Command]) -> Situation:
+    """The cluster after the commands, on new nodes of the cheapest type."""
+    assert given_.model is not None
+    moves = [
+        ([candidate.node.claim for candidate in command.candidates], Plan(command.replacements, command.destinations))
+        for command in commands
+    ]
+    after = carried_out(given_.model, moves)
+    gone = {claim for claims, _ in moves for claim in claims}
+    pool_of = {
+        f"new-{sorted(claims)[0]}-{number}": claim.pool
+        for claims, plan in moves
+        for number, claim in enumerate(plan.claims)
+    }
+    new = [
+        ManagedNode(name, f"uid-{name}", pool_of[name], True, True, False, False, False, None, name)
+        for name in after.new
+    ]
+    old = [node for node in given_.nodes if node.claim not in gone]
+    details = {
+        claim: replace(detail, quiet_since=detail.quiet_since or given_.now)
+        for claim, detail in after.model.details.items()
+    }
+    model = replace(after.model, details=details)
+    return Situation([*old, *new], given_.policies, given_.now, model=model)
