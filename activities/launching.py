@@ -35,6 +35,7 @@ from tenon.apis.nodeclaim import NodeClaim
 from tenon.apis.reasons import Reason
 from tenon.apis.validation import parse
 from tenon.ec2.launched_labels import launched_labels
+from tenon.ec2.network_annotations import network_annotations
 from tenon.ec2.own_kubelet import with_own_kubelet
 from tenon.evolve import evolve
 from tenon.kube.claim_record import ClaimRecord
@@ -302,7 +303,7 @@ class Launching:
             annotations={
                 **_asked_for(made_from, node_class),
                 **({} if in_group(claim) else TAGGED),
-                **_network(instance),
+                **network_annotations(instance.subnet_id, instance.security_group_ids),
             },
             seen=claim.body,
         )
@@ -317,15 +318,8 @@ class Launching:
                 extra={"instance": instance.id, "error": str(error)},
             )
         else:
-            await nodeclaims.annotate_claim(self._kube, ref, {**TAGGED, **_network(instance)})
-
-
-def _network(instance: Instance) -> dict[str, str]:
-    """The annotations that say where the instance is in the network; none if EC2 did not describe it."""
-    if not instance.subnet_id:
-        return {}
-    groups = ",".join(instance.security_group_ids)
-    return {labels.SUBNET_ID: instance.subnet_id, **({labels.SECURITY_GROUP_IDS: groups} if groups else {})}
+            network = network_annotations(instance.subnet_id, instance.security_group_ids)
+            await nodeclaims.annotate_claim(self._kube, ref, TAGGED | network)
 
 
 def _asked_for(made_from: Mapping[str, str] | None, node_class: EC2NodeClass) -> Mapping[str, str]:

@@ -112,6 +112,8 @@ class Instances:
                     pool=tags.get(labels.TAG_NODEPOOL, ""),
                     group=tags.get(labels.TAG_GROUP, ""),
                     name=tags.get(NAME, ""),
+                    subnet_id=each.get("SubnetId", ""),
+                    security_group_ids=_groups(each),
                 )
             )
         return found
@@ -239,12 +241,16 @@ class Instances:
             private_dns_name=raw.get("PrivateDnsName", ""),
             launched_at=raw["LaunchTime"],
             subnet_id=raw.get("SubnetId", ""),
-            security_group_ids=tuple(sorted(group["GroupId"] for group in raw.get("SecurityGroups", []))),
+            security_group_ids=_groups(raw),
         )
 
 
 def _tags(raw: InstanceTypeDef) -> dict[str, str]:
     return {tag["Key"]: tag["Value"] for tag in raw.get("Tags", [])}
+
+
+def _groups(raw: InstanceTypeDef) -> tuple[str, ...]:
+    return tuple(sorted(group["GroupId"] for group in raw.get("SecurityGroups", [])))
 
 
 def _chunks(ids: Sequence[str], most: int) -> Iterator[Sequence[str]]:

@@ -13,6 +13,7 @@ from temporalio.service import RPCError
 from activities import loggers, metrics
 from activities.ec2.errors import EC2Error
 from activities.ec2.provider import Ec2Provider
+from activities.housekeeping.network_records import record_networks
 from activities.housekeeping.node_workflows import NodeWorkflows
 from activities.housekeeping.sweep_actions import SweepActions
 from activities.housekeeping.sweep_events import event_for
@@ -69,6 +70,7 @@ class Housekeeping:
         todo, later = within(findings(seen, self._graces), given.actions, given.tags, given.failed)
         figures = {kind.value: Figures() for kind in Kind}
         faults = await self._act_on(SweepActions(self._kube, self._ec2, lives, self._graces), todo, seen, figures)
+        await record_networks(self._kube, given.cluster, seen)
         untried = {found.key for found in later}
         failed = [key for key in given.failed if key in untried] + list(faults)
         for found in later:

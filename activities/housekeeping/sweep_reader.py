@@ -23,6 +23,7 @@ from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS, NODES, Resource
 from tenon.apis import labels
 from tenon.apis.managed import manages_claim, may_manage_node
+from tenon.ec2.network_annotations import recorded_network
 from tenon.housekeeping.facts import Observations, ObservedClaim, ObservedNode
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.conditions import is_true
@@ -98,6 +99,7 @@ def claim_seen(raw: Mapping[str, Any]) -> ObservedClaim:
         finalizers=tuple(claim.finalizers),
         managed=manages_claim(raw),
         group=group.id if group else "",
+        network=recorded_network(claim.annotations),
     )
 
 

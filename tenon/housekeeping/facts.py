@@ -47,6 +47,8 @@ class ObservedClaim:
     """Tenon manages it. A claim of another controller only accounts for its own instance and Node."""
     group: str = ""
     """The launch group of the claim."""
+    network: Mapping[str, str] = field(default_factory=dict)
+    """The annotations that say where its instance is in the network."""
 
     @property
     def instance_id(self) -> str:
@@ -73,6 +75,8 @@ class ObservedInstance:
     name: str = ""
     group: str = ""
     """The launch group that bought it."""
+    subnet_id: str = ""
+    security_group_ids: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from tenon.housekeeping.messages import Figures, HousekeepingResult
 from tenon.lifecycle.messages.launch import LaunchGroup
 from tests.ec2.samples import node_claim
 from tests.housekeeping.lost import Cluster, serving
+from tests.lifecycle_k8s.fake_kube import stamp
 from tests.workflows.waiting import until
 from worker.runtime.housekeeping_schedule import ensure_schedule, reconcile_schedule, sweep_now
 from workflows import names
@@ -447,3 +448,26 @@ async def test_the_surplus_of_a_launch_group_is_ended_once_no_member_can_claim_i
     del lost.kube.objects["nodeclaims", "", "member-2"]
     await lost.sweep()
     assert running() & {each.id for each in bought} == {each.id for each in bought[:2]}
+
+
+async def test_dis74_what_an_instance_is_in_the_network_is_corrected_on_its_claim(lost: Cluster) -> None:
+    """Nodes of older releases and of Karpenter do not say it, and somebody may change the groups of an instance."""
+    subnet, groups = "tenon.sh/subnet-id", "tenon.sh/security-group-ids"
+    provider_ids = {name: lost.buy(name, Name=f"node-{name}") for name in ("older", "edited", "leaving")}
+    lost.put_claim("older", provider_ids["older"], "Registered")
+    lost.put_claim("edited", provider_ids["edited"], "Registered", annotations={groups: "sg-0", "kept": "x"})
+    lost.put_claim("leaving", provider_ids["leaving"], "Registered", deletionTimestamp=stamp(lost.now()))
+    await lost.sweep()
+
+    def annotations(name: str) -> dict[str, str]:
+        return dict(lost.kube.objects["nodeclaims", "", name]["metadata"].get("annotations") or {})
+
+    raw = lost.ec2.ec2.describe_instances(InstanceIds=[provider_ids["older"].rsplit("/", 1)[-1]])
+    instance = raw["Reservations"][0]["Instances"][0]
+    expected = {subnet: instance["SubnetId"], groups: instance["SecurityGroups"][0]["GroupId"]}
+    assert annotations("older") == expected
+    assert annotations("edited") == {**expected, "kept": "x"}
+    assert annotations("leaving") == {}
+    patches = [call for call in lost.kube.calls if call[0] == "patch"]
+    await lost.sweep()
+    assert [call for call in lost.kube.calls if call[0] == "patch"] == patches, "what is right is not written again"

@@ -35,8 +35,8 @@ from worker.controllers.base import Controller
 
 TYPES_AGE = timedelta(minutes=5)
 """How old the instance types may be that NodeClaims are compared with."""
-MAX_LOOKS = 500
-"""Maximum number of NodeClaims to look at in one reconcile, some milliseconds on the event loop."""
+MAX_LOOKS = 200
+"""Maximum number of NodeClaims to look at in one reconcile, about ten milliseconds on the event loop."""
 MAX_DRIFTED, MAX_CONSOLIDATABLE = 50, 10
 """Maximum number of NodeClaims whose condition Drifted, or only Consolidatable, is written in one reconcile. Other
 writers of this process share the limit on requests, and Consolidatable changes with the pods of a busy cluster.
