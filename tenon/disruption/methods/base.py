@@ -5,7 +5,8 @@ does not decide about other methods: `tenon.disruption.deciding` runs each in tu
 rule.
 
 These rules ignore the pods on a node, because the only method so far removes empty nodes. A method that removes nodes
-with pods must itself check do-not-disrupt on the pods and PodDisruptionBudgets, which `ManagedNode` does not have yet.
+with pods must itself check do-not-disrupt on the pods and PodDisruptionBudgets, which `ManagedNode` has only for empty
+nodes.
 """
 
 from __future__ import annotations
