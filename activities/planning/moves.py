@@ -35,8 +35,8 @@ log = loggers.DISRUPTION
 
 LOOK_SECONDS = 10.0
 """Seconds between two looks, as in Karpenter."""
-PAUSE_FACTOR = 20.0
-"""A look that took long is followed by a pause of this many times as long, so that looks use at most 5 % of a core."""
+PAUSE_FACTOR = 50.0
+"""A look that found nothing is followed by a pause of this many times as long, so that looks use about 2 % of a core."""
 MAX_PAUSE = 300.0
 MAX_SECONDS = 60.0
 """Seconds after which a look gives what it has found."""
@@ -87,12 +87,21 @@ class MoveFinder:
             under_command: NodeClaims that an open command removes.
         """
         clock = asyncio.get_running_loop().time
-        if self._look is None and clock() >= self._due and any(node.initialized for node in nodes):
+        if self._look is None and clock() >= self._due and self._may_move(nodes):
             if self._batcher.undecided():
                 self._due = clock() + 1.0  # pods come first: their plan changes the cluster in a moment
             else:
                 self._look = asyncio.create_task(self._find(nodes, frozenset(under_command)))
         return self._look
+
+    def _may_move(self, nodes: Sequence[ManagedNode]) -> bool:
+        """Whether a node with pods may have to leave, so that a look is worth its time."""
+        consolidated = {
+            pool.metadata.name
+            for pool in self._view.node_pools()
+            if (policy := policy_of(pool)).consolidate_after is not None and policy.consolidation_policy != "WhenEmpty"
+        }
+        return any(node.drifted or (node.pool in consolidated and node.initialized) for node in nodes)
 
     def due_in(self) -> float:
         """Return in how many seconds `start` may start a look. A look that runs ends by itself."""
@@ -130,12 +139,14 @@ class MoveFinder:
         clock = asyncio.get_running_loop().time
         began = clock()
         limit = self._limit = Limit(MAX_SECONDS)
+        pause = MAX_PAUSE
         try:
             situation, sold = await self._situation(nodes, under_command)
             methods = self._methods(limit)
             decision = await asyncio.to_thread(decide, situation, methods)
+            pause = LOOK_SECONDS if decision.commands else PAUSE_FACTOR * (clock() - began)
         finally:
-            self._due = clock() + min(MAX_PAUSE, max(LOOK_SECONDS, PAUSE_FACTOR * (clock() - began)))
+            self._due = clock() + min(MAX_PAUSE, max(LOOK_SECONDS, pause))
             self._limit = None
         _report(decision, methods)
         pools = {pool.metadata.name: pool for pool, _ in sold.sold}
@@ -165,7 +176,7 @@ class MoveFinder:
         self, command: Command, model: ClusterModel | None, pools: Mapping[str, NodePool], sold: Overlaid
     ) -> DisruptionCommand:
         assert model is not None  # methods that move pods need it
-        ident = command_id(command)
+        ident = command_id(command, self._now())
         replacements = []
         for number, planned in enumerate(command.replacements):
             name = name_after(planned.pool, f"{ident}/{number}")
@@ -174,7 +185,7 @@ class MoveFinder:
             body["metadata"]["annotations"] |= sold.overlay_annotations(planned.pool, planned.instance_types)
             replacements.append(Replacement(name=name, pool=planned.pool, body=body))
         pods = {one.node.claim: model.details[one.node.claim].pods for one in command.candidates}
-        return to_message(command, replacements, pods)
+        return to_message(command, ident=ident, replacements=replacements, pods=pods)
 
 
 def _model(

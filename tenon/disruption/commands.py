@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 from tenon.apis.reasons import Reason
 from tenon.disruption.model import Command
@@ -17,19 +18,29 @@ def pod_mark(uid: str) -> str:
     return hashlib.sha256(uid.encode()).hexdigest()[:8]
 
 
-def command_id(command: Command) -> str:
-    """Return the command's ID. The same nodes and reason give the same ID, so a retry is not a second command."""
-    text = "/".join(f"{candidate.node.uid}@{candidate.since.isoformat()}" for candidate in command.candidates)
+def command_id(command: Command, at: datetime | None = None) -> str:
+    """Return the command's ID, from its nodes and why they leave.
+
+    ``at``: when the command was decided, for commands that may fail. The same nodes may get another command later, for
+    which the nodes' workflows must not repeat their earlier answer.
+    """
+    names = [f"{candidate.node.uid}@{candidate.since.isoformat()}" for candidate in command.candidates]
+    text = "/".join([*names, at.isoformat()] if at is not None else names)
     return f"{command.reason.snake_case}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def to_message(
-    command: Command, replacements: Sequence[Replacement] = (), pods: Mapping[str, Sequence[Pod]] | None = None
+    command: Command,
+    *,
+    ident: str = "",
+    replacements: Sequence[Replacement] = (),
+    pods: Mapping[str, Sequence[Pod]] | None = None,
 ) -> DisruptionCommand:
     """Return the command's message.
 
     Args:
         command: the command.
+        ident: its ID; by default `command_id`, so that a retry is not a second command.
         replacements: the NodeClaims of its replacements.
         pods: by NodeClaim name, the pods that it moves from there.
     """
@@ -46,7 +57,7 @@ def to_message(
         for candidate in command.candidates
     ]
     return DisruptionCommand(
-        id=command_id(command),
+        id=ident or command_id(command),
         reason=command.reason,
         candidates=candidates,
         only_if_empty=command.only_if_empty,

@@ -61,6 +61,8 @@ class ManagedNode:
     """Its instance is being terminated. Budgets no longer count the node (DIS-50)."""
     held_by: str = ""
     """The DaemonSet or static pod of an empty node, and what protects it, that keeps graceful methods away (DIS-13)."""
+    drifted: bool = False
+    """Its NodeClaim has the condition Drifted."""
     disrupted_by: str = ""
     """The ID of the open command that prepares to remove it."""
     replacement_for: str = ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from tenon.apis.nodeclaim import DRIFTED
 from tenon.disruption.held_pods import holder
 from tenon.disruption.model import ManagedNode
 from tenon.kube.claim_record import ClaimRecord
@@ -95,6 +96,7 @@ def _known(claim: ClaimRecord, node: NodeRecord | None) -> _Known:
         quiet_since=None,
         node=node.name if node is not None else "",
         terminating=claim.terminating,
+        drifted=claim.is_true(DRIFTED),
         disrupted_by=claim.disrupted_by,
         replacement_for=claim.replacement_for,
     )
