@@ -36,7 +36,7 @@ log = loggers.DISRUPTION
 LOOK_SECONDS = 10.0
 """Seconds between two looks, as in Karpenter."""
 PAUSE_FACTOR = 50.0
-"""A look that found nothing is followed by a pause of this many times as long, so that looks use about 2 % of a core."""
+"""A look that found nothing is followed by a pause of this many times as long, so that looks use 2 % of a core."""
 MAX_PAUSE = 300.0
 MAX_SECONDS = 60.0
 """Seconds after which a look gives what it has found."""
