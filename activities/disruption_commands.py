@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from temporalio import activity
+from temporalio.exceptions import ApplicationError
 
 from activities import loggers
 from activities.kubernetes import cordon
@@ -180,7 +181,10 @@ class CommandActivities:
 
     @activity.defn(name=ActivityName.FINISH_COMMAND)
     async def finish_command(self, given: FinishInput) -> StepResult:
-        """Give up the command's hold on its nodes. With ``undo``, remove replacements that nobody uses."""
+        """Give up the command's hold on its nodes. With ``undo``, remove replacements that nobody uses.
+
+        Wait until the candidates are leaving, so that replacements and candidates are never both ordinary nodes.
+        """
         stay = set(given.stay)
         for candidate in given.command.candidates:
             ref = _ref(given.cluster, candidate)
@@ -188,6 +192,8 @@ class CommandActivities:
             if claim is None or claim.disrupted_by != given.command.id:
                 continue
             if candidate.claim not in stay:
+                if not claim.deleting:
+                    raise ApplicationError(f"NodeClaim {claim.name} has accepted the command and is not leaving yet")
                 text = f"Disrupting NodeClaim: {camel_case(given.command.reason)}"
                 await self._recorder.publish(claim.body, "DisruptionTerminating", text)
                 continue

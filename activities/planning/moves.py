@@ -10,8 +10,11 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 from activities import loggers, metrics
+from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.resources import NODECLAIMS
 from activities.planning.batching import Batcher
 from activities.planning.buffers import BufferRoom
 from activities.planning.interfaces import ClusterView, DisruptionCluster, Types
@@ -30,6 +33,7 @@ from tenon.provisioning.overlays import Overlaid
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.problem import problem_of
 from tenon.provisioning.readiness import usable_pools
+from tenon.provisioning.static_capacity import why_no_new_nodes
 
 log = loggers.DISRUPTION
 
@@ -53,6 +57,7 @@ class MoveFinder:
         view: ClusterView,
         types: Types,
         batcher: Batcher,
+        recorder: EventRecorder,
         methods: MethodsFor,
         policy: PlanPolicy | None = None,
         buffers: BufferRoom | None = None,
@@ -62,6 +67,9 @@ class MoveFinder:
         self._view = view
         self._types = types
         self._batcher = batcher
+        self._recorder = recorder
+        self._blocked_at: dict[str, datetime] = {}
+        """By NodeClaim, when a method last found that it cannot leave."""
         self._methods = methods
         self._policy = policy or PlanPolicy()
         self._buffers = buffers or BufferRoom()
@@ -149,6 +157,7 @@ class MoveFinder:
             self._due = clock() + min(MAX_PAUSE, max(LOOK_SECONDS, pause))
             self._limit = None
         _report(decision, methods)
+        await self._publish_blocked(decision, nodes)
         pools = {pool.metadata.name: pool for pool, _ in sold.sold}
         return [self._message(command, situation.model, pools, sold) for command in decision.commands]
 
@@ -156,21 +165,35 @@ class MoveFinder:
         self, nodes: Sequence[ManagedNode], under_command: frozenset[str]
     ) -> tuple[Situation, Overlaid]:
         """The situation with its model, and what the pools can buy."""
-        pools = usable_pools(self._view.node_pools(), self._view.node_class)
+        node_pools = self._view.node_pools()
+        static = [pool for pool in node_pools if _is_static(pool) and not why_no_new_nodes(pool, self._view.node_class)]
+        pools = [*usable_pools(node_pools, self._view.node_class), *static]
         sold = await instance_types_by_pool(self._view, self._types, pools)
         snapshot = self._view.snapshot()
         reserved = self._batcher.reserved()
         model = await asyncio.to_thread(_model, snapshot, sold, self._policy, reserved)
         situation = Situation(
             nodes=nodes,
-            policies={pool.metadata.name: policy_of(pool) for pool in self._view.node_pools()},
+            policies={pool.metadata.name: policy_of(pool) for pool in node_pools},
             now=self._now(),
             under_command=under_command,
             nominated=frozenset(self._batcher.nominated_nodes()),
             buffer_hosts=self._buffers.hosts(),
             model=model,
+            blocked_at=dict(self._blocked_at),
         )
         return situation, sold
+
+    async def _publish_blocked(self, decision: Decision, nodes: Sequence[ManagedNode]) -> None:
+        """Remember which nodes cannot leave although they should, and say why in an event (DIS-15)."""
+        now = self._now()
+        known = {node.claim: node for node in nodes}
+        self._blocked_at = {claim: at for claim, at in self._blocked_at.items() if claim in known}
+        for claim, why in decision.blocked.items():
+            self._blocked_at[claim] = now
+            log.info("A node cannot leave although it should", extra={"nodeclaim": claim, "error": why})
+            if claim in known:
+                await self._recorder.publish(_claim_reference(known[claim]), "DisruptionBlocked", why)
 
     def _message(
         self, command: Command, model: ClusterModel | None, pools: Mapping[str, NodePool], sold: Overlaid
@@ -191,9 +214,25 @@ class MoveFinder:
 def _model(
     snapshot: DisruptionCluster, sold: Overlaid, policy: PlanPolicy, reserved: Mapping[str, Sequence[Pod]]
 ) -> ClusterModel:
+    static = {pool.metadata.name for pool, _ in sold.sold if pool.spec.replicas is not None}
     problem = problem_of(snapshot, [], sold.sold, policy, reserved)
-    details = snapshot.node_details({pool.metadata.name: types for pool, types in sold.sold})
-    return ClusterModel(problem=replace(problem, pods=()), details=details)
+    return ClusterModel(
+        problem=replace(problem, pools=[pool for pool in problem.pools if pool.name not in static]),
+        details=snapshot.node_details({pool.metadata.name: types for pool, types in sold.sold}),
+        static_pools={pool.name: pool for pool in problem.pools if pool.name in static},
+    )
+
+
+def _is_static(pool: NodePool) -> bool:
+    return pool.spec.replicas is not None and pool.metadata.deletion_timestamp is None
+
+
+def _claim_reference(node: ManagedNode) -> dict[str, Any]:
+    return {
+        "apiVersion": NODECLAIMS.api_version,
+        "kind": NODECLAIMS.kind,
+        "metadata": {"name": node.claim, "uid": node.uid},
+    }
 
 
 def _report(decision: Decision, methods: Sequence[Method]) -> None:

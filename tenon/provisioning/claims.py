@@ -57,13 +57,13 @@ def replacement_claim_body(
     """Build the NodeClaim of a node that comes in place of others.
 
     Args:
-        planned: the claim with the pods that move to it.
+        planned: the claim with the pods that move to it; it has none in a static NodePool.
         pool: its NodePool.
         name: its name.
         command: the ID of the disruption command.
         explanation: why the command is carried out, in lines.
     """
-    body = _body_for_pods(planned, pool, name)
+    body = _body_for_pods(planned, pool, name) if planned.pods else static_claim_body(planned, pool, name)
     body["metadata"]["annotations"] |= {labels.REPLACEMENT_FOR: command, labels.EXPLANATION: explanation}
     return body
 

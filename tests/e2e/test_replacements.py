@@ -22,8 +22,8 @@ async def observed(pool: Pool, claims: set[str]) -> tuple[bool, int]:
 async def test_dis_63_a_drifted_node_leaves_when_its_replacement_is_ready(make_pool: MakePool) -> None:
     """A new label in the NodePool's template. No pod waits for long, because the new node is there."""
     pool = await make_pool(consolidate_after="Never", requirements=SMALL)
-    await pool.deploy(2)
-    await pool.running(2)
+    await pool.deploy(1)
+    await pool.running(1)
     (old,) = await pool.settled(1)
     name = old["metadata"]["name"]
     await pool.kube.patch(NODEPOOLS, pool.name, {"spec": {"template": {"metadata": {"labels": {"tier": "gold"}}}}})
@@ -41,7 +41,7 @@ async def test_dis_63_a_drifted_node_leaves_when_its_replacement_is_ready(make_p
     assert condition(new, "Initialized").get("status") == "True"
     assert new["metadata"]["labels"]["tier"] == "gold"
     await pool.gone(name)
-    await pool.running(2)
+    await pool.running(1)
     (now,) = await pool.settled(1)
     assert now["metadata"]["uid"] == new["metadata"]["uid"]
     assert "tenon.sh/replacement-for" not in now["metadata"]["annotations"]

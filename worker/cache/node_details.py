@@ -55,6 +55,7 @@ def _detail(state: ClusterState, claim: ClaimRecord, node: NodeRecord, now: floa
         held_by=holder(((pod, state.moving.budgets_of(pod)) for pod in there), datetime.fromtimestamp(now, UTC)),
         has_grace_period=claim.termination_grace_seconds is not None,
         drifted=str(claim.condition(DRIFTED).get("reason") or DRIFTED) if claim.is_true(DRIFTED) else "",
+        drift_message=str(claim.condition(DRIFTED).get("message") or ""),
         drifted_since=claim.true_since(DRIFTED),
         quiet_since=_quiet_since(state, claim, node),
         created_at=created,

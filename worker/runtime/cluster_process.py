@@ -205,7 +205,7 @@ async def _lead(settings: Settings, temporal: Connection, clients: Clients, cach
     planner = Planner(
         view, clients.ec2, clients.kube, clients.recorder, batcher, policy=policy, buffers=room, breakers=breakers
     )
-    moves = MoveFinder(view, clients.ec2, batcher, moving_methods, policy=policy, buffers=room)
+    moves = MoveFinder(view, clients.ec2, batcher, clients.recorder, moving_methods, policy=policy, buffers=room)
     disruptor = Disruptor(view, promised=batcher.nominated_nodes, buffers=room, moves=moves)
     kube = clients.kube
     controllers: list[Controller] = [

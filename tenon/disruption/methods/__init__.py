@@ -5,6 +5,7 @@ tests.
 from __future__ import annotations
 
 from tenon.disruption.methods.base import Method
+from tenon.disruption.methods.drift import Drift, StaticDrift
 from tenon.disruption.methods.emptiness import Emptiness
 from tenon.scheduling.deadline import Expired
 
@@ -14,6 +15,6 @@ choose. A node that one method takes is not offered to the next.
 """
 
 
-def moving_methods(expired: Expired) -> tuple[Method, ...]:  # noqa: ARG001 - no method so far needs it
+def moving_methods(expired: Expired) -> tuple[Method, ...]:
     """Return the methods that move pods, in the order in which they choose. They stop when the time has ``expired``."""
-    return ()
+    return (StaticDrift(), Drift(deadline=lambda: expired))
