@@ -47,7 +47,9 @@ from tenon.lifecycle.messages.node import Disrupt, DisruptAnswer, NodeInput
 log = loggers.DISRUPTION
 
 POLL_SECONDS = 1.0
-"""Seconds between two looks at the replacements."""
+"""Seconds between two looks at a NodeClaim that a step waits for."""
+LOOKS = 60
+"""How often one attempt of the last step looks whether a node is leaving."""
 
 
 class CommandActivities:
@@ -192,8 +194,7 @@ class CommandActivities:
             if claim is None or claim.disrupted_by != given.command.id:
                 continue
             if candidate.claim not in stay:
-                if not claim.deleting:
-                    raise ApplicationError(f"NodeClaim {claim.name} has accepted the command and is not leaving yet")
+                await self._until_leaving(ref)
                 text = f"Disrupting NodeClaim: {camel_case(given.command.reason)}"
                 await self._recorder.publish(claim.body, "DisruptionTerminating", text)
                 continue
@@ -203,6 +204,19 @@ class CommandActivities:
         for one in given.command.replacements:
             await self._release(given, one)
         return StepResult()
+
+    async def _until_leaving(self, ref: ClaimRef) -> None:
+        """Wait until a node that accepted the command is leaving, which takes its workflow a moment.
+
+        Raises:
+            ApplicationError: it is not leaving after many looks.
+        """
+        for _ in range(LOOKS):
+            claim = await read_claim(self._kube, ref)
+            if claim is None or claim.deleting:
+                return
+            await asyncio.sleep(POLL_SECONDS)
+        raise ApplicationError(f"NodeClaim {ref.name} has accepted the command and is not leaving yet")
 
     async def _release(self, given: FinishInput, one: Replacement) -> None:
         """End the command's hold on a replacement. If the command failed, remove it unless a pod uses it."""

@@ -108,6 +108,6 @@ OPTIONS: dict[ActivityName, Options] = {
     ActivityName.AWAIT_REPLACEMENTS: Options(StepResult, _seconds(900), heartbeat=_seconds(30)),
     ActivityName.CHECK_CANDIDATES: Options(StepResult, _seconds(60), _seconds(600)),
     ActivityName.DISRUPT: Options(DisruptResult, _seconds(60), _seconds(600)),
-    ActivityName.FINISH_COMMAND: Options(StepResult, _seconds(120)),
+    ActivityName.FINISH_COMMAND: Options(StepResult, _seconds(300)),
     ActivityName.RESOLVE_NODECLASS: Options(NodeClassResult, _seconds(60), longest_pause=_seconds(60)),
 }

@@ -13,6 +13,7 @@ import socket
 import sys
 import uuid
 from datetime import timedelta
+from functools import partial
 
 from temporalio import activity
 from temporalio.client import Client
@@ -205,7 +206,8 @@ async def _lead(settings: Settings, temporal: Connection, clients: Clients, cach
     planner = Planner(
         view, clients.ec2, clients.kube, clients.recorder, batcher, policy=policy, buffers=room, breakers=breakers
     )
-    moves = MoveFinder(view, clients.ec2, batcher, clients.recorder, moving_methods, policy=policy, buffers=room)
+    methods = partial(moving_methods, spot_to_spot=gates.spot_to_spot_consolidation)
+    moves = MoveFinder(view, clients.ec2, batcher, clients.recorder, methods, policy=policy, buffers=room)
     disruptor = Disruptor(view, promised=batcher.nominated_nodes, buffers=room, moves=moves)
     kube = clients.kube
     controllers: list[Controller] = [

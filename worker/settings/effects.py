@@ -17,7 +17,6 @@ WITHOUT_EFFECT: Mapping[str, str] = {
 """What the worker does regardless of the value, by field name."""
 GATES_WITHOUT_EFFECT: Mapping[str, str] = {
     "ReservedCapacity": "nothing is launched into capacity reservations yet",
-    "SpotToSpotConsolidation": "only empty nodes are consolidated yet",
 }
 """What the worker does whether or not the gate is on, by gate name."""
 WITHOUT_WEBHOOK = (

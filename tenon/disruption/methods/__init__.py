@@ -5,6 +5,7 @@ tests.
 from __future__ import annotations
 
 from tenon.disruption.methods.base import Method
+from tenon.disruption.methods.consolidation import Consolidation
 from tenon.disruption.methods.drift import Drift, StaticDrift
 from tenon.disruption.methods.emptiness import Emptiness
 from tenon.scheduling.deadline import Expired
@@ -15,6 +16,13 @@ choose. A node that one method takes is not offered to the next.
 """
 
 
-def moving_methods(expired: Expired) -> tuple[Method, ...]:
-    """Return the methods that move pods, in the order in which they choose. They stop when the time has ``expired``."""
-    return (StaticDrift(), Drift(deadline=lambda: expired))
+def moving_methods(expired: Expired, *, spot_to_spot: bool = False) -> tuple[Method, ...]:
+    """Return the methods that move pods, in the order in which they choose. They stop when the time has ``expired``.
+
+    ``spot_to_spot``: spot nodes may be replaced by spot nodes (feature gate SpotToSpotConsolidation).
+    """
+    return (
+        StaticDrift(),
+        Drift(deadline=lambda: expired),
+        Consolidation(spot_to_spot=spot_to_spot, time_limit=lambda: expired),
+    )
