@@ -19,7 +19,7 @@ from sandbox.cluster import Sandbox
 from tenon.apis.hashing import EC2NODECLASS_VERSION, NODEPOOL_VERSION
 from tenon.kube.timestamps import parse_instant
 from tests.e2e.conftest import Run
-from tests.e2e.pools import NAMESPACE, Pool, clear, condition
+from tests.e2e.pools import NAMESPACE, WITHIN, Pool, clear, condition
 from tests.e2e.upstream import FINALIZER, LEASE, LEASE_NAMESPACE, POOL_HASHES, Karpenter
 from tests.e2e.upstream_story import Story, delete_at_once, held_for, standing_by
 from tests.e2e.worker_process import WorkerProcess
@@ -100,11 +100,14 @@ async def test_every_node_is_taken_over_as_it_is(story: Story) -> None:
         assert node["metadata"]["labels"]["karpenter.sh/initialized"] == "true"
 
 
-async def test_conditions_that_karpenter_wrote_stay(story: Story) -> None:
-    """NC-05, NP-S4: what Tenon does not judge yet is not thrown away."""
-    claim = await story.read("settled")
-    for kind in ("Consolidatable", "ConsistentStateFound"):
-        assert condition(claim, kind)["status"] == "True"
+async def test_conditions_that_karpenter_wrote_stay_if_they_are_true(story: Story) -> None:
+    """NC-05, NP-S4: Consolidatable goes, because the NodePool says consolidateAfter: Never."""
+
+    async def judged() -> bool:
+        return condition(await story.read("settled"), "Consolidatable") == {}
+
+    await until(judged, within=WITHIN)
+    assert condition(await story.read("settled"), "ConsistentStateFound")["status"] == "True"
     assert condition(await story.pool.read(), "NodeRegistrationHealthy")["status"] == "True"
 
 

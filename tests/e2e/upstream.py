@@ -184,7 +184,7 @@ class Karpenter:
         await self.kube.patch(NODECLAIMS, name, {"metadata": metadata})
         status = {
             "providerID": f"aws:///{ZONE}/{instance_id}",
-            "imageID": "ami-0",
+            "imageID": await asyncio.to_thread(self.instances.image),
             "capacity": {"cpu": "2", "memory": "7577Mi", "pods": "29"},
             "allocatable": {"cpu": "1930m", "memory": "6903Mi", "pods": "29"},
             "conditions": conditions("Launched", unknown=("Registered", "Initialized", "Ready")),

@@ -111,7 +111,7 @@ class OldKarpenter:
         status = {
             "providerID": f"aws:///{ZONE}/{instance_id}",
             "nodeName": node_name,
-            "imageID": "ami-0",
+            "imageID": await asyncio.to_thread(self.instances.image),
             "capacity": {"cpu": "2", "memory": "7577Mi", "pods": str(MAX_PODS)},
             "allocatable": {"cpu": "1930m", "memory": "6903Mi", "pods": str(MAX_PODS)},
             "conditions": conditions("Launched", "Registered", "Initialized", "Ready"),

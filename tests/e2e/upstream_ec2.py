@@ -10,6 +10,7 @@ from typing import Any
 import boto3
 
 from sandbox.cluster import Sandbox
+from tests.e2e.account import aws
 
 TYPE, ZONE = "m5.large", "us-west-2a"
 
@@ -52,13 +53,18 @@ class Instances:
     def _discovered(self) -> list[dict[str, Any]]:
         return [{"Name": "tag:karpenter.sh/discovery", "Values": [self.sandbox.cluster_name]}]
 
+    def image(self) -> str:
+        """The image that ``al2023@latest`` selects for the type."""
+        version = aws(self.sandbox, "eks").describe_cluster(name=self.sandbox.cluster_name)["cluster"]["version"]
+        name = f"/aws/service/eks/optimized-ami/{version}/amazon-linux-2023/x86_64/standard/recommended/image_id"
+        return str(aws(self.sandbox, "ssm").get_parameter(Name=name)["Parameter"]["Value"])
+
     def make_template(self) -> None:
         groups = self.ec2.describe_security_groups(Filters=self._discovered())["SecurityGroups"]
-        images = self.ec2.describe_images(Filters=[{"Name": "architecture", "Values": ["x86_64"]}])["Images"]
         self.ec2.create_launch_template(
             LaunchTemplateName=self._template,
             LaunchTemplateData={
-                "ImageId": images[0]["ImageId"],
+                "ImageId": self.image(),
                 "UserData": base64.b64encode(self._user_data().encode()).decode(),
                 "NetworkInterfaces": [{"DeviceIndex": 0, "Groups": [groups[0]["GroupId"]]}],
             },
