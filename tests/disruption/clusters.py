@@ -77,6 +77,8 @@ class NodeSpec(Spec):
     leaving: bool = False
     protected: bool = False
     held_by: str = ""
+    disrupted_by: str = ""
+    replacement_for: str = ""
     tainted: bool = False
     age: str | None = None
     expires_in: str | None = None
@@ -149,6 +151,8 @@ def situation(cluster: Cluster) -> Situation:
                 protected=spec.protected,
                 quiet_since=quiet if not pods else None,
                 node=name,
+                disrupted_by=spec.disrupted_by,
+                replacement_for=spec.replacement_for,
             )
         )
         details[name] = NodeDetail(

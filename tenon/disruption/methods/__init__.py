@@ -24,5 +24,5 @@ def moving_methods(expired: Expired, *, spot_to_spot: bool = False) -> tuple[Met
     return (
         StaticDrift(),
         Drift(deadline=lambda: expired),
-        Consolidation(spot_to_spot=spot_to_spot, time_limit=lambda: expired),
+        Consolidation(spot_to_spot=spot_to_spot, deadline=lambda: expired),
     )

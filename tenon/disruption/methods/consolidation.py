@@ -22,8 +22,7 @@ SHOWN = 5
 """How many nodes an explanation names."""
 
 
-def no_limit() -> Expired:
-    """No time limit."""
+def _no_limit() -> Expired:
     return never
 
 
@@ -39,19 +38,19 @@ class Consolidation:
         *,
         spot_to_spot: bool = False,
         least_saving: float = LEAST_SAVING,
-        time_limit: Callable[[], Expired] = no_limit,
+        deadline: Callable[[], Expired] = _no_limit,
     ) -> None:
         """Set the limits of the search.
 
         Args:
             spot_to_spot: replace spot nodes by spot nodes (feature gate SpotToSpotConsolidation).
             least_saving: dollars an hour that each command must save.
-            time_limit: called once for each decision. When what it returns becomes true, the search returns the moves
+            deadline: called once for each decision. When what it returns becomes true, the search returns the moves
                 found so far.
         """
         self._spot_to_spot = spot_to_spot
         self._least_saving = least_saving
-        self._time_limit = time_limit
+        self._deadline = deadline
 
     def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
         """Return the moves to start now."""
@@ -69,7 +68,7 @@ class Consolidation:
             approves=lambda leaving, saving: approved(balance.scores(leaving, saving).values()),
             pool_of={claim: node.pool for claim, node in candidates.items()},
             closed=_closed(situation, model),
-            expired=self._time_limit(),
+            expired=self._deadline(),
         )
         left = {pool: budgets.left(pool) for pool in {node.pool for node in candidates.values()}}
         order = by_price_per_cost(candidates, model.details)
@@ -77,30 +76,31 @@ class Consolidation:
         for move in moves:
             for claim in move.claims:
                 budgets.take(candidates[claim].pool)
-        commands = tuple(self._command(move, candidates, situation, model, balance) for move in moves)
+        commands = tuple(
+            self._command(
+                move,
+                tuple(
+                    Candidate(
+                        candidates[claim],
+                        since=model.details[claim].quiet_since or situation.now,
+                        leaves_at=situation.now,
+                    )
+                    for claim in move.claims
+                ),
+                model,
+                balance,
+            )
+            for move in moves
+        )
         return Proposal(commands, look_again, len(candidates))
 
-    def _command(
-        self,
-        move: Move,
-        candidates: Mapping[str, ManagedNode],
-        situation: Situation,
-        model: ClusterModel,
-        balance: Balance,
-    ) -> Command:
+    def _command(self, move: Move, candidates: tuple[Candidate, ...], model: ClusterModel, balance: Balance) -> Command:
         details = {claim: model.details[claim] for claim in move.claims}
         return Command(
             method=self.name,
             reason=self.reason,
             consolidation_type="single" if len(move.claims) == 1 else "multi",
-            candidates=tuple(
-                Candidate(
-                    candidates[claim],
-                    since=details[claim].quiet_since or situation.now,
-                    leaves_at=_due(candidates[claim], situation, model),
-                )
-                for claim in move.claims
-            ),
+            candidates=candidates,
             replacements=move.plan.claims,
             destinations=dict(move.plan.placements),
             moves_pods=True,
@@ -126,7 +126,6 @@ def _may_leave(node: ManagedNode, situation: Situation, model: ClusterModel, poo
         and detail.quiet_since is not None
         and not detail.held_by
         and not node.named_in(situation.buffer_hosts)
-        and detail.node not in situation.buffer_hosts
     )
 
 
@@ -140,7 +139,10 @@ def _due(node: ManagedNode, situation: Situation, model: ClusterModel) -> dateti
 
 
 def _closed(situation: Situation, model: ClusterModel) -> frozenset[str]:
-    """Return the names of Nodes that take no pods: they are on their way out, or inside consolidateAfter (DIS-31)."""
+    """Return the names of Nodes that take no pods.
+
+    They are on their way out, inside consolidateAfter (DIS-31), or new nodes of open commands, whose room is taken.
+    """
     found = set()
     for node in situation.nodes:
         detail = model.details.get(node.claim)
@@ -148,7 +150,8 @@ def _closed(situation: Situation, model: ClusterModel) -> frozenset[str]:
         after = policy.consolidate_after if policy is not None else None
         since = detail.quiet_since if detail is not None else node.quiet_since
         waits = after is not None and (since is None or since + after > situation.now)
-        if node.leaving or waits or node.claim in situation.under_command:
+        busy = node.disrupted_by or node.replacement_for or node.claim in situation.under_command
+        if node.leaving or waits or busy:
             found.add(detail.node if detail is not None else node.node)
     return frozenset(found)
 

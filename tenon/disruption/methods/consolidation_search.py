@@ -38,6 +38,8 @@ MAX_STAYING = 8
 """How many nodes a joined move may have for the search to try what each of them saves if it stays."""
 TOO_DEAR = 1.05
 """A node is replaced even if it is full if it costs more than this multiple of the cheapest type with as much room."""
+LEAST_WASTE = 0.02
+"""The part of its price that a node must waste by the estimate. Full nodes would spoil the sets that they are in."""
 MAX_TRIES = 2
 """How often the engine may refuse a deletion that the estimate proposed before the estimate no longer counts."""
 
@@ -258,7 +260,7 @@ class _Look:
             detail = self._details[claim]
             if self._terms.rule.may_replace(detail):
                 needed = self._prices.alone(detail.pods) if alone else self._prices.shared(detail.pods)
-                if needed < detail.price:
+                if needed < detail.price * (1 - LEAST_WASTE):
                     found.append(((needed - detail.price) / detail.cost, claim))
         return [claim for _, claim in sorted(found)]
 
@@ -329,10 +331,15 @@ class _Joining:
         return True
 
     def _best(self, planner: _Planner, claims: Sequence[str], others: Sequence[Move]) -> list[Move]:
-        """Return the best moves of these nodes, of which one may stay: often it is what the others need."""
+        """Return the best moves of these nodes, of which one, or all of a type, may stay if the others need it."""
         attempts = [list(claims)]
         if 1 < len(claims) <= MAX_STAYING:
+            details = self._model.details
             attempts += [[claim for claim in claims if claim != staying] for staying in claims]
+            attempts += [
+                [claim for claim in claims if details[claim].instance_type != kind]
+                for kind in sorted({details[claim].instance_type for claim in claims})
+            ]
         best: list[Move] = []
         for attempt in attempts:
             found = planner.moves_of(attempt)

@@ -1,0 +1,99 @@
+"""How long consolidation takes to decide on a large cluster of which half is waste, what it saves, and its memory.
+
+The lower bound is the least that new nodes for the same pods can cost.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import sys
+import time
+from collections import Counter
+
+from benchmarks.wasteful import Wasteful, wasteful_cluster
+from tenon.disruption.deciding import decide
+from tenon.disruption.methods.consolidation import Consolidation
+from tenon.disruption.model import Decision
+from tenon.scheduling.bound import lower_bound
+from tenon.scheduling.engine import solve
+from tenon.scheduling.model import Problem
+
+
+def measure(nodes: int, pods: int, seed: int, budget: str) -> dict[str, object]:
+    """Decide once and return the figures."""
+    cluster = wasteful_cluster(nodes, pods, seed, budget)
+    before = _megabytes()
+    began, began_cpu = time.perf_counter(), time.process_time()
+    decision = decide(cluster.situation, [Consolidation()])
+    seconds, cpu = time.perf_counter() - began, time.process_time() - began_cpu
+    for error in decision.failed.values():
+        raise error
+    peak = _megabytes()
+    afresh = _afresh(cluster)
+    price = sum(detail.price for detail in cluster.model.details.values())
+    return {
+        "nodes": len(cluster.model.details),
+        "pods": len(afresh.pods),
+        "seconds": round(seconds, 2),
+        "cpuSeconds": round(cpu, 2),
+        "megabytes": round(peak),
+        "megabytesBefore": round(before),
+        "commands": len(decision.commands),
+        "nodesRemoved": sum(len(command.candidates) for command in decision.commands),
+        "nodesLaunched": sum(len(command.replacements) for command in decision.commands),
+        "largestCommand": max((len(command.candidates) for command in decision.commands), default=0),
+        "podsMoved": _moved(decision),
+        "priceBefore": round(price, 2),
+        "priceAfter": round(price - _saved(cluster, decision), 2),
+        "priceBoughtAfresh": round(sum(claim.price for claim in solve(afresh).claims), 2),
+        "lowerBound": round(lower_bound(afresh), 2),
+        "kinds": {f"{old} to {new}": count for (old, new), count in _kinds(decision).most_common(8)},
+    }
+
+
+def _afresh(cluster: Wasteful) -> Problem:
+    pods = [pod for detail in cluster.model.details.values() for pod in detail.pods]
+    return Problem(pods, cluster.model.problem.pools)
+
+
+def _saved(cluster: Wasteful, decision: Decision) -> float:
+    """What the commands save if every new node is launched as its cheapest type."""
+    details = cluster.model.details
+    return sum(
+        sum(details[candidate.node.claim].price for candidate in command.candidates)
+        - sum(claim.price for claim in command.replacements)
+        for command in decision.commands
+    )
+
+
+def _moved(decision: Decision) -> int:
+    return sum(
+        sum(len(claim.pods) for claim in command.replacements) + sum(map(len, command.destinations.values()))
+        for command in decision.commands
+    )
+
+
+def _kinds(decision: Decision) -> Counter[tuple[int, int]]:
+    return Counter((len(command.candidates), len(command.replacements)) for command in decision.commands)
+
+
+def _megabytes() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(prog="python -m benchmarks.consolidation", description=__doc__)
+    arguments.add_argument("--nodes", type=int, default=1_000)
+    arguments.add_argument("--pods", type=int, help="10 for each node by default")
+    arguments.add_argument("--seed", type=int, default=1)
+    arguments.add_argument("--budget", default="100%", help="of the NodePool")
+    given = arguments.parse_args()
+    figures = measure(given.nodes, given.pods or 10 * given.nodes, given.seed, given.budget)
+    json.dump(figures, sys.stdout, indent=2)
+    print()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""A cluster of which about half is waste, for the benchmark of consolidation.
+
+It is what a cluster looks like after its load fell: nodes of many sizes, each with some of the pods that it was bought
+for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from random import Random
+
+from benchmarks.catalogue import ec2_pool
+from benchmarks.mixes import CPU, MEMORY
+from tenon.apis import labels
+from tenon.apis.nodepool import Budget
+from tenon.disruption.cost import rescheduling_cost
+from tenon.disruption.model import ClusterModel, ManagedNode, NodeDetail, PoolPolicy, Situation
+from tenon.kube.pod import Pod
+from tenon.kube.requirements import IN, Requirement
+from tenon.resources import CPU as CORES
+from tenon.resources import parse_resources, total
+from tenon.scheduling.model import InstanceType, Node, Offering, Problem
+
+CATEGORY = "karpenter.k8s.aws/instance-category"
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+FAMILIES = ("c5", "m5", "r5", "c6i", "m6i", "r6i")
+SIZES = ("xlarge", "2xlarge", "4xlarge", "8xlarge")
+SHARES = (8, 8, 3, 1)
+"""How often each of `SIZES` comes up."""
+
+LOOK_AHEAD = 20
+"""How many pods a node passes over before it counts as full."""
+
+
+@dataclass(frozen=True)
+class Wasteful:
+    """The cluster as a disruption method sees it."""
+
+    situation: Situation
+    model: ClusterModel
+
+
+def wasteful_cluster(nodes: int, pods: int, seed: int, budget: str = "100%") -> Wasteful:
+    """Build a cluster of on-demand nodes, each filled to a random share."""
+    random = Random(seed)
+    pool = ec2_pool()
+    pool = replace(pool, requirements=pool.requirements.with_(Requirement.new(CATEGORY, IN, ("c", "m", "r"))))
+    sold = [
+        (kind, offerings)
+        for kind in pool.instance_types
+        if kind.name.partition(".")[0] in FAMILIES
+        and kind.name.partition(".")[2] in SIZES
+        and (offerings := [o for o in kind.offerings if o.available and o.capacity_type == labels.ON_DEMAND])
+    ]
+    weights = [SHARES[SIZES.index(kind.name.partition(".")[2])] for kind, _ in sold]
+    drawn = [random.choices(sold, weights)[0] for _ in range(nodes)]
+    waiting = [_pod(number, random) for number in range(pods)]
+    cores = sum(pod.requests[CORES] for pod in waiting) / sum(kind.allocatable[CORES] for kind, _ in drawn)
+    shares = [min(1.0, random.random() * 2 * cores) for _ in drawn]
+    made, managed, details = [], [], {}
+    for number, (kind, offerings) in enumerate(drawn):
+        offering = random.choice(offerings)
+        mine = _fill(kind, waiting, shares[number])
+        name = f"node-{number:05}"
+        made.append(_node(name, kind, offering, mine))
+        managed.append(
+            ManagedNode(f"claim-{number:05}", name, "default", True, True, False, not mine, False, NOW, name)
+        )
+        details[managed[-1].claim] = NodeDetail(
+            node=name,
+            instance_type=kind.name,
+            zone=offering.zone,
+            capacity_type=offering.capacity_type,
+            price=offering.price,
+            pods=mine,
+            cost=rescheduling_cost((0, 0) for _ in mine),
+            quiet_since=NOW - timedelta(hours=1),
+        )
+    model = ClusterModel(Problem((), [pool], made), details)
+    policy = PoolPolicy("default", timedelta(0), (Budget(nodes=budget),))
+    return Wasteful(Situation(managed, {"default": policy}, NOW, model=model), model)
+
+
+def _pod(number: int, random: Random) -> Pod:
+    requests = parse_resources({"cpu": random.choice(CPU), "memory": random.choice(MEMORY), "pods": 1})
+    return Pod("default", f"p-{number}", f"uid-{number}", requests)
+
+
+def _fill(kind: InstanceType, waiting: list[Pod], share: float) -> tuple[Pod, ...]:
+    """Take pods until this share of the node is full: those of the next few that fit."""
+    free = {name: units * share for name, units in kind.allocatable.items()}
+    taken: list[Pod] = []
+    passed = 0
+    while passed < len(waiting) and passed < LOOK_AHEAD:
+        pod = waiting[-1 - passed]
+        if any(units > free.get(name, 0) for name, units in pod.requests.items()):
+            passed += 1
+            continue
+        taken.append(waiting.pop(-1 - passed))
+        free = {name: units - pod.requests.get(name, 0) for name, units in free.items()}
+    return tuple(taken)
+
+
+def _node(name: str, kind: InstanceType, offering: Offering, pods: Sequence[Pod]) -> Node:
+    known = {key: one.values[0] for key, one in kind.requirements.items() if len(one.values) == 1}
+    own = {
+        labels.INSTANCE_TYPE: kind.name,
+        labels.ZONE: offering.zone,
+        labels.CAPACITY_TYPE: offering.capacity_type,
+        labels.NODEPOOL: "default",
+        labels.HOSTNAME: name,
+    }
+    return Node(name, {**known, **own}, (), kind.allocatable, total(pod.requests for pod in pods), pods=tuple(pods))
