@@ -211,7 +211,7 @@ async def test_dis_65_without_capacity_for_the_replacement_the_node_stays_and_is
         name = old["metadata"]["name"]
         ec2.capacity(0)
         await drift(pool)
-        await command_of(pool, name)
+        await pool.seen(name, "DisruptionWaitingReadiness")  # the command may be over a moment later
 
         async def undone() -> bool:
             return not await marked(pool, name) and len(await pool.claims()) == 1
