@@ -14,7 +14,7 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from activities import loggers
+from activities import loggers, metrics
 from activities.kubernetes import cordon
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
@@ -25,7 +25,7 @@ from activities.kubernetes.nodes import find_node, pods_on
 from activities.kubernetes.resources import NODECLAIMS, NODES, PDBS
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DISRUPTION_REASON
-from tenon.apis.reasons import Reason, camel_case
+from tenon.apis.reasons import Reason, camel_case, snake_case
 from tenon.disruption import confirming
 from tenon.kube import pods
 from tenon.kube.claim_record import ClaimRecord
@@ -203,6 +203,8 @@ class CommandActivities:
             await self._unmark(ref, labels.DISRUPTED_BY, given.command)
         for one in given.command.replacements:
             await self._release(given, one)
+        if given.undo:
+            _count_failure(given.command)
         return StepResult()
 
     async def _until_leaving(self, ref: ClaimRef) -> None:
@@ -239,6 +241,12 @@ class CommandActivities:
             return {"metadata": {"annotations": {annotation: None}}}
 
         await change(self._kube, NODECLAIMS, ref.name, compute, uid=ref.uid)
+
+
+def _count_failure(command: DisruptionCommand) -> None:
+    does = "replace" if command.replacements else "delete"
+    reason = snake_case(command.reason)
+    metrics.QUEUE_FAILURES.labels(does, reason, command.consolidation_type).inc()
 
 
 async def _offer_to_leave(given: FinishInput, one: Replacement) -> None:

@@ -67,6 +67,11 @@ CLAIM_TERMINATION_SECONDS = Histogram(
     ["nodepool"],
     buckets=_POWERS,
 )
+PODS_DISRUPTED = Counter(
+    "karpenter_pods_disruption_initiated_total",
+    "Pods on nodes that Tenon began to remove.",
+    ["reason", "nodepool", "capacity_type", "consolidation_policy", "termination_mode"],
+)
 NODES_CREATED = Counter("karpenter_nodes_created_total", "Nodes registered.", ["nodepool", "zone"])
 NODES_TERMINATED = Counter("karpenter_nodes_terminated_total", "Nodes terminated.", ["nodepool", "zone"])
 NODES_DRAINED = Counter("karpenter_nodes_drained_total", "Nodes drained.", ["nodepool"])
@@ -85,6 +90,18 @@ POOL_USAGE = Gauge(
     "karpenter_nodepools_usage",
     "What a NodePool's nodes use of its limits.",
     ["resource_type", "nodepool"],
+    multiprocess_mode="mostrecent",
+)
+POOL_ALLOWED_DISRUPTIONS = Gauge(
+    "karpenter_nodepools_allowed_disruptions",
+    "Nodes of a NodePool that its budgets allow to be disrupted at once.",
+    ["nodepool", "reason"],
+    multiprocess_mode="mostrecent",
+)
+POOL_NODES_CONSUMING_BUDGETS = Gauge(
+    "karpenter_nodepools_nodes_consuming_budgets",
+    "Nodes of a NodePool that use up its budgets: they are not ready or leaving.",
+    ["nodepool", "reason"],
     multiprocess_mode="mostrecent",
 )
 CLUSTER_NODES = Gauge(
@@ -128,6 +145,27 @@ EVENT_LOOP_COMPUTING = Gauge(
 DECISIONS = Counter(
     "karpenter_voluntary_disruption_decisions_total",
     "Disruption decisions made.",
+    ["decision", "reason", "consolidation_type"],
+)
+DECISIONS_BY_POOL = Counter(
+    "karpenter_voluntary_disruption_decisions_by_nodepool_total",
+    "Disruption decisions made, once for each NodePool with a node in it.",
+    ["nodepool", "decision", "reason", "consolidation_type"],
+)
+EVALUATION_SECONDS = Histogram(
+    "karpenter_voluntary_disruption_decision_evaluation_duration_seconds",
+    "Duration of one evaluation of a disruption method.",
+    ["reason", "consolidation_type"],
+    buckets=_DURATIONS,
+)
+CONSOLIDATION_TIMEOUTS = Counter(
+    "karpenter_voluntary_disruption_consolidation_timeouts_total",
+    "Evaluations of consolidation that reached their time limit.",
+    ["consolidation_type"],
+)
+QUEUE_FAILURES = Counter(
+    "karpenter_voluntary_disruption_queue_failures_total",
+    "Disruption commands that failed and were undone.",
     ["decision", "reason", "consolidation_type"],
 )
 FAILED_VALIDATIONS = Counter(

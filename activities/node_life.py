@@ -20,6 +20,7 @@ from activities.kubernetes import binding, cordon, drain, initialization, nodecl
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.nodepools import consolidation_policy
 from activities.launch_breakers import LaunchBreakers
 from activities.launch_groups import in_group, living_instance
 from activities.launching import TAGGED, Launching, launched_recently
@@ -229,7 +230,7 @@ class NodeActivities:
     async def release(self, given: ReleaseInput) -> ReleaseInput:
         """Remove the finalizers from Node and NodeClaim, as the last step."""
         released = await release.release(self._kube, given, self._recorder)
-        _count_end(given)
+        _count_end(given, await consolidation_policy(self._kube, given.pool, given.reason))
         log.info(
             "A node was deleted", extra={"nodeclaim": given.claim.name, "node": given.node_name, "reason": given.reason}
         )
@@ -262,13 +263,13 @@ class NodeActivities:
         return [*self.steps(), *self.draining(), *self.ending()]
 
 
-def _count_end(given: ReleaseInput) -> None:
+def _count_end(given: ReleaseInput, policy: str) -> None:
     ended = now()
     metrics.CLAIMS_TERMINATED.labels(given.pool, given.capacity_type, given.zone).inc()
     reason = Reason.of(given.reason)
     if given.reason and not (reason and reason.is_by_hand):
         mode = reason.termination_mode if reason else "forceful"
-        metrics.CLAIMS_DISRUPTED.labels(snake_case(given.reason), given.pool, given.capacity_type, "", mode).inc()
+        metrics.CLAIMS_DISRUPTED.labels(snake_case(given.reason), given.pool, given.capacity_type, policy, mode).inc()
     if given.node_name:
         metrics.NODES_TERMINATED.labels(given.pool, given.zone).inc()
     if given.deletion_started_at is not None:

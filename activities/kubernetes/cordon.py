@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
+from activities import metrics
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventRecorder
@@ -18,11 +20,12 @@ from activities.kubernetes.nodeclaims import (
     request_deletion,
     set_facts,
 )
+from activities.kubernetes.nodepools import consolidation_policy
 from activities.kubernetes.nodes import find_node, pods_on
 from activities.kubernetes.resources import NODES
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DISRUPTION_REASON
-from tenon.apis.reasons import camel_case
+from tenon.apis.reasons import Reason, camel_case, snake_case
 from tenon.kube import pods
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.structs import Object
@@ -58,7 +61,9 @@ async def cordon(kube: Kube, recorder: EventRecorder, wanted: CordonInput, now: 
         found = await pods_on(kube, node["metadata"]["name"])
     force_at = wanted.termination_timestamp
     if claim is not None:
+        before = claim
         claim, force_at = await _delete_claim(kube, wanted, claim, now)
+        await _count_pods(kube, wanted.reason, before, found)
     if node is not None:
         name = node["metadata"]["name"]
         if not node["metadata"].get("deletionTimestamp"):
@@ -75,6 +80,23 @@ async def cordon(kube: Kube, recorder: EventRecorder, wanted: CordonInput, now: 
         claim_exists=claim is not None,
         node_exists=node is not None,
     )
+
+
+async def _count_pods(kube: Kube, reason: str, before: ClaimRecord, found: Sequence[Object]) -> None:
+    """Count the pods that must move because Tenon requested the deletion of their node (MET-28).
+
+    A repetition counts nothing, and neither does a deletion that a user requested.
+    """
+    known = Reason.of(reason)
+    if before.deleting or not reason or (known is not None and known.is_by_hand):
+        return
+    metrics.PODS_DISRUPTED.labels(
+        snake_case(reason),
+        before.pool,
+        before.labels.get(labels.CAPACITY_TYPE, ""),
+        await consolidation_policy(kube, before.pool, reason),
+        known.termination_mode if known is not None else "forceful",
+    ).inc(sum(pods.is_reschedulable(pod) for pod in found))
 
 
 async def withdraw(kube: Kube, ref: ClaimRef, node_name: str) -> bool:

@@ -7,7 +7,9 @@ from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from typing import Any
 
-from activities import loggers, metrics
+from activities import loggers
+from activities.planning import decision_metrics
+from activities.planning.budget_reporting import BudgetReporter
 from activities.planning.buffers import BufferRoom
 from activities.planning.interfaces import ClusterView
 from activities.planning.moves import MoveFinder
@@ -42,11 +44,14 @@ class Disruptor:
         promised: Callable[[], Collection[str]] = frozenset,
         buffers: BufferRoom | None = None,
         moves: MoveFinder | None = None,
+        budgets: BudgetReporter | None = None,
     ) -> None:
         """``promised`` returns the names of Nodes and NodeClaims that pods are nominated for. ``buffers``: where
         CapacityBuffers keep room. ``moves``: looks for commands that move pods; None for no such commands.
+        ``budgets``: reports what the budgets allow.
         """
         self._moves = moves
+        self._budgets = budgets
         self._view = view
         self._promised = promised
         self._buffers = buffers or BufferRoom()
@@ -101,25 +106,24 @@ class Disruptor:
         """The current decision of the methods, and the NodeClaims whose command is over."""
         nodes = self._view.managed_nodes()
         gone = finished_commands(given.ledger, nodes, self._now())
-        decision = decide(
-            Situation(
-                nodes=nodes,
-                policies={pool.metadata.name: policy_of(pool) for pool in self._view.node_pools()},
-                now=self._now(),
-                under_command=frozenset(given.ledger) - frozenset(gone),
-                nominated=frozenset(self._promised()),
-                buffer_hosts=self._buffers.hosts(),
-            )
+        pools = self._view.node_pools()
+        situation = Situation(
+            nodes=nodes,
+            policies={pool.metadata.name: policy_of(pool) for pool in pools},
+            now=self._now(),
+            under_command=frozenset(given.ledger) - frozenset(gone),
+            nominated=frozenset(self._promised()),
+            buffer_hosts=self._buffers.hosts(),
         )
-        for method in METHODS:
-            metrics.ELIGIBLE_NODES.labels(method.reason.snake_case).set(decision.eligible.get(method.reason, 0))
-        for name, error in decision.failed.items():
-            log.error("A disruption method failed, and the other methods go on", exc_info=error, extra={"method": name})
+        decision = decide(situation, METHODS, decision_metrics.timed)
+        decision_metrics.report(decision, METHODS)
+        if self._budgets is not None:
+            self._budgets.report(situation, pools)
         return decision, gone
 
 
 def _report(command: Command) -> None:
-    metrics.DECISIONS.labels("delete", command.reason.snake_case, command.consolidation_type).inc()
+    decision_metrics.count(command)
     for candidate in command.candidates:
         log.info(
             "The worker found a node to disrupt",

@@ -15,6 +15,7 @@ from typing import Any
 from activities import loggers, metrics
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import NODECLAIMS
+from activities.planning import decision_metrics
 from activities.planning.batching import Batcher
 from activities.planning.buffers import BufferRoom
 from activities.planning.interfaces import ClusterView, DisruptionCluster, Types
@@ -141,7 +142,14 @@ class MoveFinder:
         why = await asyncio.to_thread(why_invalid, command, situation, limit)
         if why:
             metrics.FAILED_VALIDATIONS.labels(command.consolidation_type).inc()
+            await self._publish_rejected(command, why)
         return why
+
+    async def _publish_rejected(self, command: DisruptionCommand, why: str) -> None:
+        if not command.consolidation_type:
+            return  # drift is no consolidation
+        for one in command.candidates:
+            await self._recorder.publish(_claim_reference(one.claim, one.uid), "ConsolidationRejected", why)
 
     async def _find(self, nodes: Sequence[ManagedNode], under_command: frozenset[str]) -> list[DisruptionCommand]:
         clock = asyncio.get_running_loop().time
@@ -151,7 +159,8 @@ class MoveFinder:
         try:
             situation, sold = await self._situation(nodes, under_command)
             methods = self._methods(limit)
-            decision = await asyncio.to_thread(decide, situation, methods)
+            decision = await asyncio.to_thread(decide, situation, methods, decision_metrics.timed)
+            _count_timeouts(methods, limit)
             pause = LOOK_SECONDS if decision.commands else PAUSE_FACTOR * (clock() - began)
         finally:
             self._due = clock() + min(MAX_PAUSE, max(LOOK_SECONDS, pause))
@@ -193,7 +202,7 @@ class MoveFinder:
             self._blocked_at[claim] = now
             log.info("A node cannot leave although it should", extra={"nodeclaim": claim, "error": why})
             if claim in known:
-                await self._recorder.publish(_claim_reference(known[claim]), "DisruptionBlocked", why)
+                await self._recorder.publish(_claim_reference(claim, known[claim].uid), "DisruptionBlocked", why)
 
     def _message(
         self, command: Command, model: ClusterModel | None, pools: Mapping[str, NodePool], sold: Overlaid
@@ -227,22 +236,25 @@ def _is_static(pool: NodePool) -> bool:
     return pool.spec.replicas is not None and pool.metadata.deletion_timestamp is None
 
 
-def _claim_reference(node: ManagedNode) -> dict[str, Any]:
+def _claim_reference(name: str, uid: str) -> dict[str, Any]:
     return {
         "apiVersion": NODECLAIMS.api_version,
         "kind": NODECLAIMS.kind,
-        "metadata": {"name": node.claim, "uid": node.uid},
+        "metadata": {"name": name, "uid": uid},
     }
 
 
+def _count_timeouts(methods: Sequence[Method], limit: Limit) -> None:
+    """Count consolidation that a look's time limit cut short (MET-33)."""
+    if limit():
+        for kind in {method.consolidation_type for method in methods} - {""}:
+            metrics.CONSOLIDATION_TIMEOUTS.labels(kind).inc()
+
+
 def _report(decision: Decision, methods: Sequence[Method]) -> None:
-    for reason in {method.reason for method in methods}:
-        metrics.ELIGIBLE_NODES.labels(reason.snake_case).set(decision.eligible.get(reason, 0))
-    for name, error in decision.failed.items():
-        log.error("A disruption method failed, and the other methods go on", exc_info=error, extra={"method": name})
+    decision_metrics.report(decision, methods)
     for command in decision.commands:
-        does = "replace" if command.replacements else "delete"
-        metrics.DECISIONS.labels(does, command.reason.snake_case, command.consolidation_type).inc()
+        decision_metrics.count(command)
         log.info(
             "The worker found nodes to disrupt",
             extra={

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import datetime
 
@@ -14,12 +15,19 @@ from tenon.disruption.model import Command, Decision, ManagedNode, Proposal, Sit
 from tenon.disruption.pool_budgets import PoolBudgets
 from tenon.errors import TenonError
 
+Around = Callable[[Method], AbstractContextManager[object]]
+"""Returns a context in which a method is evaluated. Callers measure the time with it, because `tenon` has no clock."""
+
+
+def _nothing(_: Method) -> AbstractContextManager[object]:
+    return nullcontext()
+
 
 class IneligibleNodeError(TenonError):
     """A method named a node that may not be disrupted, or more nodes than the budgets allow."""
 
 
-def decide(situation: Situation, methods: Sequence[Method] = METHODS) -> Decision:
+def decide(situation: Situation, methods: Sequence[Method] = METHODS, around: Around = _nothing) -> Decision:
     """Return the commands of all methods. If a method fails, the failure is reported and the others go on."""
     commands: list[Command] = []
     looks: list[datetime] = []
@@ -28,7 +36,8 @@ def decide(situation: Situation, methods: Sequence[Method] = METHODS) -> Decisio
     blocked: dict[str, str] = {}
     for method in methods:
         try:
-            proposal = _proposal(method, situation)
+            with around(method):
+                proposal = _proposal(method, situation)
         except Exception as error:  # a fault in one method must not stop the others
             failed[method.name] = error
             continue

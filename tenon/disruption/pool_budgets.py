@@ -2,8 +2,69 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from tenon.apis.reasons import Reason
 from tenon.disruption.budgets import allowed
 from tenon.disruption.model import Situation
+
+REASONS = (Reason.EMPTY, Reason.DRIFTED, Reason.UNDERUTILIZED)
+"""The reasons that a budget may name."""
+
+
+@dataclass(slots=True)
+class Members:
+    """The nodes of a NodePool that budgets count: initialized, and their instance is not being terminated (DIS-50)."""
+
+    total: int = 0
+    unavailable: int = 0
+    """Those that use the budget up: they are not ready, leaving, or under a command (DIS-52)."""
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetState:
+    """What the budgets of a NodePool say about one reason."""
+
+    pool: str
+    reason: Reason
+    total: int
+    """How many nodes they count."""
+    allowed: int
+    """How many nodes may be gone at once."""
+    consuming: int
+    """How many nodes are gone."""
+
+    @property
+    def blocks(self) -> bool:
+        """Whether they allow no disruption although there are nodes (DIS-55)."""
+        return self.total > 0 and self.allowed == 0
+
+
+def members_of(situation: Situation) -> Mapping[str, Members]:
+    """Count the nodes of all NodePools in one pass, because a cluster may have thousands of nodes."""
+    found: defaultdict[str, Members] = defaultdict(Members)
+    for node in situation.nodes:
+        if node.initialized and not node.terminating:
+            members = found[node.pool]
+            members.total += 1
+            members.unavailable += (
+                node.leaving or not node.ready or bool(node.disrupted_by) or node.claim in situation.under_command
+            )
+    return found
+
+
+def budget_states(situation: Situation, reasons: Collection[Reason] = REASONS) -> list[BudgetState]:
+    """Return what the budgets of every NodePool say about each reason."""
+    found = []
+    members = members_of(situation)
+    for pool, policy in sorted(situation.policies.items()):
+        known = members.get(pool, Members())
+        for reason in reasons:
+            most = allowed(policy.budgets, reason, total=known.total, unavailable=0, now=situation.now)
+            found.append(BudgetState(pool, reason, known.total, most, known.unavailable))
+    return found
 
 
 class PoolBudgets:
@@ -12,6 +73,7 @@ class PoolBudgets:
     def __init__(self, situation: Situation, reason: str) -> None:
         self._situation = situation
         self._reason = reason
+        self._members: Mapping[str, Members] | None = None
         self._left: dict[str, int] = {}
 
     def left(self, pool: str) -> int:
@@ -28,13 +90,14 @@ class PoolBudgets:
         return True
 
     def _allowed(self, pool: str) -> int:
-        """Count only nodes that are initialized and whose instance is not being terminated (DIS-50, DIS-52)."""
         given = self._situation
-        members = [node for node in given.nodes if node.pool == pool and node.initialized and not node.terminating]
-        unavailable = sum(
-            node.leaving or not node.ready or bool(node.disrupted_by) or node.claim in given.under_command
-            for node in members
-        )
+        if self._members is None:
+            self._members = members_of(given)
+        known = self._members.get(pool, Members())
         return allowed(
-            given.policies[pool].budgets, self._reason, total=len(members), unavailable=unavailable, now=given.now
+            given.policies[pool].budgets,
+            self._reason,
+            total=known.total,
+            unavailable=known.unavailable,
+            now=given.now,
         )

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from prometheus_client import REGISTRY
 from temporalio.testing import ActivityEnvironment
 
 from activities import disruption_commands
@@ -202,6 +203,18 @@ async def test_dis_65_undoing_leaves_no_trace_on_the_candidate() -> None:
     assert world.node["spec"]["taints"] == []
     assert world.status_of("DisruptionReason") == ("", "")
     assert "tenon.sh/disrupted-by" not in annotations(world)
+
+
+async def test_met34_a_command_that_is_undone_counts_as_a_failure() -> None:
+    def failures() -> float:
+        labels = {"decision": "replace", "reason": "underutilized", "consolidation_type": ""}
+        return REGISTRY.get_sample_value("karpenter_voluntary_disruption_queue_failures_total", labels) or 0.0
+
+    before = failures()
+    await finish(World().put_live(), stay=True, undo=True)
+    assert failures() == before + 1
+    await finish(World().put_live(), stay=True, undo=False)
+    assert failures() == before + 1
 
 
 async def test_undoing_leaves_what_belongs_to_another_command() -> None:

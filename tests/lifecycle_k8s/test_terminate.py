@@ -8,10 +8,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import pytest
+from prometheus_client import REGISTRY
 
-from activities.kubernetes.resources import NODECLAIMS
+from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS
 from activities.node_life import NodeActivities
-from tenon.lifecycle.messages.node import TerminateInput, TerminateResult
+from tenon.lifecycle.messages.node import ReleaseInput, TerminateInput, TerminateResult
 from tests.lifecycle_k8s.world import REF, World, claim
 
 
@@ -75,3 +76,33 @@ async def test_aws032_nodes_that_end_at_the_same_time_share_a_request() -> None:
     assert all(result.terminated for result in results)
     assert sorted(each for call in ec2.asked for each in call) == sorted(ids)
     assert len(ec2.asked) <= 2
+
+
+@pytest.mark.parametrize(
+    ("reason", "given", "policy", "mode"),
+    [
+        ("Empty", {"consolidationPolicy": "WhenEmpty"}, "when_empty", "graceful"),
+        ("Underutilized", {}, "when_empty_or_underutilized", "graceful"),
+        ("Drifted", {"consolidationPolicy": "WhenEmpty"}, "", "eventual"),
+        ("expired", {"consolidationPolicy": "WhenEmpty"}, "", "forceful"),
+        ("Empty", None, "", "graceful"),
+    ],
+    ids=["WhenEmpty", "by-default", "drift", "expiry", "no-pool"],
+)
+async def test_met08_dis85_a_disrupted_claim_counts_with_its_mode_and_policy(
+    reason: str, given: dict[str, str] | None, policy: str, mode: str
+) -> None:
+    world = World()
+    world.kube.add(NODECLAIMS, claim())
+    if given is not None:
+        world.kube.add(NODEPOOLS, {"metadata": {"name": "counted"}, "spec": {"disruption": given}})
+    labels = {"nodepool": "counted", "reason": reason.lower(), "capacity_type": "spot"}
+    labels |= {"consolidation_policy": policy, "termination_mode": mode}
+
+    def counted() -> float:
+        return REGISTRY.get_sample_value("karpenter_nodeclaims_disrupted_total", labels) or 0.0
+
+    before = counted()
+    activities = NodeActivities(world.kube, cast("Any", world.recorder), cast("Any", Forgetful()))
+    await activities.release(ReleaseInput(claim=REF, pool="counted", capacity_type="spot", reason=reason))
+    assert counted() == before + 1

@@ -6,11 +6,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from prometheus_client import REGISTRY
 
 from activities.kubernetes.cordon import cordon, withdraw
 from activities.kubernetes.errors import ApiUnreachableError
 from activities.kubernetes.release import release
-from activities.kubernetes.resources import NODECLAIMS, NODES, PVCS, VOLUMEATTACHMENTS
+from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS, NODES, PVCS, VOLUMEATTACHMENTS
 from activities.kubernetes.volumes import detach_volumes
 from tenon.lifecycle.messages.node import CordonInput, DetachInput, ReleaseInput
 from tests.lifecycle_k8s.fake_kube import START
@@ -48,6 +49,29 @@ async def test_dis60_only_a_disruption_command_is_told_as_disruption_reason(reas
     world = World().put_live()
     await run(world, reason=reason)
     assert world.status_of("DisruptionReason") == (("True", said) if said else ("", ""))
+
+
+@pytest.mark.parametrize(
+    ("reason", "policy", "mode", "pods"),
+    [
+        ("Underutilized", "balanced", "graceful", 2),
+        ("Drifted", "", "eventual", 2),
+        ("expired", "", "forceful", 2),
+        ("drain", "", "forceful", 0),
+    ],
+)
+async def test_met28_dis85_the_pods_of_a_disrupted_node_are_counted_once(
+    reason: str, policy: str, mode: str, pods: int
+) -> None:
+    world = World().put_live().put_pods(pod("a"), pod("b"), pod("agent", owner="DaemonSet"))
+    world.claim["metadata"]["labels"] |= {"karpenter.sh/nodepool": f"of-{reason}", "karpenter.sh/capacity-type": "spot"}
+    balanced = {"metadata": {"name": f"of-{reason}"}, "spec": {"disruption": {"consolidationPolicy": "Balanced"}}}
+    world.kube.add(NODEPOOLS, balanced)
+    labels = {"nodepool": f"of-{reason}", "reason": reason.lower(), "capacity_type": "spot"}
+    labels |= {"consolidation_policy": policy, "termination_mode": mode}
+    for _ in range(2):
+        await run(world, reason=reason)
+        assert (REGISTRY.get_sample_value("karpenter_pods_disruption_initiated_total", labels) or 0) == pods
 
 
 async def test_cordon_again_changes_nothing() -> None:

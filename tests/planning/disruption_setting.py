@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
+from activities.kubernetes.events import EventRecorder
+from activities.planning.budget_reporting import BudgetReporter
 from activities.planning.disrupting import Disruptor
 from tenon.disruption.model import ManagedNode
 from tenon.lifecycle.messages.disruption import AwaitDisruptionInput
+from tests.lifecycle_k8s.fake_kube import Recorder
 from tests.planning.fake_view import START, FakeView, loop_clock, node_pool
 
 QUESTION = AwaitDisruptionInput(cluster="c", wait_seconds=600.0)
@@ -37,7 +40,9 @@ class Setting:
         self.view.managed = list(nodes)
         self.now = loop_clock()
         self.nominated_nodes: set[str] = set()
-        self.disruptor = Disruptor(self.view, self.now, lambda: self.nominated_nodes)
+        self.recorder = Recorder()
+        budgets = BudgetReporter(cast("EventRecorder", self.recorder))
+        self.disruptor = Disruptor(self.view, self.now, lambda: self.nominated_nodes, budgets=budgets)
 
     def seconds(self) -> float:
         return (self.now() - START).total_seconds()

@@ -178,3 +178,75 @@ async def test_a_node_that_pods_are_on_their_way_to_is_not_empty() -> None:
     assert claims(await at.disruptor.await_candidates(QUESTION)) == ["alone"]
     at.nominated_nodes.clear()
     assert claims(await at.disruptor.await_candidates(QUESTION)) == ["alone", "starting", "there"]
+
+
+def budget_gauges(pool: str, reason: str) -> tuple[float | None, float | None]:
+    """(allowed, consuming) of a NodePool."""
+    labels = {"nodepool": pool, "reason": reason}
+    names = ("allowed_disruptions", "nodes_consuming_budgets")
+    allowed, consuming = (REGISTRY.get_sample_value(f"karpenter_nodepools_{name}", labels) for name in names)
+    return allowed, consuming
+
+
+async def test_met21_a_pools_budgets_and_what_uses_them_up_are_gauges() -> None:
+    nodes = [managed(name, empty=False) for name in "abcdefghij"]
+    nodes += [managed("starting", initialized=False), managed("ended", leaving=True, terminating=True)]
+    nodes[0], nodes[1] = managed("a", empty=False, ready=False), managed("b", empty=False, leaving=True)
+    at = Setting(*nodes, budgets=[{"nodes": "45%"}, {"nodes": "0", "reasons": ["Drifted"]}])
+    await at.disruptor.await_candidates(QUESTION)
+    assert budget_gauges("default", "underutilized") == (5, 2)
+    assert budget_gauges("default", "drifted") == (0, 2)
+    at.view.pools = [node_pool("other")]
+    await at.disruptor.await_candidates(QUESTION)
+    assert budget_gauges("default", "underutilized") == (0, 0), "the pool is gone"
+    assert budget_gauges("other", "empty") == (0, 0)
+
+
+async def test_met21_budgets_are_reported_every_30_seconds_however_often_nodes_change() -> None:
+    at = Setting(managed("a", empty=False), after="0s", budgets=[{"nodes": "7"}])
+    seen = []
+
+    def change() -> None:
+        seen.append(budget_gauges("default", "empty")[1])
+        at.view.managed = [managed("a", empty=False, ready=False)]
+        at.view.publish()
+
+    for second in (5.0, 29.0, 65.0):
+        asyncio.get_running_loop().call_later(second, change)
+    await at.disruptor.await_candidates(QUESTION)
+    assert seen == [0, 0, 1]
+
+
+async def test_dis55_evt01_a_nodepool_that_allows_no_disruption_says_so() -> None:
+    budgets = [{"nodes": "0", "reasons": ["Drifted"]}, {"nodes": "1"}]
+    at = Setting(managed("a", ready=False), after="60s", budgets=budgets)
+    at.view.pools.append(node_pool("without-nodes", edits={"disruption/budgets": [{"nodes": "0"}]}))
+    await at.disruptor.await_candidates(QUESTION)
+    text = "No allowed disruptions for disruption reason Drifted due to blocking budget"
+    assert set(at.recorder.events) == {("NodePool", "default", "DisruptionBlocked", text)}
+
+
+async def test_met30_met31_a_decision_is_counted_once_for_each_nodepool() -> None:
+    def counted(name: str, **labels: str) -> float:
+        labels |= {"decision": "delete", "reason": "empty", "consolidation_type": "empty"}
+        return REGISTRY.get_sample_value(f"karpenter_voluntary_disruption_{name}_total", labels) or 0.0
+
+    def counts() -> list[float]:
+        pools = [counted("decisions_by_nodepool", nodepool=pool) for pool in ("default", "other")]
+        return [counted("decisions"), *pools]
+
+    before = counts()
+    at = Setting(managed("a"), managed("b"), managed("c", pool="other"), after="0s")
+    at.view.pools.append(node_pool("other", edits={AFTER_A_MINUTE: "0s", "disruption/budgets": [{"nodes": "100%"}]}))
+    assert claims(await at.disruptor.await_candidates(QUESTION)) == ["a", "b", "c"]
+    assert [now - then for now, then in zip(counts(), before, strict=True)] == [1, 1, 1]
+
+
+async def test_met29_each_method_is_timed() -> None:
+    def evaluations() -> float:
+        name = "karpenter_voluntary_disruption_decision_evaluation_duration_seconds_count"
+        return REGISTRY.get_sample_value(name, {"reason": "empty", "consolidation_type": "empty"}) or 0.0
+
+    before = evaluations()
+    await Setting(managed("a"), after="0s").disruptor.await_candidates(QUESTION)
+    assert evaluations() == before + 1

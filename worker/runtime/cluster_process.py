@@ -24,6 +24,7 @@ from activities import loggers
 from activities.kubernetes.client import Kube
 from activities.planning.batching import Batcher, Window
 from activities.planning.breaker_cache import BreakerCache
+from activities.planning.budget_reporting import BudgetReporter
 from activities.planning.buffers import BufferRoom
 from activities.planning.disrupting import Disruptor
 from activities.planning.moves import MoveFinder
@@ -208,7 +209,8 @@ async def _lead(settings: Settings, temporal: Connection, clients: Clients, cach
     )
     methods = partial(moving_methods, spot_to_spot=gates.spot_to_spot_consolidation)
     moves = MoveFinder(view, clients.ec2, batcher, clients.recorder, methods, policy=policy, buffers=room)
-    disruptor = Disruptor(view, promised=batcher.nominated_nodes, buffers=room, moves=moves)
+    budgets = BudgetReporter(clients.recorder)
+    disruptor = Disruptor(view, promised=batcher.nominated_nodes, buffers=room, moves=moves, budgets=budgets)
     kube = clients.kube
     controllers: list[Controller] = [
         NodePoolStatusController(

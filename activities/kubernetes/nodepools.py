@@ -1,0 +1,32 @@
+"""Reads of a NodePool what metrics about its nodes say."""
+
+from __future__ import annotations
+
+import re
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiError
+from activities.kubernetes.resources import NODEPOOLS
+from tenon.apis.nodepool import Disruption
+from tenon.apis.reasons import Reason
+
+_CONSOLIDATION = (Reason.EMPTY, Reason.UNDERUTILIZED)
+
+
+async def consolidation_policy(kube: Kube, pool: str, reason: str) -> str:
+    """Return the label ``consolidation_policy`` for a node that leaves, such as when_empty (DIS-85).
+
+    As in Karpenter, it is empty unless the node leaves because of consolidation. It is also empty if the NodePool is
+    gone or cannot be read, because a label must not keep a node from leaving.
+    """
+    if not pool or Reason.of(reason) not in _CONSOLIDATION:
+        return ""
+    try:
+        found = await kube.get(NODEPOOLS, pool)
+    except ApiError:
+        return ""
+    if found is None:
+        return ""
+    disruption = (found.get("spec") or {}).get("disruption") or {}
+    policy = str(disruption.get("consolidationPolicy") or Disruption().consolidation_policy)
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", policy).lower()

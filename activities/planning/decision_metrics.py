@@ -1,0 +1,34 @@
+"""Metrics and logs of disruption decisions, which the look for empty nodes and the look for moves share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+
+from activities import loggers, metrics
+from tenon.disruption.methods.base import Method
+from tenon.disruption.model import Command, Decision
+
+log = loggers.DISRUPTION
+
+
+def timed(method: Method) -> AbstractContextManager[object]:
+    """Return a context that measures how long a method's evaluation takes (MET-29)."""
+    return metrics.EVALUATION_SECONDS.labels(method.reason.snake_case, method.consolidation_type).time()
+
+
+def report(decision: Decision, methods: Sequence[Method]) -> None:
+    """Count the nodes that may leave, whatever the budgets allow (MET-32), and log which methods failed."""
+    for reason in {method.reason for method in methods}:
+        metrics.ELIGIBLE_NODES.labels(reason.snake_case).set(decision.eligible.get(reason, 0))
+    for name, error in decision.failed.items():
+        log.error("A disruption method failed, and the other methods go on", exc_info=error, extra={"method": name})
+
+
+def count(command: Command) -> None:
+    """Count a decision, and count it for each NodePool with a node in it (MET-30, MET-31)."""
+    does = "replace" if command.replacements else "delete"
+    labels = (does, command.reason.snake_case, command.consolidation_type)
+    metrics.DECISIONS.labels(*labels).inc()
+    for pool in {one.node.pool for one in command.candidates}:
+        metrics.DECISIONS_BY_POOL.labels(pool, *labels).inc()

@@ -1,0 +1,132 @@
+"""Looking for commands that move pods, and validating them: what metrics and events say of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+from prometheus_client import REGISTRY
+
+from activities.kubernetes.events import EventRecorder
+from activities.planning import moves
+from activities.planning.batching import Batcher
+from activities.planning.moves import MoveFinder
+from tenon.apis.reasons import Reason
+from tenon.disruption.commands import to_message
+from tenon.disruption.methods.base import Method
+from tenon.disruption.model import Candidate, Command, ManagedNode, NodeDetail, Proposal, Situation
+from tenon.disruption.pool_budgets import PoolBudgets
+from tenon.lifecycle.messages.disruption import DisruptionCommand
+from tests.lifecycle_k8s.fake_kube import Recorder
+from tests.planning.disruption_setting import managed
+from tests.planning.fake_view import START, FakeTypes, FakeView, node_pool
+
+PREFIX = "karpenter_voluntary_disruption_"
+
+
+def counted(name: str, **labels: str) -> float:
+    return REGISTRY.get_sample_value(name, labels) or 0.0
+
+
+class Scripted:
+    """A method that gives one answer."""
+
+    name = "scripted"
+
+    def __init__(self, proposal: Proposal, reason: Reason, consolidation_type: str) -> None:
+        self.reason = reason
+        self.consolidation_type = consolidation_type
+        self._proposal = proposal
+
+    def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
+        return self._proposal
+
+
+def command(*names: str, reason: Reason = Reason.UNDERUTILIZED, kind: str = "multi", **fields: Any) -> Command:
+    """A command that deletes these nodes."""
+    nodes = tuple(Candidate(managed(name, empty=False), since=START, leaves_at=START) for name in names)
+    return Command("scripted", reason, kind, nodes, moves_pods=True, **fields)
+
+
+def detail(name: str) -> NodeDetail:
+    return NodeDetail(name, "m5.large", "us-west-2a", "on-demand", 0.1, (), 1.0, quiet_since=START)
+
+
+class Setting:
+    """A cluster with these nodes, and a finder with scripted methods."""
+
+    def __init__(self, *names: str, methods: Sequence[Method] = ()) -> None:
+        self.view = FakeView()
+        self.view.pools = [node_pool(edits={"disruption/budgets": [{"nodes": "100%"}]})]
+        self.view.managed = [managed(name, empty=False) for name in names]
+        self.view.details = {name: detail(name) for name in names}
+        self.recorder = Recorder()
+        self.finder = MoveFinder(
+            self.view,
+            FakeTypes(),
+            Batcher(self.view, lambda: START),
+            cast("EventRecorder", self.recorder),
+            lambda _: methods,
+            now=lambda: START + timedelta(hours=1),
+        )
+
+    async def look(self) -> list[DisruptionCommand]:
+        look = self.finder.start(self.view.managed, ())
+        assert look is not None
+        await look
+        return self.finder.take(())
+
+
+def scripted(*commands: Command, reason: Reason = Reason.UNDERUTILIZED, kind: str = "multi", **told: Any) -> Scripted:
+    return Scripted(Proposal(commands, **told), reason, kind)
+
+
+async def test_met29_met30_met31_a_look_times_its_methods_and_counts_its_decisions() -> None:
+    kind: Mapping[str, str] = {"reason": "underutilized", "consolidation_type": "multi"}
+    delete = {"decision": "delete", **kind}
+
+    def counts() -> list[float]:
+        return [
+            counted(f"{PREFIX}decisions_total", **delete),
+            counted(f"{PREFIX}decisions_by_nodepool_total", nodepool="default", **delete),
+            counted(f"{PREFIX}decision_evaluation_duration_seconds_count", **kind),
+        ]
+
+    before = counts()
+    at = Setting("a", "b", methods=[scripted(command("a", "b"))])
+    assert [len(one.candidates) for one in await at.look()] == [2]
+    assert [now - then for now, then in zip(counts(), before, strict=True)] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(("seconds", "timeouts"), [(60.0, 0), (0.0, 1)])
+async def test_met33_consolidation_that_reaches_its_time_limit_is_counted(
+    seconds: float, timeouts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def counts() -> list[float]:
+        name = f"{PREFIX}consolidation_timeouts_total"
+        return [counted(name, consolidation_type=kind) for kind in ("multi", "")]
+
+    before = counts()
+    monkeypatch.setattr(moves, "MAX_SECONDS", seconds)
+    at = Setting("a", methods=[scripted(), scripted(reason=Reason.DRIFTED, kind="")])
+    await at.look()
+    assert [now - then for now, then in zip(counts(), before, strict=True)] == [timeouts, 0]
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind", "events"),
+    [(Reason.UNDERUTILIZED, "multi", [("NodeClaim", "a", "ConsolidationRejected")]), (Reason.DRIFTED, "", [])],
+)
+async def test_dis46_met33_evt02_a_failed_validation_is_counted_and_told(
+    reason: Reason, kind: str, events: list[tuple[str, str, str]]
+) -> None:
+    name = f"{PREFIX}failed_validations_total"
+    before = counted(name, consolidation_type=kind)
+    at = Setting("b")
+    why = await at.finder.validate(to_message(command("a", reason=reason, kind=kind)))
+    assert why == "NodeClaim a may not be disrupted any more"
+    assert counted(name, consolidation_type=kind) == before + 1
+    assert [event[:3] for event in at.recorder.events] == events
+    assert all(event[3] == why for event in at.recorder.events)
