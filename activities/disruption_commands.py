@@ -48,6 +48,8 @@ log = loggers.DISRUPTION
 
 POLL_SECONDS = 1.0
 """Seconds between two looks at a NodeClaim that a step waits for."""
+OFFERS = 10
+"""How often a replacement that nobody uses is asked to leave."""
 LOOKS = 60
 """How often one attempt of the last step looks whether a node is leaving."""
 
@@ -189,6 +191,7 @@ class CommandActivities:
         """
         stay = set(given.stay)
         for candidate in given.command.candidates:
+            activity.heartbeat()
             ref = _ref(given.cluster, candidate)
             claim = await read_claim(self._kube, ref)
             if claim is None or claim.disrupted_by != given.command.id:
@@ -205,6 +208,10 @@ class CommandActivities:
             await self._release(given, one)
         if given.undo:
             _count_failure(given.command)
+            log.info(
+                "The worker undid a disruption command",
+                extra={"command": given.command.id, "reason": given.command.reason, "nodeclaims": given.stay},
+            )
         return StepResult()
 
     async def _until_leaving(self, ref: ClaimRef) -> None:
@@ -214,6 +221,7 @@ class CommandActivities:
             ApplicationError: it is not leaving after many looks.
         """
         for _ in range(LOOKS):
+            activity.heartbeat()
             claim = await read_claim(self._kube, ref)
             if claim is None or claim.deleting:
                 return
@@ -253,13 +261,22 @@ async def _offer_to_leave(given: FinishInput, one: Replacement) -> None:
     """Ask the workflow of an unused replacement to leave if it has no pods. If it does not, it is an ordinary node."""
     handle = activity.client().get_workflow_handle(nodeclaim_id(given.cluster, one.name))
     request = Disrupt(command=given.command.id, reason=Reason.EMPTY, only_if_empty=True)
-    try:
-        await handle.execute_update("disrupt", request, id=given.command.id, result_type=DisruptAnswer)
-    except Exception as error:  # emptiness and consolidation look after a node that stays
-        log.info(
-            "A replacement of a failed command stays",
-            extra={"command": given.command.id, "nodeclaim": one.name, "error": str(error)},
-        )
+    why = ""
+    for attempt in range(OFFERS):  # each with an ID of its own: a workflow repeats its answer to the same update
+        try:
+            ident = f"{given.command.id}-{attempt}"
+            answer = await handle.execute_update("disrupt", request, id=ident, result_type=DisruptAnswer)
+        except Exception as error:  # emptiness and consolidation look after a node that stays
+            why = str(error)
+            break
+        if answer.accepted:
+            return
+        why = answer.why
+        await asyncio.sleep(POLL_SECONDS)  # a node that was just initialized still binds pods
+    log.info(
+        "A replacement of a failed command stays",
+        extra={"command": given.command.id, "nodeclaim": one.name, "error": why},
+    )
 
 
 def _ref(cluster: str, candidate: DisruptionCandidate) -> ClaimRef:

@@ -193,7 +193,7 @@ async def test_dis_13_a_budget_that_allows_nothing_ends_a_graceful_command(
 
 async def finish(world: World, *, stay: bool, undo: bool) -> None:
     wanted = FinishInput(cluster=REF.cluster, command=command(), stay=[REF.name] if stay else [], undo=undo)
-    await steps(world).finish_command(wanted)
+    await ActivityEnvironment().run(steps(world).finish_command, wanted)
 
 
 async def test_dis_65_undoing_leaves_no_trace_on_the_candidate() -> None:
