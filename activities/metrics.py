@@ -168,6 +168,17 @@ QUEUE_FAILURES = Counter(
     "Disruption commands that failed and were undone.",
     ["decision", "reason", "consolidation_type"],
 )
+CONSOLIDATION_SCORE = Histogram(
+    "karpenter_consolidation_score",
+    "Scores of the moves that the policy Balanced judged.",
+    ["decision", "nodepool", "policy"],
+    buckets=(0.1, 0.25, 0.33, 0.5, 1, 2, 5, 10),
+)
+CONSOLIDATION_MOVES = Counter(
+    "karpenter_consolidation_moves_total",
+    "Moves of consolidation that were approved or rejected, once for each NodePool with a node in it.",
+    ["decision", "nodepool", "policy"],
+)
 FAILED_VALIDATIONS = Counter(
     "karpenter_voluntary_disruption_failed_validations_total",
     "Disruption commands that no longer held when they were validated.",

@@ -31,7 +31,7 @@ WINDOWS = {
 }
 """Reason to the seconds during which repetitions are not written."""
 
-RATES = {"Nominated": (5.0, 10.0)}
+RATES = {"Nominated": (5.0, 10.0), "Unconsolidatable": (1.0, 20.0)}
 """Reason to (events per second, burst), for reasons that occur in large numbers."""
 
 _REMEMBERED = 20_000

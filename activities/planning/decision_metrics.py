@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from activities import loggers, metrics
+from tenon.apis.reasons import Reason
 from tenon.disruption.methods.base import Method
-from tenon.disruption.model import Command, Decision
+from tenon.disruption.model import Command, Decision, PoolPolicy
 
 log = loggers.DISRUPTION
+
+MAX_SCORE = 100.0
+"""What the histogram gets for higher scores, because the score of a move without disruption is infinite."""
 
 
 def timed(method: Method) -> AbstractContextManager[object]:
@@ -23,6 +27,19 @@ def report(decision: Decision, methods: Sequence[Method]) -> None:
         metrics.ELIGIBLE_NODES.labels(reason.snake_case).set(decision.eligible.get(reason, 0))
     for name, error in decision.failed.items():
         log.error("A disruption method failed, and the other methods go on", exc_info=error, extra={"method": name})
+
+
+def count_moves(decision: Decision, policies: Mapping[str, PoolPolicy]) -> None:
+    """Count the moves that consolidation judged, once for each NodePool, and the scores of Balanced (MET-35, -36)."""
+    for command in decision.commands:
+        if command.reason == Reason.UNDERUTILIZED:
+            for pool in {one.node.pool for one in command.candidates}:
+                metrics.CONSOLIDATION_MOVES.labels("approved", pool, policies[pool].consolidation_policy).inc()
+    for verdict in decision.verdicts:
+        labels = ("approved" if verdict.approved else "rejected", verdict.pool, "Balanced")
+        metrics.CONSOLIDATION_SCORE.labels(*labels).observe(min(verdict.score, MAX_SCORE))
+        if not verdict.approved:
+            metrics.CONSOLIDATION_MOVES.labels(*labels).inc()
 
 
 def count(command: Command) -> None:

@@ -10,15 +10,14 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
 from activities import loggers, metrics
 from activities.kubernetes.events import EventRecorder
-from activities.kubernetes.resources import NODECLAIMS
 from activities.planning import decision_metrics
 from activities.planning.batching import Batcher
 from activities.planning.buffers import BufferRoom
 from activities.planning.interfaces import ClusterView, DisruptionCluster, Types
+from activities.planning.move_events import MoveEvents
 from activities.planning.offerings import instance_types_by_pool
 from activities.planning.solving import Limit
 from tenon.apis.nodepool import NodePool
@@ -68,7 +67,7 @@ class MoveFinder:
         self._view = view
         self._types = types
         self._batcher = batcher
-        self._recorder = recorder
+        self._events = MoveEvents(recorder)
         self._blocked_at: dict[str, datetime] = {}
         """By NodeClaim, when a method last found that it cannot leave."""
         self._methods = methods
@@ -81,6 +80,7 @@ class MoveFinder:
 
     def close(self) -> None:
         """End the look that runs."""
+        self._events.close()
         if self._limit is not None:
             self._limit.end()
         if self._look is not None:
@@ -142,14 +142,8 @@ class MoveFinder:
         why = await asyncio.to_thread(why_invalid, command, situation, limit)
         if why:
             metrics.FAILED_VALIDATIONS.labels(command.consolidation_type).inc()
-            await self._publish_rejected(command, why)
+            await self._events.rejected(command, why)
         return why
-
-    async def _publish_rejected(self, command: DisruptionCommand, why: str) -> None:
-        if not command.consolidation_type:
-            return  # drift is no consolidation
-        for one in command.candidates:
-            await self._recorder.publish(_claim_reference(one.claim, one.uid), "ConsolidationRejected", why)
 
     async def _find(self, nodes: Sequence[ManagedNode], under_command: frozenset[str]) -> list[DisruptionCommand]:
         clock = asyncio.get_running_loop().time
@@ -165,7 +159,8 @@ class MoveFinder:
         finally:
             self._due = clock() + min(MAX_PAUSE, max(LOOK_SECONDS, pause))
             self._limit = None
-        _report(decision, methods)
+        _report(decision, methods, situation)
+        self._events.decided(decision, {node.claim: node for node in nodes}, self._view.node_pools())
         await self._publish_blocked(decision, nodes)
         pools = {pool.metadata.name: pool for pool, _ in sold.sold}
         return [self._message(command, situation.model, pools, sold) for command in decision.commands]
@@ -202,7 +197,7 @@ class MoveFinder:
             self._blocked_at[claim] = now
             log.info("A node cannot leave although it should", extra={"nodeclaim": claim, "error": why})
             if claim in known:
-                await self._recorder.publish(_claim_reference(claim, known[claim].uid), "DisruptionBlocked", why)
+                await self._events.blocked(known[claim], why)
 
     def _message(
         self, command: Command, model: ClusterModel | None, pools: Mapping[str, NodePool], sold: Overlaid
@@ -236,14 +231,6 @@ def _is_static(pool: NodePool) -> bool:
     return pool.spec.replicas is not None and pool.metadata.deletion_timestamp is None
 
 
-def _claim_reference(name: str, uid: str) -> dict[str, Any]:
-    return {
-        "apiVersion": NODECLAIMS.api_version,
-        "kind": NODECLAIMS.kind,
-        "metadata": {"name": name, "uid": uid},
-    }
-
-
 def _count_timeouts(methods: Sequence[Method], limit: Limit) -> None:
     """Count consolidation that a look's time limit cut short (MET-33)."""
     if limit():
@@ -251,8 +238,9 @@ def _count_timeouts(methods: Sequence[Method], limit: Limit) -> None:
             metrics.CONSOLIDATION_TIMEOUTS.labels(kind).inc()
 
 
-def _report(decision: Decision, methods: Sequence[Method]) -> None:
+def _report(decision: Decision, methods: Sequence[Method], situation: Situation) -> None:
     decision_metrics.report(decision, methods)
+    decision_metrics.count_moves(decision, situation.policies)
     for command in decision.commands:
         decision_metrics.count(command)
         log.info(

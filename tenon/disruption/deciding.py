@@ -11,7 +11,7 @@ from datetime import datetime
 from tenon.apis.reasons import Reason
 from tenon.disruption.methods import METHODS
 from tenon.disruption.methods.base import Method
-from tenon.disruption.model import Command, Decision, ManagedNode, Proposal, Situation
+from tenon.disruption.model import Command, Decision, ManagedNode, Proposal, Situation, Verdict
 from tenon.disruption.pool_budgets import PoolBudgets
 from tenon.errors import TenonError
 
@@ -34,6 +34,8 @@ def decide(situation: Situation, methods: Sequence[Method] = METHODS, around: Ar
     failed: dict[str, Exception] = {}
     counts: Counter[Reason] = Counter()
     blocked: dict[str, str] = {}
+    unconsolidatable: dict[str, str] = {}
+    verdicts: list[Verdict] = []
     for method in methods:
         try:
             with around(method):
@@ -44,10 +46,13 @@ def decide(situation: Situation, methods: Sequence[Method] = METHODS, around: Ar
         commands += proposal.commands
         counts[method.reason] += proposal.eligible
         blocked = {**proposal.blocked, **blocked}
+        unconsolidatable |= proposal.unconsolidatable
+        verdicts += proposal.verdicts
         if proposal.look_again is not None:
             looks.append(proposal.look_again)
         situation = replace(situation, under_command=situation.under_command | _claims(proposal.commands))
-    return Decision(tuple(commands), min(looks, default=None), failed, counts, blocked)
+    look_again = min(looks, default=None)
+    return Decision(tuple(commands), look_again, failed, counts, blocked, unconsolidatable, tuple(verdicts))
 
 
 def eligible(situation: Situation) -> list[ManagedNode]:

@@ -170,6 +170,18 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a NodePool with the policy Balanced says about a move (DIS-42)."""
+
+    pool: str
+    claims: tuple[str, ...]
+    """The NodeClaims that the move removes, of any NodePool."""
+    score: float
+    approved: bool
+    """Whether the move is made: every Balanced NodePool with a node in it must approve it (DIS-44)."""
+
+
+@dataclass(frozen=True, slots=True)
 class Proposal:
     """A method's answer: its commands, and when to run it again if nothing changes (None: only on a change)."""
 
@@ -179,6 +191,10 @@ class Proposal:
     """How many nodes the method would disrupt now if the budgets had no limit, for the metric of that name."""
     blocked: Mapping[str, str] = field(default_factory=dict)
     """By NodeClaim, why it cannot leave although the method's reason holds, in a sentence for an event (DIS-15)."""
+    unconsolidatable: Mapping[str, str] = field(default_factory=dict)
+    """By NodeClaim, why consolidation leaves its node as it is, in a sentence for an event (EVT-02)."""
+    verdicts: tuple[Verdict, ...] = ()
+    """The moves that Balanced judged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,3 +209,7 @@ class Decision:
     """By reason, how many nodes the methods would disrupt now if the budgets had no limit (MET-32)."""
     blocked: Mapping[str, str] = field(default_factory=dict)
     """By NodeClaim, why it cannot leave although a method's reason holds; the sentence of the first such method."""
+    unconsolidatable: Mapping[str, str] = field(default_factory=dict)
+    """By NodeClaim, why consolidation leaves its node as it is."""
+    verdicts: tuple[Verdict, ...] = ()
+    """The moves that Balanced judged."""

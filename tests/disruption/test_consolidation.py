@@ -199,3 +199,54 @@ def test_the_cluster_after_a_move_has_its_pods_on_their_new_nodes() -> None:
     assert after.model.details[new].pods == given.model.details["a"].pods
     assert [each.name for each in after.model.problem.nodes] == [new]
     assert [each.usage["nodes"] for each in after.model.problem.pools] == [1]
+
+
+def test_evt02_a_node_that_stays_says_why() -> None:
+    """Not a node that leaves, and not one that its NodePool's policy keeps: the NodePool says that."""
+    full = {"type": "m5.large", "pods": [PodSpec(cpu="1500m", memory="4Gi")]}
+    held = "pod default/web: karpenter.sh/do-not-disrupt holds it"
+    cluster = Cluster(
+        pools={"default": PoolSpec(budgets=[{"nodes": "100%"}]), "calm": PoolSpec(policy="WhenEmpty")},
+        nodes={
+            "full": NodeSpec.model_validate(full),
+            "spot": NodeSpec.model_validate({**full, "capacity_type": "spot"}),
+            "held": NodeSpec.model_validate({**full, "held_by": held}),
+            "priceless": NodeSpec.model_validate({**full, "price": 0.0}),
+            "buffer": NodeSpec.model_validate(full),
+            "calm": NodeSpec.model_validate({**full, "pool": "calm"}),
+            "leaves": NodeSpec(type="m5.4xlarge", pods=[small()]),
+        },
+        buffer_hosts=["buffer"],
+    )
+    decision = decided(situation(cluster))
+    assert removed(decision) == ["leaves"]
+    assert decision.unconsolidatable == {
+        "buffer": "a CapacityBuffer keeps room on it",
+        "full": "there is neither room for its pods on other nodes nor a cheaper new node for them",
+        "held": held,
+        "priceless": "the price of its instance is unknown",
+        "spot": "its pods fit on no other nodes, "
+        "and spot nodes are replaced only with the gate SpotToSpotConsolidation",
+    }
+
+
+def test_evt02_a_search_that_ran_out_of_time_says_nothing_of_nodes_it_may_not_have_tried() -> None:
+    cluster = Cluster(nodes={"a": NodeSpec(type="m5.large", pods=[PodSpec(cpu="1500m", memory="4Gi")])})
+    assert decided(situation(cluster), Consolidation(deadline=lambda: lambda: True)).unconsolidatable == {}
+    assert list(decided(situation(cluster)).unconsolidatable) == ["a"]
+
+
+def test_met35_dis42_what_balanced_says_of_moves() -> None:
+    few = PodSpec(cpu="100m", memory="128Mi", count=15)
+    pods = {"a": [few], "b": [PodSpec(cpu="7800m", count=2)]}
+    types = {"a": "m5.large", "b": "c5.4xlarge"}
+    pools = {"default": PoolSpec(policy="Balanced")}
+    nodes = {name: NodeSpec(type=types[name], pods=pods[name]) for name in pods}
+    refused = decided(situation(Cluster(pools=pools, nodes=nodes)))
+    assert {(one.pool, one.claims, one.approved) for one in refused.verdicts} == {("default", ("a",), False)}
+    assert all(one.score < 0.5 for one in refused.verdicts)
+    assert "Balanced" in refused.unconsolidatable["a"]
+    nodes["a"] = NodeSpec(type="m5.4xlarge", pods=[PodSpec(cpu="1")])
+    made = decided(situation(Cluster(pools=pools, nodes=nodes)))
+    assert [(one.claims, one.approved) for one in made.verdicts] == [(("a",), True)]
+    assert made.verdicts[0].score >= 0.5

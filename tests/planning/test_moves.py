@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from math import inf
 from typing import Any, cast
 
 import pytest
@@ -12,11 +14,13 @@ from prometheus_client import REGISTRY
 from activities.kubernetes.events import EventRecorder
 from activities.planning import moves
 from activities.planning.batching import Batcher
+from activities.planning.decision_metrics import MAX_SCORE
+from activities.planning.move_events import TASK
 from activities.planning.moves import MoveFinder
 from tenon.apis.reasons import Reason
 from tenon.disruption.commands import to_message
 from tenon.disruption.methods.base import Method
-from tenon.disruption.model import Candidate, Command, ManagedNode, NodeDetail, Proposal, Situation
+from tenon.disruption.model import Candidate, Command, ManagedNode, NodeDetail, Proposal, Situation, Verdict
 from tenon.disruption.pool_budgets import PoolBudgets
 from tenon.lifecycle.messages.disruption import DisruptionCommand
 from tests.lifecycle_k8s.fake_kube import Recorder
@@ -130,3 +134,45 @@ async def test_dis46_met33_evt02_a_failed_validation_is_counted_and_told(
     assert counted(name, consolidation_type=kind) == before + 1
     assert [event[:3] for event in at.recorder.events] == events
     assert all(event[3] == why for event in at.recorder.events)
+
+
+async def events_of(at: Setting) -> list[tuple[str, str, str, str]]:
+    """The events of a look."""
+    await at.look()
+    await asyncio.gather(*(task for task in asyncio.all_tasks() if task.get_name() == TASK))
+    return at.recorder.events
+
+
+async def test_evt02_a_node_that_consolidation_leaves_says_why() -> None:
+    at = Setting("a", "b", methods=[scripted(unconsolidatable={"a": "the price is unknown", "gone": "it is gone"})])
+    assert await events_of(at) == [("NodeClaim", "a", "Unconsolidatable", "The price is unknown")]
+
+
+async def test_evt02_a_move_that_balanced_approved_says_its_score() -> None:
+    told = (
+        Verdict("default", ("a",), 0.8, approved=True),
+        Verdict("default", ("a", "b"), 2.0, approved=True),
+        Verdict("default", ("b",), 0.2, approved=False),
+    )
+    assert await events_of(Setting("a", "b", methods=[scripted(verdicts=told)])) == [
+        ("NodeClaim", "a", "ConsolidationApproved", "score 0.80 >= threshold 0.50"),
+        ("NodePool", "default", "ConsolidationApproved", "score 2.00 >= threshold 0.50"),
+    ]
+
+
+async def test_met35_met36_moves_and_their_scores_are_counted() -> None:
+    def counts() -> list[float]:
+        found = []
+        for decision, policy in (
+            ("approved", "WhenEmptyOrUnderutilized"),
+            ("approved", "Balanced"),
+            ("rejected", "Balanced"),
+        ):
+            labels = {"decision": decision, "nodepool": "default", "policy": policy}
+            found += [counted(f"karpenter_consolidation_{name}", **labels) for name in ("moves_total", "score_sum")]
+        return found
+
+    before = counts()
+    told = (Verdict("default", ("a",), inf, approved=True), Verdict("default", ("b",), 0.25, approved=False))
+    await Setting("a", "b", methods=[scripted(command("a"), verdicts=told)]).look()
+    assert [now - then for now, then in zip(counts(), before, strict=True)] == [1, 0, 0, MAX_SCORE, 1, 0.25]

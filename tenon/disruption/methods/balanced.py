@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from math import inf
 
 from tenon.disruption.cost import disruption_cost
-from tenon.disruption.model import ClusterModel, NodeDetail, Situation
+from tenon.disruption.model import ClusterModel, NodeDetail, Situation, Verdict
 
 LEAST_SCORE = 0.5
 """The share of savings, divided by the share of disruption, from which a move is approved."""
@@ -42,10 +42,32 @@ class Balance:
                 self._cost[pool] += model.details[claim].price
                 self._disruption[pool] += self._disruption_of(model.details[claim])
 
-    @property
-    def applies(self) -> bool:
-        """Whether any pool has the policy."""
-        return bool(self._cost)
+        self._refused: dict[tuple[str, ...], Mapping[str, float]] = {}
+
+    def approves(self, leaving: Mapping[str, NodeDetail], saving: float) -> bool:
+        """Return whether every Balanced pool approves a move, and remember a refusal."""
+        if not self._cost:
+            return True
+        scores = self.scores(leaving, saving)
+        if approved(scores.values()):
+            return True
+        if all(claim in self._pool_of for claim in leaving):  # not a node that is only planned
+            self._refused[tuple(sorted(leaving))] = scores
+        return False
+
+    def refuses(self, claim: str) -> bool:
+        """Return whether it refused to move the pods of this node alone."""
+        return (claim,) in self._refused
+
+    def verdicts(self, moves: Iterable[tuple[Mapping[str, NodeDetail], float]]) -> tuple[Verdict, ...]:
+        """Return what each pool said about these moves, which are made, and about those that were refused."""
+        made = {tuple(sorted(leaving)): self.scores(leaving, saving) for leaving, saving in moves}
+        found = {**self._refused, **made}
+        return tuple(
+            Verdict(pool, claims, each, claims in made)
+            for claims, scores in found.items()
+            for pool, each in scores.items()
+        )
 
     def scores(self, leaving: Mapping[str, NodeDetail], saving: float) -> dict[str, float]:
         """Return the score for each Balanced pool of a move, by pool.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from tenon.apis.reasons import Reason
-from tenon.disruption.methods.balanced import Balance, approved
+from tenon.disruption.methods.balanced import Balance
 from tenon.disruption.methods.consolidation_price import LEAST_SAVING, PriceRule
 from tenon.disruption.methods.consolidation_search import Terms, by_price_per_cost, search
 from tenon.disruption.methods.moves import Move
@@ -65,7 +65,7 @@ class Consolidation:
         balance = Balance(situation, model)
         terms = Terms(
             rule=PriceRule(model.problem, spot_to_spot=self._spot_to_spot, least_saving=self._least_saving),
-            approves=lambda leaving, saving: approved(balance.scores(leaving, saving).values()),
+            approves=balance.approves,
             pool_of={claim: node.pool for claim, node in candidates.items()},
             closed=_closed(situation, model),
             expired=self._deadline(),
@@ -92,10 +92,18 @@ class Consolidation:
             )
             for move in moves
         )
-        return Proposal(commands, look_again, len(candidates))
+        moving = {claim for move in moves for claim in move.claims}
+        staying = _held_back(eligible, situation, model, pools)
+        if not terms.expired():  # otherwise not every node was tried
+            tried = [claim for claim in order if claim not in moving and left[candidates[claim].pool] > 0]
+            staying |= {claim: _why_not_moved(model.details[claim], claim, terms.rule, balance) for claim in tried}
+        judged = ((_details(move, model), move.expected) for move in moves)
+        return Proposal(
+            commands, look_again, len(candidates), unconsolidatable=staying, verdicts=balance.verdicts(judged)
+        )
 
     def _command(self, move: Move, candidates: tuple[Candidate, ...], model: ClusterModel, balance: Balance) -> Command:
-        details = {claim: model.details[claim] for claim in move.claims}
+        details = _details(move, model)
         return Command(
             method=self.name,
             reason=self.reason,
@@ -107,6 +115,40 @@ class Consolidation:
             saving=move.saving,
             explanation=explain(move, details, balance.scores(details, move.expected)),
         )
+
+
+def _details(move: Move, model: ClusterModel) -> dict[str, NodeDetail]:
+    return {claim: model.details[claim] for claim in move.claims}
+
+
+def _held_back(
+    eligible: Sequence[ManagedNode], situation: Situation, model: ClusterModel, pools: set[str]
+) -> dict[str, str]:
+    """Return why nodes with pods are no candidates although their NodePool's policy consolidates them, by NodeClaim."""
+    found = {}
+    for node in eligible:
+        policy, detail = situation.policies[node.pool], model.details.get(node.claim)
+        wanted = policy.consolidate_after is not None and policy.replicas is None
+        if not wanted or policy.consolidation_policy == "WhenEmpty" or detail is None or not detail.pods:
+            continue
+        if detail.held_by:
+            found[node.claim] = detail.held_by
+        elif node.pool not in pools:
+            found[node.claim] = f"NodePool {node.pool} can launch no nodes"
+        elif detail.price <= 0:
+            found[node.claim] = "the price of its instance is unknown"
+        elif node.named_in(situation.buffer_hosts):
+            found[node.claim] = "a CapacityBuffer keeps room on it"
+    return found
+
+
+def _why_not_moved(detail: NodeDetail, claim: str, rule: PriceRule, balance: Balance) -> str:
+    """Return why the search found no move for a candidate. Has no figures, so that the event stays the same."""
+    if balance.refuses(claim):
+        return "for its NodePool's policy Balanced, moving its pods disrupts too much for what it saves"
+    if not rule.may_replace(detail):
+        return "its pods fit on no other nodes, and spot nodes are replaced only with the gate SpotToSpotConsolidation"
+    return "there is neither room for its pods on other nodes nor a cheaper new node for them"
 
 
 def _may_leave(node: ManagedNode, situation: Situation, model: ClusterModel, pools: set[str]) -> bool:

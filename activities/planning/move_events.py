@@ -1,0 +1,87 @@
+"""Events about consolidation: which moves Balanced approved, which are invalid now, and why a node is left as it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+
+from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.resources import NODECLAIMS
+from activities.planning.budget_reporting import pool_reference
+from tenon.apis.json_object import JsonObject
+from tenon.apis.nodepool import NodePool
+from tenon.disruption.methods.balanced import LEAST_SCORE
+from tenon.disruption.model import Decision, ManagedNode
+from tenon.lifecycle.messages.disruption import DisruptionCommand
+
+TASK = "move events"
+Event = tuple[JsonObject, str, str]
+"""What it is about, its reason, its message."""
+
+
+class MoveEvents:
+    """Publishes the events. ``recorder`` limits how often an event is repeated."""
+
+    def __init__(self, recorder: EventRecorder) -> None:
+        self._recorder = recorder
+        self._publishing: asyncio.Task[None] | None = None
+
+    def close(self) -> None:
+        """Give up the events that are not written yet."""
+        if self._publishing is not None:
+            self._publishing.cancel()
+
+    async def blocked(self, node: ManagedNode, why: str) -> None:
+        """Say why a node cannot leave although it should (DIS-15)."""
+        await self._recorder.publish(claim_reference(node.claim, node.uid), "DisruptionBlocked", why)
+
+    async def rejected(self, command: DisruptionCommand, why: str) -> None:
+        """Say why a consolidation is not carried out (DIS-46). Drift is no consolidation."""
+        if not command.consolidation_type:
+            return
+        for one in command.candidates:
+            await self._recorder.publish(claim_reference(one.claim, one.uid), "ConsolidationRejected", why)
+
+    def decided(self, decision: Decision, nodes: Mapping[str, ManagedNode], pools: Sequence[NodePool]) -> None:
+        """Publish what a look says about nodes, in the background, so that its commands need not wait for the events.
+
+        If the events of the look before are not written yet, it publishes nothing: most of them are the same.
+        """
+        if self._publishing is not None and not self._publishing.done():
+            return
+        by_name = {pool.metadata.name: pool for pool in pools}
+        events = [*_approvals(decision, nodes, by_name), *_unconsolidatable(decision, nodes)]
+        if events:
+            self._publishing = asyncio.create_task(self._publish(events), name=TASK)
+
+    async def _publish(self, events: Sequence[Event]) -> None:
+        for about, reason, text in events:
+            await self._recorder.publish(about, reason, text)
+
+
+def _approvals(decision: Decision, nodes: Mapping[str, ManagedNode], pools: Mapping[str, NodePool]) -> Iterator[Event]:
+    """Yield an event about the NodeClaim of a move of one node, and about the NodePool for others, as in Karpenter."""
+    for verdict in decision.verdicts:
+        if not verdict.approved:
+            continue  # there are too many refusals
+        text = f"score {verdict.score:.2f} >= threshold {LEAST_SCORE:.2f}"
+        node = nodes.get(verdict.claims[0]) if len(verdict.claims) == 1 else None
+        if node is not None:
+            yield claim_reference(node.claim, node.uid), "ConsolidationApproved", text
+        elif verdict.pool in pools:
+            yield pool_reference(pools[verdict.pool]), "ConsolidationApproved", text
+
+
+def _unconsolidatable(decision: Decision, nodes: Mapping[str, ManagedNode]) -> Iterator[Event]:
+    for claim, why in decision.unconsolidatable.items():
+        if claim in nodes:
+            yield claim_reference(claim, nodes[claim].uid), "Unconsolidatable", why[:1].upper() + why[1:]
+
+
+def claim_reference(name: str, uid: str) -> JsonObject:
+    """Return what an event needs to name a NodeClaim."""
+    return {
+        "apiVersion": NODECLAIMS.api_version,
+        "kind": NODECLAIMS.kind,
+        "metadata": {"name": name, "uid": uid},
+    }
