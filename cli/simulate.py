@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
@@ -30,6 +32,7 @@ from tenon.simulation.objects import Objects
 from tenon.simulation.reading import finish
 from tenon.simulation.report import Report, report
 from tenon.simulation.settings import read_settings
+from tenon.simulation.unclaimed_nodes import add_node_claims
 from worker.cache.planning_view import PlanningView
 from worker.settings.scheduler_document import default_spread as read_document
 from worker.settings.scheduler_document import scheduler_document
@@ -69,7 +72,12 @@ def simulate(
     ] = False,
     catalog: Annotated[str | None, typer.Option(help="Instance types to use instead of the built-in ones.")] = None,
     output: Annotated[Form, typer.Option("-o", "--output", help="Output format.")] = Form.table,
-    disruption: Annotated[bool, typer.Option("--disruption", help="Show which nodes would be removed.")] = False,
+    disruption: Annotated[
+        bool, typer.Option("--disruption", help="Show which nodes would be removed, and why the others stay.")
+    ] = False,
+    node: Annotated[
+        str | None, typer.Option(help="Show only why this Node would be removed or stays. Implies --disruption.")
+    ] = None,
     now: Annotated[
         str | None, typer.Option(help="The time of the decisions (RFC 3339). Default: the newest time in the input.")
     ] = None,
@@ -82,15 +90,9 @@ def simulate(
     if problem is not None:
         _again(problem)
         return
-    try:
-        with patience("Reading and planning ..."):
-            shown = _simulate(filename or [], live, catalog, disruption, now, setting or [])
-    except InputError as error:
-        for fault in error.faults[:MAX_ERRORS]:
-            print(fault, file=sys.stderr)
-        if len(error.faults) > MAX_ERRORS:
-            print(f"... and {len(error.faults) - MAX_ERRORS} more", file=sys.stderr)
-        raise typer.Exit(UNUSABLE) from None
+    given = Given(filename or [], live, catalog, disruption or node is not None, now, setting or [], node)
+    with stop_at_faults(), patience("Reading and planning ..."):
+        shown = simulated(given)
     if output is Form.json:
         sys.stdout.write(to_json(shown.document))
     elif output is Form.html:
@@ -98,9 +100,12 @@ def simulate(
 
         sys.stdout.write(to_html(shown))
     else:
-        from cli.simulating.table import show
+        from cli.simulating.table import show, show_node
 
-        show(shown)
+        if node is None:
+            show(shown)
+        else:
+            show_node(shown.document, node)
 
 
 def _again(problem: Path) -> None:
@@ -112,23 +117,56 @@ def _again(problem: Path) -> None:
     print(solve_again(read))
 
 
-def _simulate(
-    files: list[str], live: bool, catalog: str | None, disruption: bool, now: str | None, settings: list[str]
-) -> Report:
-    chosen, faults, notes = read_settings(settings)
-    objects = read_files(files)
-    if not files and not live:
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a simulation is asked for, as the options say it."""
+
+    files: list[str]
+    live: bool = False
+    catalog: str | None = None
+    disruption: bool = False
+    now: str | None = None
+    settings: list[str] = field(default_factory=list)
+    node: str | None = None
+    """The only Node whose disruption is of interest."""
+
+
+@contextmanager
+def stop_at_faults() -> Iterator[None]:
+    """Print the faults of an input that cannot be used, and exit."""
+    try:
+        yield
+    except InputError as error:
+        for fault in error.faults[:MAX_ERRORS]:
+            print(fault, file=sys.stderr)
+        if len(error.faults) > MAX_ERRORS:
+            print(f"... and {len(error.faults) - MAX_ERRORS} more", file=sys.stderr)
+        raise typer.Exit(UNUSABLE) from None
+
+
+def simulated(given: Given) -> Report:
+    """Return the report of a simulation.
+
+    Raises:
+        InputError: the input cannot be used.
+    """
+    chosen, faults, notes = read_settings(given.settings)
+    live, disruption, catalog = given.live, given.disruption, given.catalog
+    objects = read_files(given.files)
+    if not given.files and not live:
         faults.append(ManifestError(Source("tenon simulate"), "name manifests with -f, or a cluster with --live"))
     default_spread = _default_spread(chosen.scheduler_config, objects, faults)
     if live:
         from cli.simulating.live import add_live_objects
 
         faults += add_live_objects(objects, chosen.gates(), with_selectors=bool(default_spread))
-    instant = _instant(now, faults)
+    instant = _instant(given.now, faults)
     types, catalogue_faults = read_catalogue_file(catalog)
     finish(objects)
     _stop_at([*faults, *catalogue_faults, *in_order(objects.faults)])
     instant = instant or newest_instant(objects)
+    if disruption and not live:
+        add_node_claims(objects)
     fill_in(objects, expressions=chosen.aws_gates().node_class_cel)
     cache = FiledCache(instant.timestamp(), default_spread)
     pending, undecodable = fill(cache, objects, moving=disruption)
@@ -150,12 +188,29 @@ def _simulate(
     if catalog is None and (empty := [pool.name for pool in decision.problem.pools if not pool.instance_types]):
         names = f"NodePool{'s' if len(empty) > 1 else ''} {', '.join(empty)}"
         print(f"note: {names}: no instance type; {ONLY_BUILT_IN}", file=sys.stderr)
+    found = (
+        disruption_of(
+            view,
+            cache,
+            decision.plan,
+            question,
+            instant,
+            spot_to_spot=chosen.gates().spot_to_spot_consolidation,
+        )
+        if disruption
+        else None
+    )
+    if found is not None and given.node is not None:
+        found = found.only(given.node)
+        if not (found.commands or found.staying):
+            _stop_at([ManifestError(Source("--node"), f"no NodePool of the input has a Node {given.node}")])
     document = plan_document(
         decision.plan,
         problem=decision.problem,
         refused=pending.refused,
         promised=pending.promised,
-        disruption=disruption_of(view, cache, decision.plan, types, instant) if disruption else [],
+        disruption=found.commands if found is not None else [],
+        staying=found.staying if found is not None else None,
         lower_bounds=_bounds(decision),
         solve_seconds=decision.seconds,
     )

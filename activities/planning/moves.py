@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 
 from activities import loggers, metrics
@@ -24,7 +23,7 @@ from tenon.apis.nodepool import NodePool
 from tenon.disruption.commands import command_id, to_message
 from tenon.disruption.deciding import decide
 from tenon.disruption.methods.base import Method
-from tenon.disruption.model import ClusterModel, Command, Decision, ManagedNode, Situation, policy_of
+from tenon.disruption.model import ClusterModel, Command, Decision, ManagedNode, Situation, model_of, policy_of
 from tenon.disruption.validation import why_invalid
 from tenon.kube.pod import Pod
 from tenon.lifecycle.messages.disruption import DisruptionCommand, Replacement
@@ -33,7 +32,7 @@ from tenon.provisioning.overlays import Overlaid
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.problem import problem_of
 from tenon.provisioning.readiness import usable_pools
-from tenon.provisioning.static_capacity import why_no_new_nodes
+from tenon.provisioning.static_capacity import usable_static_pools
 
 log = loggers.DISRUPTION
 
@@ -170,8 +169,8 @@ class MoveFinder:
     ) -> tuple[Situation, Overlaid]:
         """The situation with its model, and what the pools can buy."""
         node_pools = self._view.node_pools()
-        static = [pool for pool in node_pools if _is_static(pool) and not why_no_new_nodes(pool, self._view.node_class)]
-        pools = [*usable_pools(node_pools, self._view.node_class), *static]
+        find_class = self._view.node_class
+        pools = [*usable_pools(node_pools, find_class), *usable_static_pools(node_pools, find_class)]
         sold = await instance_types_by_pool(self._view, self._types, pools)
         snapshot = self._view.snapshot()
         reserved = self._batcher.reserved()
@@ -220,15 +219,7 @@ def _model(
 ) -> ClusterModel:
     static = {pool.metadata.name for pool, _ in sold.sold if pool.spec.replicas is not None}
     problem = problem_of(snapshot, [], sold.sold, policy, reserved)
-    return ClusterModel(
-        problem=replace(problem, pools=[pool for pool in problem.pools if pool.name not in static]),
-        details=snapshot.node_details({pool.metadata.name: types for pool, types in sold.sold}),
-        static_pools={pool.name: pool for pool in problem.pools if pool.name in static},
-    )
-
-
-def _is_static(pool: NodePool) -> bool:
-    return pool.spec.replicas is not None and pool.metadata.deletion_timestamp is None
+    return model_of(problem, snapshot.node_details(sold.types_by_pool()), static)
 
 
 def _count_timeouts(methods: Sequence[Method], limit: Limit) -> None:

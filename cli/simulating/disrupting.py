@@ -1,42 +1,123 @@
-"""Computes the disruption commands that a simulated cluster would get."""
+"""Computes the disruption commands that a simulated cluster would get, and why its other nodes stay."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 
+from tenon.disruption.carried_out import carried_out
 from tenon.disruption.deciding import decide
-from tenon.disruption.model import Situation, policy_of
+from tenon.disruption.methods import METHODS, moving_methods
+from tenon.disruption.model import ClusterModel, Command, ManagedNode, Situation, policy_of
+from tenon.disruption.why_stays import WhyStays
+from tenon.kube.records import NodeRecord
+from tenon.scheduling.deadline import never
 from tenon.scheduling.model import InstanceType, Plan
-from tenon.simulation.decisions import price_of
-from tenon.simulation.document import Document
+from tenon.simulation.decisions import Question, model_after, price_of
+from tenon.simulation.document import Document, command_entry
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
 
 
+@dataclass(frozen=True, slots=True)
+class Disruption:
+    """The commands, and why the other nodes stay, as entries of the document."""
+
+    commands: list[Document]
+    staying: list[Document]
+
+    def only(self, node: str) -> Disruption:
+        """Return the part about one Node."""
+        return Disruption(
+            [entry for entry in self.commands if node in entry["candidates"]],
+            [entry for entry in self.staying if node in (entry["node"], entry["nodeClaim"])],
+        )
+
+
 def disruption_of(
-    view: PlanningView, cache: ClusterCache, plan: Plan, types: Sequence[InstanceType], now: datetime
-) -> list[Document]:
-    """Return the nodes that would be disrupted now, within budgets. Nodes that the plan gives pods are excluded."""
+    view: PlanningView,
+    cache: ClusterCache,
+    plan: Plan,
+    question: Question,
+    now: datetime,
+    *,
+    spot_to_spot: bool = False,
+) -> Disruption:
+    """Return the commands that the worker would give now, within budgets, once the plan is carried out.
+
+    Nodes that the plan gives pods stay. The search has no time limit, so that the same input gives the same commands.
+    """
     managed = view.managed_nodes()
     nodes = {node.claim: cache.node_of(claim) for node in managed if (claim := cache.claims.get(node.claim))}
-    used = {claim for claim, node in nodes.items() if node is not None and plan.placements.get(node.name)}
-    policies = {pool.metadata.name: policy_of(pool) for pool in view.node_pools()}
-    decision = decide(Situation(managed, policies, now, under_command=frozenset(used)))
+    situation = Situation(
+        nodes=managed,
+        policies={pool.metadata.name: policy_of(pool) for pool in view.node_pools()},
+        now=now,
+        nominated=frozenset(name for name, pods in plan.placements.items() if any(not pod.buffer for pod in pods)),
+        buffer_hosts=frozenset(name for name, pods in plan.placements.items() if any(pod.buffer for pod in pods)),
+        model=model_after(plan, view, question, view.snapshot().node_details),
+    )
+    decision = decide(situation, (*METHODS, *moving_methods(never, spot_to_spot=spot_to_spot)))
     for error in decision.failed.values():
         raise error
+    why = WhyStays(
+        _after(situation, decision.commands),
+        blocked=decision.blocked,
+        hosts={name for command in decision.commands for name in command.destinations},
+        spot_to_spot=spot_to_spot,
+    )
+    gone = {one.node.claim for command in decision.commands for one in command.candidates}
+    return Disruption(
+        _commands(decision.commands, nodes, question.types),
+        [
+            _staying(node, nodes.get(node.claim), why, question.types)
+            for node in sorted(managed, key=lambda node: (node.node, node.claim))
+            if node.claim not in gone
+        ],
+    )
+
+
+def _after(situation: Situation, commands: Sequence[Command]) -> Situation:
+    """Return the situation once the commands have begun: their nodes are leaving, and their pods have moved."""
+    model = situation.model
+    assert model is not None
+    sold = {pool.name for pool in model.problem.pools}
+    moves = [
+        (
+            [one.node.claim for one in command.candidates if one.node.claim in model.details],
+            Plan(tuple(claim for claim in command.replacements if claim.pool in sold), dict(command.destinations)),
+        )
+        for command in commands
+    ]
+    later: ClusterModel = carried_out(model, [move for move in moves if move[0]]).model
+    gone = frozenset(one.node.claim for command in commands for one in command.candidates)
+    return replace(situation, under_command=situation.under_command | gone, model=later)
+
+
+def _commands(
+    commands: Sequence[Command], nodes: Mapping[str, NodeRecord | None], types: Sequence[InstanceType]
+) -> list[Document]:
+    """Format the commands. One that finds several empty nodes is one entry for each of them."""
     entries: list[Document] = []
-    for command in decision.commands:
-        for candidate in command.candidates:
-            node = nodes[candidate.node.claim]
-            if node is not None and candidate.leaves_at <= now:
-                entries.append(
-                    {
-                        "reason": command.reason.value,
-                        "method": command.method,
-                        "candidates": [node.name],
-                        "replacements": [],
-                        "savingPerHour": round(price_of(node.labels, types), 6),
-                    }
-                )
+    number = 1
+    for command in commands:
+        each = [command] if command.moves_pods else [replace(command, candidates=(one,)) for one in command.candidates]
+        for part in each:
+            there = {one.node.claim: node for one in part.candidates if (node := nodes.get(one.node.claim)) is not None}
+            if len(there) == len(part.candidates):
+                price = sum(price_of(node.labels, types) for node in there.values())
+                names = {claim: node.name for claim, node in there.items()}
+                entries.append(command_entry(part, names, price, number))
+                number += len(part.replacements)
     return entries
+
+
+def _staying(node: ManagedNode, record: NodeRecord | None, why: WhyStays, types: Sequence[InstanceType]) -> Document:
+    return {
+        "node": node.node,
+        "nodeClaim": node.claim,
+        "nodePool": node.pool,
+        "pricePerHour": round(price_of(record.labels, types), 6) if record is not None else 0.0,
+        "why": list(why.sentences(node)),
+    }

@@ -25,10 +25,7 @@ WIDTH = 140
 
 def show(report: Report, console: Console | None = None) -> None:
     """Print the report."""
-    if console is None:
-        console = Console()
-        if not console.is_terminal:
-            console.width = WIDTH
+    console = console or _console()
     nodes = [node for node in report.nodes if node.price is not None]
     taking = [node for node in report.nodes if node.price is None]
     if nodes:
@@ -39,9 +36,17 @@ def show(report: Report, console: Console | None = None) -> None:
         console.print(_nodes("Nodes that are there and take pods", taking, console.width))
     _unschedulable(console, report.document["unschedulable"])
     _disruption(console, report.document["disruption"])
+    _staying(console, report.document.get("staying", ()))
     _totals(console, report.document["totals"])
     if nodes:
         console.print(f"[dim]{escape(report.rules)}[/dim]", highlight=False)
+
+
+def _console() -> Console:
+    console = Console()
+    if not console.is_terminal:
+        console.width = WIDTH
+    return console
 
 
 def _nodes(title: str, nodes: Sequence[NodeReport], width: int) -> Table:
@@ -123,8 +128,43 @@ def _unschedulable(console: Console, entries: Sequence[Document]) -> None:
 
 def _disruption(console: Console, entries: Sequence[Document]) -> None:
     for entry in entries:
-        names = escape(", ".join(entry["candidates"]))
-        console.print(f"{entry['reason']}: {names} would be taken away, which saves ${entry['savingPerHour']} an hour")
+        _command(console, entry)
+
+
+def _command(console: Console, entry: Document) -> None:
+    names, saving = ", ".join(entry["candidates"]), entry["savingPerHour"]
+    money = f"saves ${saving}" if saving >= 0 else f"costs ${-saving} more"
+    text = f"{entry['reason']}: {names} would be taken away, which {money} an hour"
+    console.print(escape(text))
+    for line in entry.get("explanation", ()):
+        console.print(f"  {escape(line)}", highlight=False, soft_wrap=True)
+
+
+def _staying(console: Console, entries: Sequence[Document]) -> None:
+    if not entries:
+        return
+    shown = entries[:MAX_ROWS]
+    columns = (
+        Column("node", [entry["node"] or entry["nodeClaim"] for entry in shown]),
+        Column("$/h", [f"{entry['pricePerHour']:.4f}" for entry in shown], figure=True),
+        Column("why", [entry["why"][0] if entry["why"] else "" for entry in shown], give=Shrink.BREAK),
+    )
+    console.print(table("Nodes that stay", columns, console.width))
+    if len(entries) > len(shown):
+        console.print(f"and {len(entries) - len(shown)} more nodes: see -o json", highlight=False)
+    console.print("[dim]All that keeps one of them: --node NAME[/dim]", highlight=False)
+    console.print()
+
+
+def show_node(document: Document, name: str, console: Console | None = None) -> None:
+    """Print why one Node would be removed, or why it stays. The document has the entries of that Node only."""
+    console = console or _console()
+    for entry in document["disruption"]:
+        _command(console, entry)
+    for entry in document["staying"]:
+        console.print(escape(f"{name} stays:"), highlight=False)
+        for line in entry["why"]:
+            console.print(f"  {escape(line)}", highlight=False, soft_wrap=True)
 
 
 def _totals(console: Console, totals: Document) -> None:

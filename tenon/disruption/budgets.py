@@ -11,6 +11,8 @@ from croniter import croniter
 from tenon.apis.nodepool import Budget
 
 UNLIMITED = 2**31 - 1
+MAX_WINDOWS = 1000
+"""How many windows of schedules `opens_at` follows."""
 
 _NAMED = {
     "@annually": "0 0 1 1 *",
@@ -29,14 +31,20 @@ def is_active(budget: Budget, now: datetime) -> bool:
     Raises:
         ValueError: the schedule is not a cron expression.
     """
+    end = _window_end(budget, now)
+    return end is None or end > now
+
+
+def _window_end(budget: Budget, now: datetime) -> datetime | None:
+    """Return the end of the window that opened last; None if the budget has no schedule."""
     if budget.schedule is None or budget.duration is None:
-        return True
+        return None
     expression = _NAMED.get(budget.schedule, budget.schedule)
     if not croniter.is_valid(expression):
         raise ValueError(f"{budget.schedule!r} is not a cron expression of five fields")
     # get_prev returns a time strictly before its start, but a window includes the instant at which it opens.
     hit: datetime = croniter(expression, now + timedelta(microseconds=1)).get_prev(datetime)
-    return hit + timedelta(seconds=budget.duration.seconds or 0) > now
+    return hit + timedelta(seconds=budget.duration.seconds or 0)
 
 
 def max_unavailable(budget: Budget, total: int) -> int:
@@ -62,3 +70,38 @@ def allowed(budgets: Sequence[Budget], reason: str, *, total: int, unavailable: 
         except ValueError:
             return 0
     return max(0, tightest - unavailable) if tightest != UNLIMITED else UNLIMITED
+
+
+def opens_at(budgets: Sequence[Budget], reason: str, *, total: int, unavailable: int, now: datetime) -> datetime | None:
+    """Return when the budgets allow a node to be disrupted for a reason, if the nodes stay as they are.
+
+    None if schedules do not decide that: a budget without a schedule binds, or a schedule cannot be parsed.
+    """
+    time = now
+    for _ in range(MAX_WINDOWS):
+        try:
+            ends = [_window_end(budget, time) for budget in binding(budgets, reason, total, unavailable, time)]
+        except ValueError:
+            return None
+        if not ends:
+            return time
+        known = [end for end in ends if end is not None]
+        if len(known) < len(ends):
+            return None
+        time = max(known)
+    return None
+
+
+def binding(budgets: Sequence[Budget], reason: str, total: int, unavailable: int, now: datetime) -> list[Budget]:
+    """Return the active budgets that allow no more node to be disrupted for a reason.
+
+    Raises:
+        ValueError: a schedule is not a cron expression.
+    """
+    return [
+        budget
+        for budget in budgets
+        if (budget.reasons is None or reason in budget.reasons)
+        and is_active(budget, now)
+        and max_unavailable(budget, total) <= unavailable
+    ]

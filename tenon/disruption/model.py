@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from tenon.apis.nodepool import Budget, ConsolidationPolicy, NodePool
@@ -113,6 +113,15 @@ class ClusterModel:
     """By NodeClaim name. Nodes whose NodeClaim cannot be matched with a Node are missing."""
     static_pools: Mapping[str, Pool] = field(default_factory=dict)
     """By name, the static NodePools, from which plans do not buy."""
+
+
+def model_of(problem: Problem, details: Mapping[str, NodeDetail], static: Collection[str]) -> ClusterModel:
+    """Return the model of a problem. ``static``: the names of its static NodePools."""
+    return ClusterModel(
+        problem=replace(problem, pools=[pool for pool in problem.pools if pool.name not in static]),
+        details=details,
+        static_pools={pool.name: pool for pool in problem.pools if pool.name in static},
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tenon.apis.reasons import Reason
 from tenon.disruption.budgets import allowed
-from tenon.disruption.model import Situation
+from tenon.disruption.model import ManagedNode, Situation
 
 REASONS = (Reason.EMPTY, Reason.DRIFTED, Reason.UNDERUTILIZED)
 """The reasons that a budget may name."""
@@ -46,13 +46,26 @@ def members_of(situation: Situation) -> Mapping[str, Members]:
     """Count the nodes of all NodePools in one pass, because a cluster may have thousands of nodes."""
     found: defaultdict[str, Members] = defaultdict(Members)
     for node in situation.nodes:
-        if node.initialized and not node.terminating:
+        if _counts(node):
             members = found[node.pool]
             members.total += 1
-            members.unavailable += (
-                node.leaving or not node.ready or bool(node.disrupted_by) or node.claim in situation.under_command
-            )
+            members.unavailable += _is_unavailable(node, situation)
     return found
+
+
+def unavailable_nodes(situation: Situation, pool: str) -> list[ManagedNode]:
+    """Return the nodes that use up the budgets of a NodePool."""
+    return [
+        node for node in situation.nodes if node.pool == pool and _counts(node) and _is_unavailable(node, situation)
+    ]
+
+
+def _counts(node: ManagedNode) -> bool:
+    return node.initialized and not node.terminating
+
+
+def _is_unavailable(node: ManagedNode, situation: Situation) -> bool:
+    return node.leaving or not node.ready or bool(node.disrupted_by) or node.claim in situation.under_command
 
 
 def budget_states(situation: Situation, reasons: Collection[Reason] = REASONS) -> list[BudgetState]:

@@ -42,6 +42,10 @@ class Overlaid:
     enlarged: Mapping[str, Set[str]] = field(default_factory=dict)
     """By pool, the types whose capacity comes from an overlay."""
 
+    def types_by_pool(self) -> dict[str, Sequence[InstanceType]]:
+        """Return the types of each pool, by its name."""
+        return {pool.metadata.name: types for pool, types in self.sold}
+
     def overlay_annotations(self, pool: str, types: Iterable[str]) -> dict[str, str]:
         """Return the annotations of a NodeClaim of the pool that may become one of these types."""
         meant = frozenset(types)

@@ -123,6 +123,17 @@ def why_no_new_nodes(pool: NodePool, node_class: NodeClasses) -> str:
     return str(faults[0]) if faults else ""
 
 
+def usable_static_pools(pools: Sequence[NodePool], node_class: NodeClasses) -> list[NodePool]:
+    """Return the static NodePools that get new nodes now."""
+    return [
+        pool
+        for pool in pools
+        if pool.spec.replicas is not None
+        and pool.metadata.deletion_timestamp is None
+        and not why_no_new_nodes(pool, node_class)
+    ]
+
+
 def _deletion_order(claim: StaticClaim) -> tuple[bool, bool, bool, float, str, str]:
     """Sort claims without an instance first, then empty nodes, then nodes with a low pod cost.
 

@@ -8,19 +8,26 @@ from dataclasses import dataclass, field, replace
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeoverlay import NodeOverlay
-from tenon.apis.nodepool import NodePool
+from tenon.apis.nodepool import NODES, NodePool
+from tenon.disruption.model import ClusterModel, NodeDetail, model_of
 from tenon.kube.pod import Pod
-from tenon.provisioning.overlays import apply_overlays
+from tenon.provisioning.overlays import PoolTypes, apply_overlays
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.pool_overlap import notes as overlap_notes
 from tenon.provisioning.pool_overlap import overlapping
 from tenon.provisioning.problem import Cluster, problem_of, with_pool_reasons
 from tenon.provisioning.readiness import usable_pools
 from tenon.provisioning.solving import solve_with_buffers
+from tenon.provisioning.static_capacity import usable_static_pools
+from tenon.resources import Resources, add
 from tenon.scheduling.model import InstanceType, Plan, Problem
 
 MAX_OVERLAP_NOTES = 5
 """Maximum number of notes about NodePools that accept the same pods."""
+
+
+NodeDetails = Callable[[Mapping[str, Sequence[InstanceType]]], Mapping[str, NodeDetail]]
+"""Returns the details of all initialized nodes, by NodeClaim, from the instance types of each NodePool."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +55,7 @@ class Decision:
 def decide(cluster: Cluster, question: Question, clock: Callable[[], float]) -> Decision:
     """Plan for the pods. ``clock`` measures the duration."""
     began = clock()
-    sold = [
-        (pool, in_zones_of(_class_of(pool, cluster), question.types))
-        for pool in usable_pools(cluster.node_pools(), cluster.node_class)
-    ]
+    sold = _sold(usable_pools(cluster.node_pools(), cluster.node_class), cluster, question)
     seen = apply_overlays(sold, question.overlays)
     problem = problem_of(cluster, question.pods, seen.sold, question.policy)
     plan = with_pool_reasons(solve_with_buffers(problem), cluster, question.pods)
@@ -59,6 +63,28 @@ def decide(cluster: Cluster, question: Question, clock: Callable[[], float]) -> 
     notes = [f"NodeOverlay {name} is left out: {why}" for name, why in sorted(seen.refused.items())]
     notes += overlap_notes(overlapping([pool for pool, _ in sold]))[:MAX_OVERLAP_NOTES]
     return Decision(problem, plan, seconds, notes)
+
+
+def model_after(plan: Plan, cluster: Cluster, question: Question, node_details: NodeDetails) -> ClusterModel:
+    """Return the cluster for methods that move pods, once a plan is carried out.
+
+    The plan's pods are on the existing nodes that it chose, and its new nodes use the limits of their pools.
+    """
+    pools, find_class = cluster.node_pools(), cluster.node_class
+    static = usable_static_pools(pools, find_class)
+    sold = _sold([*usable_pools(pools, find_class), *static], cluster, question)
+    seen = apply_overlays(sold, question.overlays)
+    problem = problem_of(cluster, [], seen.sold, question.policy, plan.placements)
+    bought: dict[str, list[Resources]] = {}
+    for claim in plan.claims:
+        bought.setdefault(claim.pool, []).extend((claim.largest, {NODES: 1}))
+    used = [replace(pool, usage=add(pool.usage, *bought.get(pool.name, ()))) for pool in problem.pools]
+    details = node_details(seen.types_by_pool())
+    return model_of(replace(problem, pools=used), details, {pool.metadata.name for pool in static})
+
+
+def _sold(pools: Sequence[NodePool], cluster: Cluster, question: Question) -> PoolTypes:
+    return [(pool, in_zones_of(_class_of(pool, cluster), question.types)) for pool in pools]
 
 
 def _class_of(pool: NodePool, cluster: Cluster) -> EC2NodeClass:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tenon.disruption.model import Command
 from tenon.kube.pod import Pod
 from tenon.resources import format_resources
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
@@ -14,7 +15,7 @@ from tenon.scheduling.model import Plan, PlannedClaim, Problem
 
 Document = dict[str, Any]
 
-_PARTS = ("nodeClaims", "existingNodes", "unschedulable", "disruption")
+_PARTS = ("nodeClaims", "existingNodes", "unschedulable", "disruption", "staying")
 _DIGITS = 6
 
 
@@ -25,6 +26,7 @@ def plan_document(
     refused: Mapping[str, str],
     promised: Mapping[str, Sequence[Pod]],
     disruption: Sequence[Document],
+    staying: Sequence[Document] | None = None,
     lower_bounds: tuple[float, float],
     solve_seconds: float,
 ) -> Document:
@@ -36,6 +38,7 @@ def plan_document(
         refused: reasons by pod, of pods that were excluded before planning.
         promised: pods by node, that earlier plans assigned.
         disruption: disruption entries.
+        staying: why the other nodes stay; None if that was not asked.
         lower_bounds: lower bounds of the price, and of the price including the charge for each node.
         solve_seconds: time that the solver took.
     """
@@ -59,6 +62,7 @@ def plan_document(
         "existingNodes": [{"name": node, "pods": pods} for node, pods in placed.items()],
         "unschedulable": [{"pod": key, "reason": unschedulable[key]} for key in sorted(unschedulable)],
         "disruption": list(disruption),
+        **({} if staying is None else {"staying": list(staying)}),
         "totals": {
             "pods": count,
             "unschedulable": len(unschedulable),
@@ -90,10 +94,37 @@ def claim_entry(claim: PlannedClaim, name: str, why: str = "") -> Document:
     }
 
 
+def command_entry(command: Command, nodes: Mapping[str, str], price: float, first: int) -> Document:
+    """Format a disruption command.
+
+    Args:
+        command: the command.
+        nodes: by NodeClaim, the name of its Node.
+        price: what its nodes cost an hour, which a command without replacements saves.
+        first: the number of its first replacement.
+    """
+    entry = {
+        "reason": command.reason.value,
+        "method": command.method,
+        "candidates": [nodes[one.node.claim] for one in command.candidates],
+        "replacements": [
+            claim_entry(claim, f"replacement-{number}") for number, claim in enumerate(command.replacements, first)
+        ],
+        "savingPerHour": round(command.saving if command.moves_pods else price, _DIGITS),
+    }
+    if command.moves_pods:
+        there = sorted(command.destinations.items())
+        entry["existingNodes"] = [{"name": name, "pods": [pod.key for pod in pods]} for name, pods in there if pods]
+        entry["explanation"] = list(command.explanation)
+    return entry
+
+
 def to_json(document: Document) -> str:
     """Format as one JSON object with one line per claim, node and pod, so that a line diff can compare two plans."""
     lines = []
     for part in _PARTS:
+        if part not in document:
+            continue
         entries = ",\n  ".join(_compact(entry) for entry in document[part])
         lines.append(f' "{part}": [\n  {entries}]' if entries else f' "{part}": []')
     lines.append(f' "totals": {_compact(document["totals"])}')

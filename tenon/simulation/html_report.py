@@ -47,6 +47,7 @@ def to_html(report: Report) -> str:
         *_section("Nodes that are there and take pods", map(_node, (n for n in report.nodes if n.price is None))),
         *_section("Unschedulable pods", map(_refusal, report.document["unschedulable"])),
         *_section("Nodes that would be taken away", map(_removal, report.document["disruption"])),
+        *_section("Nodes that stay", map(_stay, report.document.get("staying", ()))),
     ]
     return "\n".join(part for part in parts if part) + "\n</html>\n"
 
@@ -120,5 +121,12 @@ def _refusal(entry: Document) -> str:
 
 def _removal(entry: Document) -> str:
     names = ", ".join(entry["candidates"])
-    saving = f"saves ${entry['savingPerHour']} an hour"
-    return f"<li>{escape(entry['reason'])}: <code>{escape(names)}</code>, {saving}</li>"
+    money = entry["savingPerHour"]
+    saving = f"saves ${money} an hour" if money >= 0 else f"costs ${-money} more an hour"
+    lines = "".join(f"<br><span class=quiet>{escape(line)}</span>" for line in entry.get("explanation", ()))
+    return f"<li>{escape(entry['reason'])}: <code>{escape(names)}</code>, {saving}{lines}</li>"
+
+
+def _stay(entry: Document) -> str:
+    why = "<br>".join(f"<span class=quiet>{escape(line)}</span>" for line in entry["why"])
+    return f"<li><code>{escape(entry['node'] or entry['nodeClaim'])}</code><br>{why}</li>"

@@ -8,7 +8,7 @@ import pytest
 
 from tenon.apis.duration import Duration
 from tenon.apis.nodepool import Budget
-from tenon.disruption.budgets import UNLIMITED, allowed, is_active
+from tenon.disruption.budgets import UNLIMITED, allowed, is_active, opens_at
 
 MONDAY_NINE = datetime(2026, 11, 23, 9, 0, tzinfo=UTC)
 
@@ -68,3 +68,29 @@ def test_np20_named_schedules() -> None:
     """NP-20."""
     assert is_active(Budget(nodes="0", schedule="@daily", duration=Duration("10h")), MONDAY_NINE)
     assert not is_active(Budget(nodes="0", schedule="@daily", duration=Duration("9h")), MONDAY_NINE)
+
+
+@pytest.mark.parametrize(
+    ("budgets", "unavailable", "hours"),
+    [
+        ([Budget(nodes="1")], 0, 0),
+        ([Budget(nodes="1")], 1, None),
+        ([Budget(nodes="0", schedule="0 9 * * mon-fri", duration=Duration("8h"))], 0, 8),
+        (
+            [
+                Budget(nodes="0", schedule="0 9 * * mon-fri", duration=Duration("8h")),
+                Budget(nodes="1", schedule="0 16 * * *", duration=Duration("4h")),
+            ],
+            1,
+            11,
+        ),
+        ([Budget(nodes="0", schedule="@hourly", duration=Duration("2h"))], 0, None),
+        ([Budget(nodes="0", schedule="never", duration=Duration("2h"))], 0, None),
+        ([Budget(nodes="0", reasons=["Drifted"])], 0, 0),
+    ],
+)
+def test_budgets_open_when_the_last_window_that_binds_is_over(
+    budgets: list[Budget], unavailable: int, hours: int | None
+) -> None:
+    opens = opens_at(budgets, "Empty", total=4, unavailable=unavailable, now=MONDAY_NINE)
+    assert opens == (None if hours is None else MONDAY_NINE + timedelta(hours=hours))

@@ -45,7 +45,7 @@ class ManagedNodes:
         if self._version != self._cache.node_changes:
             self._read()
         found = [known.found for known in self._known.values()]
-        time = datetime.now(UTC)
+        time = datetime.fromtimestamp(self._cache.clock(), UTC)
         for place, keep_until in self._kept:
             if keep_until > time:
                 found[place] = replace(found[place], protected=True)

@@ -67,7 +67,7 @@ class Consolidation:
             rule=PriceRule(model.problem, spot_to_spot=self._spot_to_spot, least_saving=self._least_saving),
             approves=balance.approves,
             pool_of={claim: node.pool for claim, node in candidates.items()},
-            closed=_closed(situation, model),
+            closed=closed_nodes(situation, model),
             expired=self._deadline(),
         )
         left = {pool: budgets.left(pool) for pool in {node.pool for node in candidates.values()}}
@@ -180,7 +180,7 @@ def _due(node: ManagedNode, situation: Situation, model: ClusterModel) -> dateti
     return since + after
 
 
-def _closed(situation: Situation, model: ClusterModel) -> frozenset[str]:
+def closed_nodes(situation: Situation, model: ClusterModel) -> frozenset[str]:
     """Return the names of Nodes that take no pods.
 
     They are on their way out, inside consolidateAfter (DIS-31), or new nodes of open commands, whose room is taken.

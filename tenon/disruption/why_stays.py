@@ -1,0 +1,276 @@
+"""Why a node is not disrupted now, in sentences: what protects it, which budget, and what a replacement would cost."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime
+
+from tenon.apis import labels
+from tenon.apis.nodepool import Budget
+from tenon.apis.reasons import Reason
+from tenon.disruption.budgets import binding, opens_at
+from tenon.disruption.methods.balanced import Balance, approved
+from tenon.disruption.methods.consolidation import closed_nodes
+from tenon.disruption.methods.consolidation_price import LEAST_SAVING, SPOT_FLEXIBILITY, PriceRule
+from tenon.disruption.model import ManagedNode, NodeDetail, PoolPolicy, Situation
+from tenon.disruption.pool_budgets import Members, members_of, unavailable_nodes
+from tenon.disruption.rescheduling import Rescheduler, is_complete
+from tenon.kube.timestamps import format_instant
+from tenon.scheduling.model import Plan, PlannedClaim
+
+SHOWN = 3
+"""How many nodes, NodeClaims or budgets a sentence names."""
+
+
+class WhyStays:
+    """Explains nodes of one situation. The sentences about a node come with the most important one first.
+
+    A price is that of the node alone. Consolidation also tries sets of nodes, so it may find a move for a node that
+    would save nothing alone.
+    """
+
+    def __init__(
+        self,
+        situation: Situation,
+        *,
+        blocked: Mapping[str, str] | None = None,
+        hosts: Collection[str] = (),
+        spot_to_spot: bool = False,
+    ) -> None:
+        """Prepare the simulations.
+
+        Args:
+            situation: the cluster, with its model, as the commands that were decided leave it.
+            blocked: by NodeClaim, what the methods said of nodes that cannot leave.
+            hosts: names of Nodes that the commands move pods to.
+            spot_to_spot: spot nodes may be replaced by spot nodes (feature gate SpotToSpotConsolidation).
+        """
+        assert situation.model is not None, "prices need a model"
+        self._situation = situation
+        self._model = situation.model
+        self._blocked = blocked or {}
+        self._hosts = frozenset(hosts)
+        self._rescheduler = Rescheduler(self._model, closed_nodes(situation, self._model))
+        self._rule = PriceRule(self._model.problem, spot_to_spot=spot_to_spot)
+        self._balance = Balance(situation, self._model)
+        self._members = members_of(situation)
+        self._pools = {pool.name for pool in self._model.problem.pools if pool.instance_types}
+
+    def sentences(self, node: ManagedNode) -> tuple[str, ...]:
+        """Return why the node is not disrupted now, one sentence each, without a period."""
+        if own := tuple(self._of_node_itself(node)):
+            return own
+        detail = self._model.details.get(node.claim)
+        found = list(self._of_drift(node, detail))
+        if node.empty:
+            found += self._of_emptiness(node)
+        elif detail is None:
+            found.append("Its NodeClaim has no Node that could be simulated")
+        elif not detail.pods:
+            found.append("It has no pods, but pods are on their way to it")
+        else:
+            found += self._of_consolidation(node, detail)
+        return tuple(found)
+
+    def _of_node_itself(self, node: ManagedNode) -> Iterator[str]:
+        """What excludes the node whatever the reason: the rules of `tenon.disruption.deciding.eligible`."""
+        given = self._situation
+        if node.leaving:
+            yield "It is leaving already"
+            return
+        if node.pool not in given.policies:
+            yield f"NodePool {node.pool} does not exist or cannot be read"
+        if not node.initialized:
+            yield "Its NodeClaim is not initialized"
+        if node.protected:
+            yield (
+                f"An annotation of its Node or NodeClaim protects it: {labels.DO_NOT_DISRUPT}, "
+                f"{labels.DO_NOT_CONSOLIDATE} or {labels.KEEP_UNTIL}"
+            )
+        if node.disrupted_by:
+            yield f"Disruption command {node.disrupted_by} is about to remove it"
+        elif node.claim in given.under_command:
+            yield "An open disruption command removes it"
+        if node.replacement_for:
+            yield f"It was created for disruption command {node.replacement_for}, which has not ended"
+        if node.named_in(given.nominated):
+            yield "Pods that have no node yet are expected to run on it"
+
+    def _of_drift(self, node: ManagedNode, detail: NodeDetail | None) -> Iterator[str]:
+        if detail is None or not detail.drifted:
+            return
+        if why := self._blocked.get(node.claim):
+            yield _capitalized(why)
+            return
+        message = f": {detail.drift_message}" if detail.drift_message else ""
+        yield f"It drifted ({detail.drifted}){message}"
+        yield from self._of_budgets(node, Reason.DRIFTED) or ["A later look replaces it"]
+
+    def _of_emptiness(self, node: ManagedNode) -> Iterator[str]:
+        policy = self._situation.policies[node.pool]
+        if policy.consolidate_after is None:
+            yield _never(policy)
+            return
+        if node.held_by:
+            yield f"It is empty, but {node.held_by}"
+        if node.named_in(self._situation.buffer_hosts):
+            yield "It is empty, but a CapacityBuffer keeps room on it"
+        if node.quiet_since is not None and _due(node.quiet_since, policy) > self._situation.now:
+            yield _wait("It has been empty since", node.quiet_since, policy)
+        yield from self._of_budgets(node, Reason.EMPTY)
+
+    def _of_consolidation(self, node: ManagedNode, detail: NodeDetail) -> Iterator[str]:
+        policy = self._situation.policies[node.pool]
+        if policy.consolidate_after is None:
+            yield _never(policy)
+            return
+        if policy.consolidation_policy == "WhenEmpty":
+            yield f"consolidationPolicy of NodePool {node.pool} is WhenEmpty, and it has {_count(detail.pods, 'pod')}"
+            return
+        obstacles = list(self._obstacles(node, detail, policy))
+        yield from obstacles
+        if node.pool not in self._pools:
+            yield f"NodePool {node.pool} can launch no nodes now, so its nodes are not consolidated"
+        elif detail.price <= 0:
+            yield (
+                f"Its price is not known: the catalogue has no {detail.instance_type or 'type'} "
+                f"({detail.capacity_type or 'no capacity type'}, {detail.zone or 'no zone'})"
+            )
+        else:
+            yield from self._of_price(node, detail, free=not obstacles)
+
+    def _obstacles(self, node: ManagedNode, detail: NodeDetail, policy: PoolPolicy) -> Iterator[str]:
+        """What keeps consolidation away whatever it would save."""
+        if detail.held_by:
+            yield _capitalized(detail.held_by)
+        if node.named_in(self._situation.buffer_hosts):
+            yield "A CapacityBuffer keeps room on it"
+        if detail.quiet_since is None:
+            yield "It is not known when a pod last came or went"
+        elif _due(detail.quiet_since, policy) > self._situation.now:
+            yield _wait("A pod came or went, or the node was initialized, at", detail.quiet_since, policy)
+        if detail.node in self._hosts:
+            yield "Pods of other nodes are about to move to it"
+        yield from self._of_budgets(node, Reason.UNDERUTILIZED)
+
+    def _of_budgets(self, node: ManagedNode, reason: Reason) -> list[str]:
+        """Return which budgets allow no more node for the reason, and when they do; empty if they allow one."""
+        given = self._situation
+        budgets = given.policies[node.pool].budgets
+        total, away = self._members.get(node.pool, Members()).total, unavailable_nodes(given, node.pool)
+        try:
+            tight = binding(budgets, reason, total, len(away), given.now)
+        except ValueError as error:
+            return [f"A budget of NodePool {node.pool} allows nothing: {error}"]
+        if not tight:
+            return []
+        opens = opens_at(budgets, reason, total=total, unavailable=len(away), now=given.now)
+        when = f"; it opens at {format_instant(opens)}" if opens is not None else ""
+        names = sorted(each.node or each.claim for each in away)
+        counted_already = (
+            f"; {_named(names)} {'counts' if len(names) == 1 else 'count'} as unavailable" if names else ""
+        )
+        return [
+            f"Budget {_text(tight[0])} of NodePool {node.pool} allows no more of its {_counted(total, 'node')} to be "
+            f"disrupted for {reason}{counted_already}{when}"
+        ]
+
+    def _of_price(self, node: ManagedNode, detail: NodeDetail, *, free: bool) -> Iterator[str]:
+        """What the pods of the node would need elsewhere, and what that costs."""
+        plan = self._rescheduler.simulate([node.claim])
+        pods = _count(detail.pods, "pod")
+        if not is_complete(plan):
+            key = min(plan.unschedulable)
+            more = f" (and {len(plan.unschedulable) - 1} more)" if len(plan.unschedulable) > 1 else ""
+            yield f"Pod {key}{more} has no other place: {plan.unschedulable[key]}"
+            return
+        cost = sum(claim.price for claim in plan.claims)
+        saving = detail.price - cost
+        if not plan.claims:
+            fit = "fits" if len(detail.pods) == 1 else "fit"
+            yield f"Its {pods} {fit} on {_hosts(plan)}, which would save ${saving:.4f} an hour"
+        else:
+            rest = f", and {_hosts(plan)}" if any(plan.placements.values()) else ""
+            worth = f", which would save ${saving:.4f} an hour" if saving > LEAST_SAVING else ""
+            yield f"Its {pods} would need {_bought(plan.claims)}{rest}{worth}"
+            if saving <= LEAST_SAVING:
+                short = f"${-saving:.4f} an hour too expensive" if -saving >= 0.00005 else "no cheaper"
+                yield f"The node costs ${detail.price:.4f} an hour, so its replacement is {short}"
+                return
+            if self._rule.bill([detail], plan.claims) is None:
+                yield self._why_no_bill(detail, plan)
+                return
+        scores = self._balance.scores({node.claim: detail}, saving)
+        if not approved(scores.values()):
+            yield f"NodePool {node.pool} is Balanced: this would score {min(scores.values()):.2f}, and 0.5 is needed"
+        elif free:
+            yield "A later look may remove it, if it does not find something better"
+
+    def _why_no_bill(self, detail: NodeDetail, plan: Plan) -> str:
+        """Why a cheaper replacement breaks a rule of the price."""
+        if not self._rule.may_replace(detail):
+            return (
+                "It is a spot node, which is replaced only with the feature gate SpotToSpotConsolidation; without it, "
+                "its pods must fit on other nodes"
+            )
+        if detail.capacity_type == labels.SPOT and plan.claims[0].offering.capacity_type == labels.SPOT:
+            return f"It is a spot node, which is replaced only if {SPOT_FLEXIBILITY} instance types are cheaper"
+        return (
+            "Too few instance types remain without those that EC2 might launch at the price of the node or above, and "
+            "without its own type"
+        )
+
+
+def _due(since: datetime, policy: PoolPolicy) -> datetime:
+    assert policy.consolidate_after is not None
+    return since + policy.consolidate_after
+
+
+def _wait(what: str, since: datetime, policy: PoolPolicy) -> str:
+    until = format_instant(_due(since, policy))
+    return f"{what} {format_instant(since)}, and consolidateAfter of NodePool {policy.name} is over at {until}"
+
+
+def _never(policy: PoolPolicy) -> str:
+    if policy.replicas is not None:
+        return f"NodePool {policy.name} is static: it keeps spec.replicas nodes, empty or not"
+    return f"consolidateAfter of NodePool {policy.name} is Never"
+
+
+def _text(budget: Budget) -> str:
+    parts = [f"nodes: {budget.nodes}"]
+    if budget.reasons is not None:
+        parts.append(f"reasons: {', '.join(budget.reasons)}")
+    if budget.schedule is not None:
+        parts.append(f"schedule: {budget.schedule}, duration: {budget.duration}")
+    return f"({', '.join(parts)})"
+
+
+def _bought(claims: Sequence[PlannedClaim]) -> str:
+    texts = []
+    for claim in claims[:SHOWN]:
+        capacity_type, instance_type, zone = claim.offering
+        texts.append(f"{instance_type} ({capacity_type}, {zone}, ${claim.price:.4f} an hour)")
+    more = f" and {len(claims) - SHOWN} more" if len(claims) > SHOWN else ""
+    return f"{_count(claims, 'new node')}, at best {', '.join(texts)}{more}"
+
+
+def _hosts(plan: Plan) -> str:
+    names = sorted(name for name, pods in plan.placements.items() if pods)
+    return f"{_count(names, 'existing node')} ({_named(names)})"
+
+
+def _named(names: Sequence[str]) -> str:
+    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+
+
+def _count(things: Collection[object], noun: str) -> str:
+    return _counted(len(things), noun)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _capitalized(text: str) -> str:
+    return text[:1].upper() + text[1:]

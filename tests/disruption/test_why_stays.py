@@ -1,0 +1,204 @@
+"""Each sentence that says why a node is not disrupted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tenon.disruption.model import Situation
+from tenon.disruption.why_stays import WhyStays
+from tests.disruption.clusters import NOW, Cluster, situation
+
+ONE = [{"cpu": "1"}]
+
+
+def given(node: dict[str, Any] | None = None, pool: dict[str, Any] | None = None, **more: Any) -> Situation:
+    """A cluster with the node n1, which has one small pod."""
+    nodes = {"n1": {"pods": ONE, **(node or {})}, **more.pop("nodes", {})}
+    return situation(Cluster.model_validate({"pools": {"default": pool or {}}, "nodes": nodes, **more}))
+
+
+def sentences(found: Situation, name: str = "n1", **options: Any) -> tuple[str, ...]:
+    """Why a node stays."""
+    (node,) = [node for node in found.nodes if node.claim == name]
+    return WhyStays(found, **options).sentences(node)
+
+
+@pytest.mark.parametrize(
+    ("node", "more", "sentence"),
+    [
+        ({"leaving": True}, {}, "It is leaving already"),
+        ({"initialized": False}, {}, "Its NodeClaim is not initialized"),
+        (
+            {"protected": True},
+            {},
+            "An annotation of its Node or NodeClaim protects it: karpenter.sh/do-not-disrupt, "
+            "karpenter.sh/do-not-consolidate or tenon.sh/keep-until",
+        ),
+        ({"disruptedBy": "drifted-1"}, {}, "Disruption command drifted-1 is about to remove it"),
+        ({"replacementFor": "x-1"}, {}, "It was created for disruption command x-1, which has not ended"),
+        ({}, {"underCommand": ["n1"]}, "An open disruption command removes it"),
+        ({}, {"nominated": ["n1"]}, "Pods that have no node yet are expected to run on it"),
+    ],
+)
+def test_rules_about_the_node_itself_are_all_that_is_said(
+    node: dict[str, Any], more: dict[str, Any], sentence: str
+) -> None:
+    assert sentences(given(node, **more)) == (sentence,)
+
+
+def test_a_node_of_an_unknown_pool_stays() -> None:
+    found = replace(given(), policies={})
+    assert sentences(found) == ("NodePool default does not exist or cannot be read",)
+
+
+@pytest.mark.parametrize(
+    ("node", "pool", "sentence"),
+    [
+        ({}, {"consolidateAfter": None}, "consolidateAfter of NodePool default is Never"),
+        (
+            {},
+            {"policy": "WhenEmpty"},
+            "consolidationPolicy of NodePool default is WhenEmpty, and it has 1 pod",
+        ),
+        (
+            {"heldBy": "pod default/web: PodDisruptionBudget web allows no eviction"},
+            {},
+            "Pod default/web: PodDisruptionBudget web allows no eviction",
+        ),
+        (
+            {"quiet": "1h"},
+            {"consolidateAfter": "2h"},
+            "A pod came or went, or the node was initialized, at 2026-11-21T11:00:00Z, and consolidateAfter of "
+            "NodePool default is over at 2026-11-21T13:00:00Z",
+        ),
+        ({"quiet": None}, {}, "It is not known when a pod last came or went"),
+        (
+            {"price": 0.0},
+            {},
+            "Its price is not known: the catalogue has no m5.xlarge (on-demand, us-west-2a)",
+        ),
+        (
+            {"pods": []},
+            {"consolidateAfter": None},
+            "consolidateAfter of NodePool default is Never",
+        ),
+        (
+            {"pods": [], "quiet": "1h"},
+            {"consolidateAfter": "2h"},
+            "It has been empty since 2026-11-21T11:00:00Z, and consolidateAfter of NodePool default is over at "
+            "2026-11-21T13:00:00Z",
+        ),
+    ],
+)
+def test_the_policy_and_the_pods_come_first(node: dict[str, Any], pool: dict[str, Any], sentence: str) -> None:
+    assert sentences(given(node, pool))[0] == sentence
+
+
+def test_a_static_pool_keeps_its_nodes() -> None:
+    found = given()
+    policy = replace(found.policies["default"], consolidate_after=None, replicas=3)
+    expected = "NodePool default is static: it keeps spec.replicas nodes, empty or not"
+    assert sentences(replace(found, policies={"default": policy})) == (expected,)
+
+
+def test_a_buffer_and_arriving_pods_keep_a_node() -> None:
+    assert sentences(given(bufferHosts=["n1"]))[0] == "A CapacityBuffer keeps room on it"
+    empty = sentences(given({"pods": []}, bufferHosts=["n1"]))
+    assert empty[0] == "It is empty, but a CapacityBuffer keeps room on it"
+    assert sentences(given(), hosts=["n1"])[0] == "Pods of other nodes are about to move to it"
+
+
+def test_a_budget_that_others_use_up_names_them() -> None:
+    pool = {"budgets": [{"nodes": "1"}]}
+    found = given(pool=pool, nodes={"n2": {"pods": ONE, "ready": False}})
+    assert sentences(found)[0] == (
+        "Budget (nodes: 1) of NodePool default allows no more of its 2 nodes to be disrupted for Underutilized; "
+        "n2 counts as unavailable"
+    )
+
+
+def test_a_budget_with_a_schedule_says_when_it_opens_in_utc() -> None:
+    budget = {"nodes": "0", "schedule": "0 9 * * *", "duration": "8h", "reasons": ["Underutilized"]}
+    assert sentences(given(pool={"budgets": [budget]}))[0] == (
+        "Budget (nodes: 0, reasons: Underutilized, schedule: 0 9 * * *, duration: 8h) of NodePool default allows no "
+        "more of its 1 node to be disrupted for Underutilized; it opens at 2026-11-21T17:00:00Z"
+    )
+
+
+def test_an_empty_nodes_budget_is_that_of_the_reason_empty() -> None:
+    budgets = [{"nodes": "0", "reasons": ["Empty"]}]
+    (sentence,) = sentences(given({"pods": []}, {"budgets": budgets}))
+    assert sentence.startswith("Budget (nodes: 0, reasons: Empty) of NodePool default")
+
+
+def test_a_replacement_that_costs_more_says_by_how_much() -> None:
+    found = given({"price": 0.01}, {"types": ["m5.large"]})
+    assert sentences(found) == (
+        "Its 1 pod would need 1 new node, at best m5.large (on-demand, us-west-2a, $0.0960 an hour)",
+        "The node costs $0.0100 an hour, so its replacement is $0.0860 an hour too expensive",
+    )
+
+
+def test_a_replacement_that_costs_the_same_is_no_cheaper() -> None:
+    found = given({"type": "m5.large"}, {"types": ["m5.large"]})
+    assert sentences(found)[-1] == "The node costs $0.0960 an hour, so its replacement is no cheaper"
+
+
+def test_a_cheaper_replacement_says_what_it_would_save() -> None:
+    found = given(pool={"types": ["m5.large", "m5.xlarge"]})
+    assert sentences(found) == (
+        "Its 1 pod would need 1 new node, at best m5.large (on-demand, us-west-2a, $0.0960 an hour), which would save "
+        "$0.0960 an hour",
+        "A later look may remove it, if it does not find something better",
+    )
+
+
+def test_room_on_other_nodes_is_named() -> None:
+    found = given(nodes={"n2": {"pods": ONE}})
+    assert sentences(found)[0] == "Its 1 pod fits on 1 existing node (n2), which would save $0.1920 an hour"
+
+
+def test_a_pod_without_another_place_is_named_with_the_reason() -> None:
+    found = given({"pods": [{"cpu": "3"}]}, {"types": ["m5.large"]})
+    (sentence,) = sentences(found)
+    assert sentence.startswith("Pod default/n1-0-0 has no other place: ")
+
+
+def test_a_spot_node_names_the_feature_gate() -> None:
+    found = given({"capacityType": "spot"}, {"capacityTypes": ["spot"], "types": ["m5.large", "m5.xlarge"]})
+    assert "feature gate SpotToSpotConsolidation" in sentences(found)[-1]
+    assert sentences(found, spot_to_spot=True)[-1] == (
+        "It is a spot node, which is replaced only if 15 instance types are cheaper"
+    )
+
+
+def test_a_balanced_pool_says_what_the_move_scores() -> None:
+    large = {"type": "m5.4xlarge", "pods": [{"cpu": "15"}]}
+    found = given(
+        {"pods": [{"count": 3, "cpu": "1"}], "price": 0.1},
+        {"policy": "Balanced", "types": ["m5.xlarge", "m5.4xlarge"]},
+        nodes={"n2": {**large}, "n3": {"pods": []}},
+    )
+    assert any(text.startswith("NodePool default is Balanced: this would score 0.") for text in sentences(found))
+
+
+def test_a_drifted_node_says_why_it_cannot_leave() -> None:
+    found = given()
+    assert found.model is not None
+    detail = replace(found.model.details["n1"], drifted="AMIDrift", drift_message="the image changed")
+    drifted = replace(found, model=replace(found.model, details={"n1": detail}))
+    assert sentences(drifted)[:2] == ("It drifted (AMIDrift): the image changed", "A later look replaces it")
+    blocked = {"n1": "its node drifted (AMIDrift), but pod default/web: PodDisruptionBudget web allows no eviction"}
+    assert sentences(drifted, blocked=blocked)[0] == (
+        "Its node drifted (AMIDrift), but pod default/web: PodDisruptionBudget web allows no eviction"
+    )
+
+
+def test_nothing_is_due_before_the_instant_at_which_consolidate_after_is_over() -> None:
+    found = given({"quiet": "1h"}, {"consolidateAfter": "2h"})
+    later = replace(found, now=NOW + timedelta(hours=1))
+    assert not any("is over at" in text for text in sentences(later))

@@ -1,0 +1,163 @@
+"""``--disruption``: the commands that the worker would give, and why the other nodes stay."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.simulate.running import POOL, Answer, simulate
+
+NOW = "2026-01-01T12:00:00Z"
+PATIENT = POOL.replace("spec:\n", "spec:\n  disruption: {consolidateAfter: 10m, budgets: [{nodes: 100%}]}\n", 1)
+LABELS = {
+    "karpenter.sh/nodepool": "default",
+    "topology.kubernetes.io/zone": "us-west-2a",
+    "karpenter.sh/capacity-type": "on-demand",
+    "kubernetes.io/arch": "amd64",
+    "kubernetes.io/os": "linux",
+}
+
+
+def node(name: str, kind: str, cpu: str, **metadata: Any) -> str:
+    """A Node of the NodePool, without a NodeClaim."""
+    amounts = {"cpu": cpu, "memory": "14Gi", "pods": "58"}
+    labels = {**LABELS, "node.kubernetes.io/instance-type": kind, "kubernetes.io/hostname": name}
+    return "\n---\n" + json.dumps(
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": name, "labels": labels, "creationTimestamp": "2026-01-01T00:00:00Z", **metadata},
+            "status": {"allocatable": amounts, "capacity": amounts},
+        }
+    )
+
+
+def pod(name: str, host: str, cpu: str = "1", **metadata: Any) -> str:
+    """A running Pod."""
+    spec = {"nodeName": host, "containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]}
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **metadata}, "spec": spec}
+    return "\n---\n" + json.dumps({**body, "status": {"phase": "Running"}})
+
+
+def disrupted(folder: Path, text: str, *options: str, form: str = "json") -> Answer:
+    """Simulate at noon."""
+    return simulate(folder, text, "--disruption", "--now", NOW, *options, form=form)
+
+
+HOLD = {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}
+TWO = PATIENT + node("n1", "m5.xlarge", "3900m") + node("n2", "m5.xlarge", "3900m")
+SHARED = TWO + pod("a", "n1") + pod("b", "n2", **HOLD)
+
+
+def test_pods_that_fit_on_another_node_move_there(tmp_path: Path) -> None:
+    plan = disrupted(tmp_path, SHARED).plan
+    (command,) = plan["disruption"]
+    assert command.pop("explanation")[0].startswith("Removes 1 node: n1 (m5.xlarge, on-demand")
+    assert command == {
+        "reason": "Underutilized",
+        "method": "consolidation",
+        "candidates": ["n1"],
+        "replacements": [],
+        "savingPerHour": 0.192,
+        "existingNodes": [{"name": "n2", "pods": ["default/a"]}],
+    }
+    (stays,) = plan["staying"]
+    assert stays["why"][:2] == [
+        "Pod default/b: annotation karpenter.sh/do-not-disrupt holds it",
+        "Pods of other nodes are about to move to it",
+    ]
+    assert {key: stays[key] for key in ("node", "nodeClaim", "nodePool", "pricePerHour")} == {
+        "node": "n2",
+        "nodeClaim": "n2",
+        "nodePool": "default",
+        "pricePerHour": 0.192,
+    }
+
+
+def test_a_cheaper_node_replaces_one_that_is_too_large(tmp_path: Path) -> None:
+    plan = disrupted(tmp_path, PATIENT + node("n1", "m5.2xlarge", "7900m") + pod("a", "n1")).plan
+    (command,) = plan["disruption"]
+    (replacement,) = command["replacements"]
+    assert (replacement["name"], replacement["pods"]) == ("replacement-1", ["default/a"])
+    assert replacement["price"] < 0.384
+    assert command["savingPerHour"] > 0
+    assert plan["staying"] == []
+
+
+def test_a_pod_that_a_pdb_keeps_is_named(tmp_path: Path) -> None:
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "web"},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, "minAvailable": 1},
+        "status": {"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1, "expectedPods": 1},
+    }
+    text = TWO + pod("a", "n1", labels={"app": "web"}) + pod("b", "n2", "3500m") + "\n---\n" + json.dumps(budget)
+    staying = {entry["node"]: entry["why"] for entry in disrupted(tmp_path, text).plan["staying"]}
+    assert staying["n1"][0] == "Pod default/a: PodDisruptionBudget default/web allows no eviction"
+
+
+def test_nodes_that_the_plan_gives_pods_stay_and_their_room_is_taken(tmp_path: Path) -> None:
+    pending = json.loads(pod("waits", "").removeprefix("\n---\n"))
+    del pending["spec"]["nodeName"], pending["status"]
+    plan = disrupted(tmp_path, PATIENT + node("n1", "m5.xlarge", "3900m") + "\n---\n" + json.dumps(pending)).plan
+    assert plan["existingNodes"] == [{"name": "n1", "pods": ["default/waits"]}]
+    assert plan["disruption"] == []
+    assert plan["staying"][0]["why"] == ["Pods that have no node yet are expected to run on it"]
+
+
+def test_keep_until_counts_from_the_time_of_the_simulation(tmp_path: Path) -> None:
+    for until, stays in (("2026-01-01T12:00:01Z", True), ("2026-01-01T11:59:59Z", False)):
+        claim = f"""
+---
+apiVersion: karpenter.sh/v1
+kind: NodeClaim
+metadata:
+  name: n1
+  labels: {{karpenter.sh/nodepool: default}}
+  annotations: {{tenon.sh/keep-until: "{until}"}}
+spec: {{nodeClassRef: {{group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}}, requirements: []}}
+status:
+  providerID: aws:///us-west-2a/i-1
+  conditions: [{{type: Initialized, status: "True", reason: X, lastTransitionTime: "2026-01-01T00:00:00Z"}}]
+"""
+        body = json.loads(node("n1", "m5.xlarge", "3900m").removeprefix("\n---\n"))
+        body["spec"] = {"providerID": "aws:///us-west-2a/i-1"}
+        body["status"]["conditions"] = [{"type": "Ready", "status": "True"}]
+        plan = disrupted(tmp_path, PATIENT + claim + "---\n" + json.dumps(body)).plan
+        assert [entry["node"] for entry in plan["staying"]] == ["n1"] * stays
+
+
+def test_one_node_alone_is_explained_in_full(tmp_path: Path) -> None:
+    stays = simulate(tmp_path, SHARED, "--now", NOW, "--node", "n2", form="table")
+    assert stays.out.splitlines()[:2] == [
+        "n2 stays:",
+        "  Pod default/b: annotation karpenter.sh/do-not-disrupt holds it",
+    ]
+    goes = simulate(tmp_path, SHARED, "--now", NOW, "--node", "n1", form="table")
+    assert goes.out.splitlines()[0] == "Underutilized: n1 would be taken away, which saves $0.192 an hour"
+    plan = simulate(tmp_path, SHARED, "--now", NOW, "--node", "n2").plan
+    assert ([*plan["disruption"]], [entry["node"] for entry in plan["staying"]]) == ([], ["n2"])
+
+
+def test_a_node_that_the_input_does_not_have_is_a_fault(tmp_path: Path) -> None:
+    answer = simulate(tmp_path, SHARED, "--now", NOW, "--node", "n9")
+    assert (answer.status, answer.out) == (2, "")
+    assert answer.err.splitlines()[-1] == "--node: no NodePool of the input has a Node n9"
+
+
+def test_tables_and_pages_show_both(tmp_path: Path) -> None:
+    shown = disrupted(tmp_path, SHARED, form="table").out
+    assert "Underutilized: n1 would be taken away" in shown
+    assert "Nodes that stay" in shown
+    page = disrupted(tmp_path, SHARED, form="html").out
+    assert "Nodes that would be taken away (1)" in page
+    assert "Nodes that stay (1)" in page
+    assert "karpenter.sh/do-not-disrupt holds it" in page
+
+
+def test_without_the_option_nothing_is_said(tmp_path: Path) -> None:
+    plan = simulate(tmp_path, SHARED, "--now", NOW).plan
+    assert plan["disruption"] == []
+    assert "staying" not in plan
