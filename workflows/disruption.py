@@ -117,7 +117,7 @@ class DisruptionWorkflow(PlannerCaller):
         until = workflow.now() + timedelta(seconds=given.seconds)
         for claim in given.claims:
             if claim in self.ledger:
-                self.ledger[claim] = evolve(self.ledger[claim], until=until, due=until)
+                self.ledger[claim] = evolve(self.ledger[claim], until=until, due=until, postponed=True)
 
     @workflow.query
     def open_commands(self) -> dict[str, LedgerEntry]:

@@ -16,7 +16,7 @@ from activities.planning.moves import MoveFinder
 from activities.planning.pacing import Pace
 from tenon.disruption.commands import to_message
 from tenon.disruption.deciding import decide
-from tenon.disruption.ledger import finished_commands
+from tenon.disruption.ledger import claims_of, finished_commands
 from tenon.disruption.methods import METHODS
 from tenon.disruption.model import Command, Decision, Situation, policy_of
 from tenon.lifecycle.messages.disruption import (
@@ -77,10 +77,10 @@ class Disruptor:
                 return DisruptionDecision(commands=[to_message(command) for command in decision.commands], gone=gone)
             look = None
             if self._moves is not None:
-                under_command = given.ledger.keys() - set(gone)
-                if found := self._moves.take(under_command):
+                rest = {claim: entry for claim, entry in given.ledger.items() if claim not in gone}
+                if found := self._moves.take(rest):
                     return DisruptionDecision(commands=found, gone=gone)
-                look = self._moves.start(self._view.managed_nodes(), under_command)
+                look = self._moves.start(self._view.managed_nodes(), rest)
             pause = min(left, RECHECK_SECONDS)
             if decision.look_again is not None:
                 pause = min(pause, max(0.05, (decision.look_again - self._now()).total_seconds()))
@@ -111,7 +111,7 @@ class Disruptor:
             nodes=nodes,
             policies={pool.metadata.name: policy_of(pool) for pool in pools},
             now=self._now(),
-            under_command=frozenset(given.ledger) - frozenset(gone),
+            under_command=claims_of(given.ledger, postponed=False) - frozenset(gone),
             nominated=frozenset(self._promised()),
             buffer_hosts=self._buffers.hosts(),
         )

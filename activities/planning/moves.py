@@ -22,11 +22,12 @@ from activities.planning.solving import Limit
 from tenon.apis.nodepool import NodePool
 from tenon.disruption.commands import command_id, to_message
 from tenon.disruption.deciding import decide
+from tenon.disruption.ledger import claims_of
 from tenon.disruption.methods.base import Method
 from tenon.disruption.model import ClusterModel, Command, Decision, ManagedNode, Situation, model_of, policy_of
 from tenon.disruption.validation import why_invalid
 from tenon.kube.pod import Pod
-from tenon.lifecycle.messages.disruption import DisruptionCommand, Replacement
+from tenon.lifecycle.messages.disruption import DisruptionCommand, LedgerEntry, Replacement
 from tenon.provisioning.claims import name_after, replacement_claim_body
 from tenon.provisioning.overlays import Overlaid
 from tenon.provisioning.planning_policy import PlanPolicy
@@ -86,20 +87,20 @@ class MoveFinder:
             self._look.cancel()
 
     def start(
-        self, nodes: Sequence[ManagedNode], under_command: Collection[str]
+        self, nodes: Sequence[ManagedNode], ledger: Mapping[str, LedgerEntry]
     ) -> asyncio.Task[list[DisruptionCommand]] | None:
         """Start a look if one is due. Returns the look that runs, if any.
 
         Args:
             nodes: all nodes.
-            under_command: NodeClaims that an open command removes.
+            ledger: the open and the failed commands, by NodeClaim.
         """
         clock = asyncio.get_running_loop().time
         if self._look is None and clock() >= self._due and self._may_move(nodes):
             if self._batcher.undecided():
                 self._due = clock() + 1.0  # pods come first: their plan changes the cluster in a moment
             else:
-                self._look = asyncio.create_task(self._find(nodes, frozenset(under_command)))
+                self._look = asyncio.create_task(self._find(nodes, ledger))
         return self._look
 
     def _may_move(self, nodes: Sequence[ManagedNode]) -> bool:
@@ -117,7 +118,7 @@ class MoveFinder:
             return MAX_SECONDS
         return max(0.05, self._due - asyncio.get_running_loop().time())
 
-    def take(self, under_command: Collection[str]) -> list[DisruptionCommand]:
+    def take(self, taken: Collection[str]) -> list[DisruptionCommand]:
         """Return the commands of the look that ended, without nodes that another command has taken meanwhile."""
         look = self._look
         if look is None or not look.done():
@@ -129,7 +130,6 @@ class MoveFinder:
             self._due = asyncio.get_running_loop().time() + LOOK_SECONDS
             log.error("A look for nodes to disrupt failed, and the worker looks again", exc_info=error)
             return []
-        taken = frozenset(under_command)
         return [command for command in look.result() if not any(one.claim in taken for one in command.candidates)]
 
     async def validate(self, command: DisruptionCommand) -> str:
@@ -137,20 +137,20 @@ class MoveFinder:
         if not (self._view.synced() and self._buffers.known):
             return "the cluster cache is not synced"
         limit = Limit(MAX_SECONDS / 2)
-        situation, _ = await self._situation(self._view.managed_nodes(), frozenset())
+        situation, _ = await self._situation(self._view.managed_nodes(), {})
         why = await asyncio.to_thread(why_invalid, command, situation, limit)
         if why:
             metrics.FAILED_VALIDATIONS.labels(command.consolidation_type).inc()
             await self._events.rejected(command, why)
         return why
 
-    async def _find(self, nodes: Sequence[ManagedNode], under_command: frozenset[str]) -> list[DisruptionCommand]:
+    async def _find(self, nodes: Sequence[ManagedNode], ledger: Mapping[str, LedgerEntry]) -> list[DisruptionCommand]:
         clock = asyncio.get_running_loop().time
         began = clock()
         limit = self._limit = Limit(MAX_SECONDS)
         pause = MAX_PAUSE
         try:
-            situation, sold = await self._situation(nodes, under_command)
+            situation, sold = await self._situation(nodes, ledger)
             methods = self._methods(limit)
             decision = await asyncio.to_thread(decide, situation, methods, decision_metrics.timed)
             _count_timeouts(methods, limit)
@@ -165,7 +165,7 @@ class MoveFinder:
         return [self._message(command, situation.model, pools, sold) for command in decision.commands]
 
     async def _situation(
-        self, nodes: Sequence[ManagedNode], under_command: frozenset[str]
+        self, nodes: Sequence[ManagedNode], ledger: Mapping[str, LedgerEntry]
     ) -> tuple[Situation, Overlaid]:
         """The situation with its model, and what the pools can buy."""
         node_pools = self._view.node_pools()
@@ -179,7 +179,8 @@ class MoveFinder:
             nodes=nodes,
             policies={pool.metadata.name: policy_of(pool) for pool in node_pools},
             now=self._now(),
-            under_command=under_command,
+            under_command=claims_of(ledger, postponed=False),
+            postponed=claims_of(ledger, postponed=True),
             nominated=frozenset(self._batcher.nominated_nodes()),
             buffer_hosts=self._buffers.hosts(),
             model=model,

@@ -69,6 +69,7 @@ def _is_eligible(node: ManagedNode, situation: Situation) -> bool:
         and not node.disrupted_by
         and not node.replacement_for
         and node.claim not in situation.under_command
+        and node.claim not in situation.postponed
         and not node.named_in(situation.nominated)
     )
 

@@ -22,6 +22,11 @@ def finished_commands(ledger: Mapping[str, LedgerEntry], nodes: Sequence[Managed
     )
 
 
+def claims_of(ledger: Mapping[str, LedgerEntry], *, postponed: bool) -> frozenset[str]:
+    """Return the NodeClaims that an open command removes; with ``postponed``, those whose command failed instead."""
+    return frozenset(claim for claim, entry in ledger.items() if entry.postponed is postponed)
+
+
 def _is_over(entry: LedgerEntry, node: ManagedNode, now: datetime) -> bool:
     if node.leaving:
         return False

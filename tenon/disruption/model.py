@@ -133,6 +133,8 @@ class Situation:
     now: datetime
     under_command: frozenset[str] = frozenset()
     """NodeClaims that an open command removes."""
+    postponed: frozenset[str] = frozenset()
+    """NodeClaims that a command could not remove and that are left alone for a while. Budgets do not count them."""
     nominated: frozenset[str] = frozenset()
     """Nodes and NodeClaims that pending pods are expected to run on (DIS-10)."""
     buffer_hosts: frozenset[str] = frozenset()

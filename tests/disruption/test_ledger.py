@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tenon.disruption.ledger import GRACE_PERIOD, finished_commands
-from tenon.disruption.model import ManagedNode
+from tenon.disruption.deciding import eligible
+from tenon.disruption.ledger import GRACE_PERIOD, PREPARED_WITHIN, claims_of, finished_commands
+from tenon.disruption.model import ManagedNode, PoolPolicy, Situation
+from tenon.disruption.pool_budgets import PoolBudgets
+from tenon.evolve import evolve
 from tenon.lifecycle.messages.disruption import LedgerEntry
 
 DUE = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -30,3 +34,24 @@ def test_a_node_that_stayed_or_is_gone_frees_its_budget(
 ) -> None:
     """DIS-52: a withdrawal must not hold the budget for minutes."""
     assert finished_commands(LEDGER, nodes, DUE + after) == expected
+
+
+def test_a_node_whose_command_failed_is_neither_removed_by_a_move_nor_counted_by_budgets() -> None:
+    """Emptiness may still take it, because only commands that move pods know that it is postponed."""
+    ledger = {**LEDGER, "failed": evolve(LEDGER["a"], postponed=True)}
+    assert claims_of(ledger, postponed=False) == {"a"}
+    assert claims_of(ledger, postponed=True) == {"failed"}
+    nodes = [replace(NODE, claim="failed"), replace(NODE, claim="free")]
+    situation = Situation(nodes, {"default": PoolPolicy("default", None)}, DUE, postponed=frozenset({"failed"}))
+    assert [one.claim for one in eligible(situation)] == ["free"]
+    assert PoolBudgets(situation, "Drifted").left("default") == 1
+
+
+def test_a_command_that_moves_pods_holds_its_node_until_its_mark_is_gone() -> None:
+    """It has no due time. An operator may have terminated it, and then its mark is removed."""
+    entry = LedgerEntry(command="c1", reason="Drifted", pool="default", until=DUE + timedelta(hours=1), since=DUE)
+    marked = replace(NODE, disrupted_by="c1")
+    late = DUE + PREPARED_WITHIN + timedelta(seconds=1)
+    assert finished_commands({"a": entry}, [NODE], DUE + timedelta(seconds=20)) == []
+    assert finished_commands({"a": entry}, [marked], late) == []
+    assert finished_commands({"a": entry}, [NODE], late) == ["a"]

@@ -21,6 +21,8 @@ class LedgerEntry(Message):
     """When the node was due to leave. None for a command that moves pods: it leaves when its replacements are ready."""
     since: datetime | None = None
     """When the command started; None in entries of earlier versions."""
+    postponed: bool = False
+    """The command failed. Until ``until``, no command that moves pods takes the node. It may leave if it is empty."""
 
 
 class AwaitDisruptionInput(Message):
