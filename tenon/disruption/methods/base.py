@@ -4,9 +4,8 @@ A method sees only nodes that no rule about the node itself excludes (`eligible`
 does not decide about other methods: `tenon.disruption.deciding` runs each in turn and rejects proposals that break a
 rule.
 
-These rules ignore the pods on a node, because the only method so far removes empty nodes. A method that removes nodes
-with pods must itself check do-not-disrupt on the pods and PodDisruptionBudgets, which `ManagedNode` has only for empty
-nodes.
+These rules ignore the pods on a node. A method that removes nodes with pods must itself check what protects them: it is in
+`NodeDetail`, because `ManagedNode` has it only for empty nodes.
 """
 
 from __future__ import annotations
