@@ -4,8 +4,8 @@ A method sees only nodes that no rule about the node itself excludes (`eligible`
 does not decide about other methods: `tenon.disruption.deciding` runs each in turn and rejects proposals that break a
 rule.
 
-These rules ignore the pods on a node. A method that removes nodes with pods must itself check what protects them: it is in
-`NodeDetail`, because `ManagedNode` has it only for empty nodes.
+These rules ignore the pods on a node. A method that removes nodes with pods must itself check what protects them.
+`NodeDetail` has that for every node, `ManagedNode` only for empty nodes.
 """
 
 from __future__ import annotations
