@@ -76,7 +76,8 @@ def simulate(
         bool, typer.Option("--disruption", help="Show which nodes would be removed, and why the others stay.")
     ] = False,
     node: Annotated[
-        str | None, typer.Option(help="Show only why this Node would be removed or stays. Implies --disruption.")
+        str | None,
+        typer.Option(help="Show only why this Node or NodeClaim would be removed or stays. Implies --disruption."),
     ] = None,
     now: Annotated[
         str | None, typer.Option(help="The time of the decisions (RFC 3339). Default: the newest time in the input.")
@@ -128,7 +129,7 @@ class Given:
     now: str | None = None
     settings: list[str] = field(default_factory=list)
     node: str | None = None
-    """The only Node whose disruption is of interest."""
+    """The only Node or NodeClaim whose disruption is of interest."""
 
 
 @contextmanager
@@ -196,14 +197,19 @@ def simulated(given: Given) -> Report:
             question,
             instant,
             spot_to_spot=chosen.gates().spot_to_spot_consolidation,
+            only=given.node,
         )
         if disruption
         else None
     )
-    if found is not None and given.node is not None:
-        found = found.only(given.node)
-        if not (found.commands or found.staying):
-            _stop_at([ManifestError(Source("--node"), f"no NodePool of the input has a Node {given.node}")])
+    if found is not None and given.node is not None and not (found.commands or found.staying):
+        _stop_at(
+            [
+                ManifestError(
+                    Source("the node"), f"no NodePool has a Node or NodeClaim {given.node}: see kubectl get nodeclaims"
+                )
+            ]
+        )
     document = plan_document(
         decision.plan,
         problem=decision.problem,

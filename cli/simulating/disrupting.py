@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -10,7 +10,8 @@ from tenon.disruption.carried_out import carried_out
 from tenon.disruption.deciding import decide
 from tenon.disruption.methods import METHODS, moving_methods
 from tenon.disruption.model import ClusterModel, Command, ManagedNode, Situation, policy_of
-from tenon.disruption.why_stays import WhyStays
+from tenon.disruption.why_stays import WhyStays, why_leaving
+from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.records import NodeRecord
 from tenon.scheduling.deadline import never
 from tenon.scheduling.model import InstanceType, Plan
@@ -27,13 +28,6 @@ class Disruption:
     commands: list[Document]
     staying: list[Document]
 
-    def only(self, node: str) -> Disruption:
-        """Return the part about one Node."""
-        return Disruption(
-            [entry for entry in self.commands if node in entry["candidates"]],
-            [entry for entry in self.staying if node in (entry["node"], entry["nodeClaim"])],
-        )
-
 
 def disruption_of(
     view: PlanningView,
@@ -43,10 +37,12 @@ def disruption_of(
     now: datetime,
     *,
     spot_to_spot: bool = False,
+    only: str | None = None,
 ) -> Disruption:
     """Return the commands that the worker would give now, within budgets, once the plan is carried out.
 
     Nodes that the plan gives pods stay. The search has no time limit, so that the same input gives the same commands.
+    ``only``: the Node or NodeClaim that is asked about; None for all.
     """
     managed = view.managed_nodes()
     nodes = {node.claim: cache.node_of(claim) for node in managed if (claim := cache.claims.get(node.claim))}
@@ -68,12 +64,13 @@ def disruption_of(
         spot_to_spot=spot_to_spot,
     )
     gone = {one.node.claim for command in decision.commands for one in command.candidates}
+    wanted = {node.claim for node in managed if only is None or only in (node.node, node.claim)}
     return Disruption(
-        _commands(decision.commands, nodes, question.types),
+        _commands(decision.commands, nodes, question.types, wanted),
         [
-            _staying(node, nodes.get(node.claim), why, question.types)
+            _staying(node, cache.claims.get(node.claim), nodes.get(node.claim), why, question.types)
             for node in sorted(managed, key=lambda node: (node.node, node.claim))
-            if node.claim not in gone
+            if node.claim in wanted - gone
         ],
     )
 
@@ -96,16 +93,19 @@ def _after(situation: Situation, commands: Sequence[Command]) -> Situation:
 
 
 def _commands(
-    commands: Sequence[Command], nodes: Mapping[str, NodeRecord | None], types: Sequence[InstanceType]
+    commands: Sequence[Command],
+    nodes: Mapping[str, NodeRecord | None],
+    types: Sequence[InstanceType],
+    wanted: Set[str],
 ) -> list[Document]:
-    """Format the commands. One that finds several empty nodes is one entry for each of them."""
+    """Format the commands with a NodeClaim that is wanted. One with several empty nodes is one entry for each."""
     entries: list[Document] = []
     number = 1
     for command in commands:
         each = [command] if command.moves_pods else [replace(command, candidates=(one,)) for one in command.candidates]
         for part in each:
             there = {one.node.claim: node for one in part.candidates if (node := nodes.get(one.node.claim)) is not None}
-            if len(there) == len(part.candidates):
+            if len(there) == len(part.candidates) and not wanted.isdisjoint(there):
                 price = sum(price_of(node.labels, types) for node in there.values())
                 names = {claim: node.name for claim, node in there.items()}
                 entries.append(command_entry(part, names, price, number))
@@ -113,11 +113,18 @@ def _commands(
     return entries
 
 
-def _staying(node: ManagedNode, record: NodeRecord | None, why: WhyStays, types: Sequence[InstanceType]) -> Document:
+def _staying(
+    node: ManagedNode,
+    claim: ClaimRecord | None,
+    record: NodeRecord | None,
+    why: WhyStays,
+    types: Sequence[InstanceType],
+) -> Document:
+    sentences = why_leaving(claim) if node.leaving and claim is not None else why.sentences(node)
     return {
         "node": node.node,
         "nodeClaim": node.claim,
         "nodePool": node.pool,
         "pricePerHour": round(price_of(record.labels, types), 6) if record is not None else 0.0,
-        "why": list(why.sentences(node)),
+        "why": list(sentences),
     }

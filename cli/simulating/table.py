@@ -162,7 +162,7 @@ def show_node(document: Document, name: str, console: Console | None = None) -> 
     for entry in document["disruption"]:
         _command(console, entry)
     for entry in document["staying"]:
-        console.print(escape(f"{name} stays:"), highlight=False)
+        console.print(escape(f"{name}:"), highlight=False)
         for line in entry["why"]:
             console.print(f"  {escape(line)}", highlight=False, soft_wrap=True)
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from tenon.apis import labels
+from tenon.apis.nodeclaim import DISRUPTION_REASON, DRIFTED
 from tenon.apis.nodepool import Budget
 from tenon.apis.reasons import Reason
 from tenon.disruption.budgets import binding, opens_at
@@ -15,6 +16,7 @@ from tenon.disruption.methods.consolidation_price import LEAST_SAVING, SPOT_FLEX
 from tenon.disruption.model import ManagedNode, NodeDetail, PoolPolicy, Situation
 from tenon.disruption.pool_budgets import Members, members_of, unavailable_nodes
 from tenon.disruption.rescheduling import Rescheduler, is_complete
+from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.timestamps import format_instant
 from tenon.scheduling.model import Plan, PlannedClaim
 
@@ -219,6 +221,19 @@ class WhyStays:
             "Too few instance types remain without those that EC2 might launch at the price of the node or above, and "
             "without its own type"
         )
+
+
+def why_leaving(claim: ClaimRecord) -> tuple[str, ...]:
+    """Return why a node that is leaving does so, as far as its NodeClaim says it."""
+    since = f" since {format_instant(claim.deleted_at)}" if claim.deleted_at is not None else ""
+    if not claim.is_true(DISRUPTION_REASON):
+        return (f"It is leaving{since}, and no disruption command removes it: it expired, or somebody deleted it",)
+    reason = claim.condition(DISRUPTION_REASON).get("reason") or "unknown"
+    found = [f"It is leaving{since}, and a disruption command removes it for the reason {reason}"]
+    drift = claim.condition(DRIFTED)
+    if reason == Reason.DRIFTED and (message := drift.get("message")):
+        found.append(f"It drifted ({drift.get('reason') or DRIFTED}): {message}")
+    return tuple(found)
 
 
 def _due(since: datetime, policy: PoolPolicy) -> datetime:

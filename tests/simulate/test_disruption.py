@@ -132,7 +132,7 @@ status:
 def test_one_node_alone_is_explained_in_full(tmp_path: Path) -> None:
     stays = simulate(tmp_path, SHARED, "--now", NOW, "--node", "n2", form="table")
     assert stays.out.splitlines()[:2] == [
-        "n2 stays:",
+        "n2:",
         "  Pod default/b: annotation karpenter.sh/do-not-disrupt holds it",
     ]
     goes = simulate(tmp_path, SHARED, "--now", NOW, "--node", "n1", form="table")
@@ -144,7 +144,9 @@ def test_one_node_alone_is_explained_in_full(tmp_path: Path) -> None:
 def test_a_node_that_the_input_does_not_have_is_a_fault(tmp_path: Path) -> None:
     answer = simulate(tmp_path, SHARED, "--now", NOW, "--node", "n9")
     assert (answer.status, answer.out) == (2, "")
-    assert answer.err.splitlines()[-1] == "--node: no NodePool of the input has a Node n9"
+    assert answer.err.splitlines()[-1] == (
+        "the node: no NodePool has a Node or NodeClaim n9: see kubectl get nodeclaims"
+    )
 
 
 def test_tables_and_pages_show_both(tmp_path: Path) -> None:
@@ -161,3 +163,37 @@ def test_without_the_option_nothing_is_said(tmp_path: Path) -> None:
     plan = simulate(tmp_path, SHARED, "--now", NOW).plan
     assert plan["disruption"] == []
     assert "staying" not in plan
+
+
+LEAVING = """
+---
+apiVersion: karpenter.sh/v1
+kind: NodeClaim
+metadata:
+  name: c1
+  labels: {karpenter.sh/nodepool: default}
+  finalizers: [karpenter.sh/termination]
+  deletionTimestamp: "2026-01-01T11:00:00Z"
+spec: {nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}, requirements: []}
+status:
+  providerID: aws:///us-west-2a/i-1
+  conditions:
+    - {type: Initialized, status: "True", reason: X, lastTransitionTime: "2026-01-01T00:00:00Z"}
+"""
+DRIFTED = """
+    - {type: DisruptionReason, status: "True", reason: Drifted, lastTransitionTime: "2026-01-01T11:00:00Z"}
+    - {type: Drifted, status: "True", reason: AMIDrift, message: newer, lastTransitionTime: "2026-01-01T10:00:00Z"}
+"""
+
+
+def test_a_node_that_leaves_says_why_it_was_disrupted(tmp_path: Path) -> None:
+    plan = disrupted(tmp_path, PATIENT + LEAVING + DRIFTED.lstrip("\n"), "--node", "c1").plan
+    assert plan["staying"][0]["why"] == [
+        "It is leaving since 2026-01-01T11:00:00Z, and a disruption command removes it for the reason Drifted",
+        "It drifted (AMIDrift): newer",
+    ]
+    plan = disrupted(tmp_path, PATIENT + LEAVING, "--node", "c1").plan
+    assert plan["staying"][0]["why"] == [
+        "It is leaving since 2026-01-01T11:00:00Z, and no disruption command removes it: it expired, or somebody "
+        "deleted it"
+    ]

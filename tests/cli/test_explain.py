@@ -1,0 +1,75 @@
+"""``tenon explain node``: what the worker thinks of one node, from files or from the cluster."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+from typer.testing import CliRunner
+
+from cli.explain import app
+from tests.simulate.running import catalogue
+from tests.simulate.test_disruption import NOW, SHARED
+from tests.simulate.test_live import ApiServer, server
+
+__all__ = ["server"]
+
+
+def explain(folder: Path, *arguments: str) -> Any:
+    """Run ``tenon explain node``."""
+    return CliRunner().invoke(app, ["node", *arguments, "--catalog", str(catalogue(folder))])
+
+
+def test_a_node_of_a_file_is_explained(tmp_path: Path) -> None:
+    file = tmp_path / "input.yaml"
+    file.write_text(SHARED)
+    found = explain(tmp_path, "n2", "-f", str(file), "--now", NOW)
+    assert (found.exit_code, found.stdout.splitlines()[:2]) == (
+        0,
+        ["n2:", "  Pod default/b: annotation karpenter.sh/do-not-disrupt holds it"],
+    )
+    document = json.loads(explain(tmp_path, "n2", "-f", str(file), "--now", NOW, "-o", "json").stdout)
+    assert [entry["node"] for entry in document["staying"]] == ["n2"]
+
+
+def test_an_unknown_node_ends_with_one_sentence(tmp_path: Path) -> None:
+    file = tmp_path / "input.yaml"
+    file.write_text(SHARED)
+    found = explain(tmp_path, "n9", "-f", str(file), "--now", NOW)
+    assert (found.exit_code, found.stdout) == (2, "")
+    assert found.stderr == "the node: no NodePool has a Node or NodeClaim n9: see kubectl get nodeclaims\n"
+
+
+def test_without_files_the_cluster_is_read_at_the_current_time(server: type[ApiServer], tmp_path: Path) -> None:
+    objects = [yaml.safe_load(text) for text in SHARED.split("\n---\n")]
+    claim = {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodeClaim",
+        "metadata": {"name": "c2", "labels": {"karpenter.sh/nodepool": "default"}, "uid": "u2"},
+        "spec": {
+            "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
+            "requirements": [],
+        },
+        "status": {
+            "providerID": "aws:///us-west-2a/i-2",
+            "conditions": [
+                {"type": "Initialized", "status": "True", "reason": "X", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+            ],
+        },
+    }
+    (node,) = [one for one in objects if one["metadata"]["name"] == "n2"]
+    node["spec"] = {"providerID": "aws:///us-west-2a/i-2"}
+    server.objects = {
+        "nodepools": [one for one in objects if one["kind"] == "NodePool"],
+        "nodes": [node],
+        "nodeclaims": [claim],
+        "pods": [one for one in objects if one["kind"] == "Pod"],
+    }
+    for name in ("n2", "c2"):
+        found = explain(tmp_path, name)
+        assert found.exit_code == 0, found.stderr
+        lines = found.stdout.splitlines()
+        assert lines[:2] == [f"{name}:", "  Pod default/b: annotation karpenter.sh/do-not-disrupt holds it"]
+    assert set(server.methods) == {"GET"}
