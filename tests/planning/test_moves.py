@@ -77,10 +77,10 @@ class Setting:
         )
 
     async def look(self) -> list[DisruptionCommand]:
-        look = self.finder.start(self.view.managed, ())
+        look = self.finder.start(self.view.managed, {})
         assert look is not None
         await look
-        return self.finder.take(())
+        return self.finder.take({})
 
 
 def scripted(*commands: Command, reason: Reason = Reason.UNDERUTILIZED, kind: str = "multi", **told: Any) -> Scripted:
