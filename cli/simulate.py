@@ -217,6 +217,7 @@ def simulated(given: Given) -> Report:
         promised=pending.promised,
         disruption=found.commands if found is not None else [],
         staying=found.staying if found is not None else None,
+        before_and_after=found.totals if found is not None else None,
         lower_bounds=_bounds(decision),
         solve_seconds=decision.seconds,
     )

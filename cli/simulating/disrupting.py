@@ -23,10 +23,11 @@ from worker.cache.planning_view import PlanningView
 
 @dataclass(frozen=True, slots=True)
 class Disruption:
-    """The commands, and why the other nodes stay, as entries of the document."""
+    """The commands, why the other nodes stay, and totals, as parts of the document."""
 
     commands: list[Document]
     staying: list[Document]
+    totals: Document
 
 
 def disruption_of(
@@ -72,6 +73,7 @@ def disruption_of(
             for node in sorted(managed, key=lambda node: (node.node, node.claim))
             if node.claim in wanted - gone
         ],
+        _totals(nodes, decision.commands, question.types),
     )
 
 
@@ -111,6 +113,22 @@ def _commands(
                 entries.append(command_entry(part, names, price, number))
                 number += len(part.replacements)
     return entries
+
+
+def _totals(
+    nodes: Mapping[str, NodeRecord | None], commands: Sequence[Command], types: Sequence[InstanceType]
+) -> Document:
+    """Count the nodes of NodePools now, and once the commands are carried out with the cheapest types they allow."""
+    prices = {claim: price_of(node.labels, types) for claim, node in nodes.items() if node is not None}
+    gone = [one.node.claim for command in commands for one in command.candidates if one.node.claim in prices]
+    new = [claim.price for command in commands for claim in command.replacements]
+    before = sum(prices.values())
+    return {
+        "nodesBeforeDisruption": len(prices),
+        "nodesAfterDisruption": len(prices) - len(gone) + len(new),
+        "pricePerHourBeforeDisruption": round(before, 6),
+        "pricePerHourAfterDisruption": round(before - sum(prices[claim] for claim in gone) + sum(new), 6) + 0.0,
+    }
 
 
 def _staying(

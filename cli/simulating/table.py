@@ -12,7 +12,7 @@ from rich.table import Table
 from cli.simulating.columns import Column, Shrink, table
 from tenon.resources import CPU, MEMORY
 from tenon.simulation.document import Document
-from tenon.simulation.report import NodeReport, Report
+from tenon.simulation.report import NodeReport, Report, before_and_after
 
 MAX_ROWS = 60
 """Maximum number of nodes listed one by one. Above it, similar nodes share a row."""
@@ -168,6 +168,8 @@ def show_node(document: Document, name: str, console: Console | None = None) -> 
 
 
 def _totals(console: Console, totals: Document) -> None:
+    if "nodesBeforeDisruption" in totals:
+        console.print(f"[bold]{escape(before_and_after(totals))}[/bold]", highlight=False)
     placed = totals["pods"] - totals["unschedulable"]
     text = f"{placed} of {totals['pods']} pods placed; "
     text += (

@@ -230,7 +230,7 @@ def why_leaving(claim: ClaimRecord) -> tuple[str, ...]:
         return (f"It is leaving{since}, and no disruption command removes it: it expired, or somebody deleted it",)
     reason = claim.condition(DISRUPTION_REASON).get("reason") or "unknown"
     found = [f"It is leaving{since}, and a disruption command removes it for the reason {reason}"]
-    drift = claim.condition(DRIFTED)
+    drift = claim.condition(DRIFTED) if claim.is_true(DRIFTED) else {}
     if reason == Reason.DRIFTED and (message := drift.get("message")):
         found.append(f"It drifted ({drift.get('reason') or DRIFTED}): {message}")
     return tuple(found)

@@ -27,6 +27,7 @@ def plan_document(
     promised: Mapping[str, Sequence[Pod]],
     disruption: Sequence[Document],
     staying: Sequence[Document] | None = None,
+    before_and_after: Document | None = None,
     lower_bounds: tuple[float, float],
     solve_seconds: float,
 ) -> Document:
@@ -39,6 +40,7 @@ def plan_document(
         promised: pods by node, that earlier plans assigned.
         disruption: disruption entries.
         staying: why the other nodes stay; None if that was not asked.
+        before_and_after: totals of the nodes of NodePools before and after the disruption; None if not asked.
         lower_bounds: lower bounds of the price, and of the price including the charge for each node.
         solve_seconds: time that the solver took.
     """
@@ -73,6 +75,7 @@ def plan_document(
             "lowerBoundCostPerHour": round(least_with_charge, _DIGITS),
             "nodeCharge": round(problem.node_charge, _DIGITS),
             "maxWorkloadSharePerNode": round(problem.most_pods_share, _DIGITS),
+            **(before_and_after or {}),
             "solveSeconds": round(solve_seconds, 4),
         },
     }

@@ -8,7 +8,7 @@ from zlib import crc32
 
 from tenon.resources import CPU
 from tenon.simulation.document import Document
-from tenon.simulation.report import SHOWN, NodeReport, Report
+from tenon.simulation.report import SHOWN, NodeReport, Report, before_and_after
 
 _STYLE = """
 body { font: 14px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem; color: #1c2430; }
@@ -46,6 +46,7 @@ def to_html(report: Report) -> str:
         *_section("New nodes", map(_node, (node for node in report.nodes if node.price is not None))),
         *_section("Nodes that are there and take pods", map(_node, (n for n in report.nodes if n.price is None))),
         *_section("Unschedulable pods", map(_refusal, report.document["unschedulable"])),
+        f"<p>{escape(before_and_after(totals))}.</p>" if "nodesBeforeDisruption" in totals else "",
         *_section("Nodes that would be taken away", map(_removal, report.document["disruption"])),
         *_section("Nodes that stay", map(_stay, report.document.get("staying", ()))),
     ]

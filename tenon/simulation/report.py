@@ -120,6 +120,15 @@ def report(decision: Decision, document: Document, types: Sequence[InstanceType]
     return Report(document, [*nodes, *_existing(decision)])
 
 
+def before_and_after(totals: Document) -> str:
+    """Return how many nodes of NodePools there are before and after the disruption, and what they cost."""
+    before, after = (
+        f"{totals[f'nodes{when}Disruption']} for ${totals[f'pricePerHour{when}Disruption']:.4f} an hour"
+        for when in ("Before", "After")
+    )
+    return f"Nodes of NodePools: {before} now, {after} after the disruption"
+
+
 def _existing(decision: Decision) -> list[NodeReport]:
     by_name = {node.name: node for node in decision.problem.nodes}
     nodes = []

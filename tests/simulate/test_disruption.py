@@ -197,3 +197,19 @@ def test_a_node_that_leaves_says_why_it_was_disrupted(tmp_path: Path) -> None:
         "It is leaving since 2026-01-01T11:00:00Z, and no disruption command removes it: it expired, or somebody "
         "deleted it"
     ]
+
+
+def test_totals_compare_the_nodes_before_and_after(tmp_path: Path) -> None:
+    larger = (
+        PATIENT + node("n1", "m5.2xlarge", "7900m") + node("n2", "m5.xlarge", "3900m", **HOLD) + pod("a", "n1", "4")
+    )
+    plan = disrupted(tmp_path, larger).plan
+    (command,) = plan["disruption"]
+    (replacement,) = command["replacements"]
+    totals = plan["totals"]
+    assert (totals["nodesBeforeDisruption"], totals["nodesAfterDisruption"]) == (2, 2)
+    assert totals["pricePerHourBeforeDisruption"] == 0.576
+    assert totals["pricePerHourAfterDisruption"] == round(0.192 + replacement["price"], 6)
+    sentence = "Nodes of NodePools: 2 for $0.3840 an hour now, 1 for $0.1920 an hour after the disruption"
+    for form in ("table", "html"):
+        assert sentence in disrupted(tmp_path, SHARED, form=form).out
