@@ -74,8 +74,12 @@ def budget_states(situation: Situation, reasons: Collection[Reason] = REASONS) -
     members = members_of(situation)
     for pool, policy in sorted(situation.policies.items()):
         known = members.get(pool, Members())
+        by_budgets: dict[tuple[bool, ...], int] = {}  # most budgets name no reason, and schedules are slow to evaluate
         for reason in reasons:
-            most = allowed(policy.budgets, reason, total=known.total, unavailable=0, now=situation.now)
+            same = tuple(budget.reasons is None or reason in budget.reasons for budget in policy.budgets)
+            if same not in by_budgets:
+                by_budgets[same] = allowed(policy.budgets, reason, total=known.total, unavailable=0, now=situation.now)
+            most = by_budgets[same]
             found.append(BudgetState(pool, reason, known.total, most, known.unavailable))
     return found
 
