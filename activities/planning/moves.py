@@ -7,8 +7,10 @@ depends on how long it takes.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from activities import loggers, metrics
 from activities.kubernetes.events import EventRecorder
@@ -40,10 +42,12 @@ log = loggers.DISRUPTION
 LOOK_SECONDS = 10.0
 """Seconds between two looks, as in Karpenter."""
 PAUSE_FACTOR = 50.0
-"""A look that found nothing is followed by a pause of this many times as long, so that looks use 2 % of a core."""
+"""A look that found nothing is followed by a pause of this many times its CPU time: looks use 2 % of a core."""
 MAX_PAUSE = 300.0
 MAX_SECONDS = 60.0
 """Seconds after which a look gives what it has found."""
+
+Result = TypeVar("Result")
 
 MethodsFor = Callable[[Limit], Sequence[Method]]
 """Returns the methods that move pods, which stop when the time limit is over."""
@@ -77,6 +81,8 @@ class MoveFinder:
         self._look: asyncio.Task[list[DisruptionCommand]] | None = None
         self._limit: Limit | None = None
         self._due = 0.0
+        self._computed = 0.0
+        """The CPU seconds of the look that runs."""
 
     def close(self) -> None:
         """End the look that runs."""
@@ -146,15 +152,15 @@ class MoveFinder:
 
     async def _find(self, nodes: Sequence[ManagedNode], ledger: Mapping[str, LedgerEntry]) -> list[DisruptionCommand]:
         clock = asyncio.get_running_loop().time
-        began = clock()
         limit = self._limit = Limit(MAX_SECONDS)
-        pause = MAX_PAUSE
+        pause = LOOK_SECONDS
+        self._computed = 0.0
         try:
             situation, sold = await self._situation(nodes, ledger)
             methods = self._methods(limit)
-            decision = await asyncio.to_thread(decide, situation, methods, decision_metrics.timed)
+            decision = await self._compute(decide, situation, methods, decision_metrics.timed)
             _count_timeouts(methods, limit)
-            pause = LOOK_SECONDS if decision.commands else PAUSE_FACTOR * (clock() - began)
+            pause = LOOK_SECONDS if decision.commands else PAUSE_FACTOR * self._computed
         finally:
             self._due = clock() + min(MAX_PAUSE, max(LOOK_SECONDS, pause))
             self._limit = None
@@ -174,7 +180,7 @@ class MoveFinder:
         sold = await instance_types_by_pool(self._view, self._types, pools)
         snapshot = self._view.snapshot()
         reserved = self._batcher.reserved()
-        model = await asyncio.to_thread(_model, snapshot, sold, self._policy, reserved)
+        model = await self._compute(_model, snapshot, sold, self._policy, reserved)
         situation = Situation(
             nodes=nodes,
             policies={pool.metadata.name: policy_of(pool) for pool in node_pools},
@@ -187,6 +193,17 @@ class MoveFinder:
             blocked_at=dict(self._blocked_at),
         )
         return situation, sold
+
+    async def _compute(self, function: Callable[..., Result], *given: object) -> Result:
+        """Run a function in a thread and add its CPU time, so that waiting for EC2 or for a core does not count."""
+
+        def timed() -> tuple[Result, float]:
+            began = time.thread_time()
+            return function(*given), time.thread_time() - began
+
+        result, seconds = await asyncio.to_thread(timed)
+        self._computed += seconds
+        return result
 
     async def _publish_blocked(self, decision: Decision, nodes: Sequence[ManagedNode]) -> None:
         """Remember which nodes cannot leave although they should, and say why in an event (DIS-15)."""
