@@ -79,13 +79,19 @@ async def reach(pools: dict[str, Pool], api: ApiProxy, ec2: Ec2Admin) -> None:
     ec2.hold("CreateFleet")
     await drift(pools["before-the-replacement-is-launched"])
     await held.one_more(ec2=1)
-    for moment, after_effect in (
-        ("before-the-replacement-is-created", False),
-        ("after-the-replacement-is-created", True),
-    ):
-        api.hold("POST", "/nodeclaims$", after_effect=after_effect)
-        await drift(pools[moment])
-        await held.one_more(api=1)
+    pool = pools["before-the-replacement-is-created"]
+    api.hold("POST", "/nodeclaims$")
+    await drift(pool)
+    await command_of(pool, (await pool.claim())["metadata"]["name"])
+    await held.one_more(api=1)
+    pool = pools["after-the-replacement-is-created"]
+    api.hold("POST", "/nodeclaims$", after_effect=True)
+    await drift(pool)
+
+    async def created() -> bool:
+        return len(await pool.claims()) == 2
+
+    await until(created, within=90)
 
 
 async def outcome(seen: Observer, pool: Pool, old: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from math import inf
@@ -176,3 +177,19 @@ async def test_met35_met36_moves_and_their_scores_are_counted() -> None:
     told = (Verdict("default", ("a",), inf, approved=True), Verdict("default", ("b",), 0.25, approved=False))
     await Setting("a", "b", methods=[scripted(command("a"), verdicts=told)]).look()
     assert [now - then for now, then in zip(counts(), before, strict=True)] == [1, 0, 0, MAX_SCORE, 1, 0.25]
+
+
+async def test_the_pause_after_a_look_does_not_count_the_wait_for_ec2(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a start, the first look waits for EC2's instance types. It was followed by a pause of minutes."""
+    at = Setting("a")
+    answered = threading.Event()
+    read = FakeTypes.instance_types
+
+    def slow(self: FakeTypes, *given: Any, **named: Any) -> Any:
+        assert answered.wait(30)
+        return read(self, *given, **named)
+
+    monkeypatch.setattr(FakeTypes, "instance_types", slow)
+    asyncio.get_running_loop().call_later(0.5, answered.set)
+    assert await at.look() == []
+    assert at.finder.due_in() <= moves.LOOK_SECONDS
