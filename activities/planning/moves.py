@@ -225,7 +225,7 @@ class MoveFinder:
         for number, planned in enumerate(command.replacements):
             name = name_after(planned.pool, f"{ident}/{number}")
             why = "\n".join(command.explanation)
-            body = replacement_claim_body(planned, pools[planned.pool], name, ident, why)
+            body = replacement_claim_body(planned, pools[planned.pool], name, ident, command.reason, why)
             body["metadata"]["annotations"] |= sold.overlay_annotations(planned.pool, planned.instance_types)
             replacements.append(Replacement(name=name, pool=planned.pool, body=body))
         pods = {one.node.claim: model.details[one.node.claim].pods for one in command.candidates}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from croniter import croniter
@@ -18,6 +18,8 @@ from tenon import resources
 from tenon.apis import expressions, labels
 from tenon.apis.base import ApiModel, kubernetes_name
 from tenon.apis.common import LABEL_VALUE_PATTERN, SelectorRequirement, Taint, is_label_name
+from tenon.apis.consolidation_limits import read_least_saving, read_rest
+from tenon.apis.disruption_windows import read_windows
 from tenon.apis.ec2launch import SIZE_PATTERN
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.kubelet import KubeletConfiguration, expressions_in
@@ -26,6 +28,14 @@ from tenon.apis.nodepool import SCHEDULE_PATTERN, NodePool, TemplateSpec
 from tenon.apis.restricted import KNOWN_VALUES, restricted_reason
 
 ModelT = TypeVar("ModelT", bound=ApiModel)
+
+
+_READERS: Mapping[str, Callable[[str], object]] = {
+    labels.LEAST_SAVING: read_least_saving,
+    labels.REST_AFTER_MOVE: read_rest,
+    labels.DISRUPTION_WINDOWS: read_windows,
+}
+"""Tenon's own annotations of a NodePool."""
 
 
 class FieldError(NamedTuple):
@@ -90,6 +100,7 @@ def check_nodepool(pool: NodePool) -> list[FieldError]:
         *_taints(spec, "spec.template.spec"),
         *_limits(pool.spec.limits),
         *_schedules(pool),
+        *_annotations(pool),
     ]
 
 
@@ -211,6 +222,17 @@ def _schedules(pool: NodePool) -> Iterable[FieldError]:
             yield FieldError(
                 path, f"{budget.schedule[:80]!r} is not a cron schedule of five fields, such as '0 9 * * 1-5'"
             )
+
+
+def _annotations(pool: NodePool) -> Iterable[FieldError]:
+    for key, read in _READERS.items():
+        text = pool.metadata.annotations.get(key)
+        if text is None:
+            continue
+        try:
+            read(text)
+        except ValueError as error:
+            yield FieldError(f"metadata.annotations[{key}]", str(error))
 
 
 def _is_cron(schedule: str) -> bool:

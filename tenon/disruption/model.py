@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from math import inf
+from typing import TypeVar
 
+from tenon.apis import labels
+from tenon.apis.consolidation_limits import LeastSaving, read_least_saving, read_rest
+from tenon.apis.disruption_windows import DisruptionWindow, read_windows
 from tenon.apis.nodepool import Budget, ConsolidationPolicy, NodePool
 from tenon.apis.reasons import Reason
 from tenon.kube.pod import Pod
 from tenon.scheduling.model import PlannedClaim, Pool, Problem
+
+ValueT = TypeVar("ValueT")
+AbsentT = TypeVar("AbsentT")
+BrokenT = TypeVar("BrokenT")
+
+_TOO_MUCH = LeastSaving(dollars=inf)
+_TOO_LONG = timedelta(days=36500)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +34,12 @@ class PoolPolicy:
     consolidation_policy: ConsolidationPolicy = "WhenEmptyOrUnderutilized"
     replicas: int | None = None
     """The number of nodes of a static pool; None for a pool that follows its pods."""
+    least_saving: LeastSaving | None = None
+    """What a consolidation must save at least (WSH-02); None if the NodePool does not say."""
+    rest_after_move: timedelta = timedelta()
+    """How long consolidation leaves alone a node that was created for a consolidation (WSH-01)."""
+    windows: tuple[DisruptionWindow, ...] | None = ()
+    """The only times at which its nodes may be disrupted (WSH-14): always if empty, never if None."""
 
 
 def policy_of(pool: NodePool) -> PoolPolicy:
@@ -34,7 +52,22 @@ def policy_of(pool: NodePool) -> PoolPolicy:
         budgets=tuple(disruption.budgets),
         consolidation_policy=disruption.consolidation_policy,
         replicas=pool.spec.replicas,
+        least_saving=_annotated(pool, labels.LEAST_SAVING, read_least_saving, absent=None, broken=_TOO_MUCH),
+        rest_after_move=_annotated(pool, labels.REST_AFTER_MOVE, read_rest, absent=timedelta(), broken=_TOO_LONG),
+        windows=_annotated(pool, labels.DISRUPTION_WINDOWS, read_windows, absent=(), broken=None),
     )
+
+
+def _annotated(
+    pool: NodePool, key: str, read: Callable[[str], ValueT], *, absent: AbsentT, broken: BrokenT
+) -> ValueT | AbsentT | BrokenT:
+    text = pool.metadata.annotations.get(key)
+    if text is None:
+        return absent
+    try:
+        return read(text)
+    except ValueError:  # the NodePool's condition ValidationSucceeded says why
+        return broken
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +100,8 @@ class ManagedNode:
     """The ID of the open command that prepares to remove it."""
     replacement_for: str = ""
     """The ID of the open command that it was created for."""
+    created_for: str = ""
+    """The reason of the command that it was created for, which may have ended long ago."""
 
     def named_in(self, names: frozenset[str]) -> bool:
         """True if the names contain its NodeClaim or its Node."""

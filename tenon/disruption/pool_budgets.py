@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tenon.apis.reasons import Reason
 from tenon.disruption.budgets import allowed
 from tenon.disruption.model import ManagedNode, Situation
+from tenon.disruption.windows import why_closed
 
 REASONS = (Reason.EMPTY, Reason.DRIFTED, Reason.UNDERUTILIZED)
 """The reasons that a budget may name."""
@@ -35,6 +36,8 @@ class BudgetState:
     """How many nodes may be gone at once."""
     consuming: int
     """How many nodes are gone."""
+    closed: str = ""
+    """Why the disruption windows of the NodePool allow none, in a clause; empty if they do not forbid it."""
 
     @property
     def blocks(self) -> bool:
@@ -80,7 +83,8 @@ def budget_states(situation: Situation, reasons: Collection[Reason] = REASONS) -
             if same not in by_budgets:
                 by_budgets[same] = allowed(policy.budgets, reason, total=known.total, unavailable=0, now=situation.now)
             most = by_budgets[same]
-            found.append(BudgetState(pool, reason, known.total, most, known.unavailable))
+            closed = why_closed(policy.windows, reason, situation.now)
+            found.append(BudgetState(pool, reason, known.total, 0 if closed else most, known.unavailable, closed))
     return found
 
 
@@ -99,6 +103,10 @@ class PoolBudgets:
             self._left[pool] = self._allowed(pool)
         return self._left[pool]
 
+    def why_closed(self, pool: str) -> str:
+        """Return why the pool's disruption windows allow none, in a clause; empty if they do not forbid it."""
+        return why_closed(self._situation.policies[pool].windows, self._reason, self._situation.now)
+
     def take(self, pool: str) -> bool:
         """Take one node from the pool's budget. Return False if none is left."""
         if self.left(pool) <= 0:
@@ -108,6 +116,8 @@ class PoolBudgets:
 
     def _allowed(self, pool: str) -> int:
         given = self._situation
+        if self.why_closed(pool):
+            return 0
         if self._members is None:
             self._members = members_of(given)
         known = self._members.get(pool, Members())

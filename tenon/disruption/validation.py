@@ -33,7 +33,12 @@ def why_invalid(command: DisruptionCommand, situation: Situation, expired: Expir
         if why := _reason_gone(command, candidate, detail, situation):
             return f"NodeClaim {candidate.claim}: {why}"
         if not budgets.take(candidate.pool):
-            return f"the budgets of NodePool {candidate.pool} do not allow it any more"
+            why = budgets.why_closed(candidate.pool)
+            return (
+                f"NodePool {candidate.pool} is {why}"
+                if why
+                else (f"the budgets of NodePool {candidate.pool} do not allow it any more")
+            )
     plan = rescheduler.simulate([candidate.claim for candidate in command.candidates], expired=expired)
     if not is_complete(plan):
         first = next(iter(sorted(plan.unschedulable)), "")

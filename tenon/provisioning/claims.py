@@ -14,6 +14,7 @@ from tenon.apis import labels
 from tenon.apis.hashing import nodepool_hashes
 from tenon.apis.json_object import parse_json_object
 from tenon.apis.nodepool import NodePool
+from tenon.apis.reasons import Reason
 from tenon.ec2.own_kubelet import own_kubelet
 from tenon.kube.planned_pods import format_planned_pods
 from tenon.kube.pod import Pod
@@ -52,7 +53,7 @@ def claim_body(planned: PlannedClaim, pool: NodePool, *, batch: int, ordinal: in
 
 
 def replacement_claim_body(
-    planned: PlannedClaim, pool: NodePool, name: str, command: str, explanation: str
+    planned: PlannedClaim, pool: NodePool, name: str, command: str, reason: Reason, explanation: str
 ) -> dict[str, Any]:
     """Build the NodeClaim of a node that comes in place of others.
 
@@ -61,10 +62,15 @@ def replacement_claim_body(
         pool: its NodePool.
         name: its name.
         command: the ID of the disruption command.
+        reason: the reason of that command.
         explanation: why the command is carried out, in lines.
     """
     body = _body_for_pods(planned, pool, name) if planned.pods else static_claim_body(planned, pool, name)
-    body["metadata"]["annotations"] |= {labels.REPLACEMENT_FOR: command, labels.EXPLANATION: explanation}
+    body["metadata"]["annotations"] |= {
+        labels.REPLACEMENT_FOR: command,
+        labels.CREATED_FOR: reason,
+        labels.EXPLANATION: explanation,
+    }
     return body
 
 

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from tenon.apis import labels
+from tenon.apis.consolidation_limits import read_least_saving
 from tenon.apis.nodepool import Budget
 from tenon.disruption.cost import rescheduling_cost
 from tenon.disruption.model import ClusterModel, Command, ManagedNode, NodeDetail, PoolPolicy, Situation
@@ -79,6 +80,7 @@ class NodeSpec(Spec):
     held_by: str = ""
     disrupted_by: str = ""
     replacement_for: str = ""
+    created_for: str = ""
     tainted: bool = False
     age: str | None = None
     expires_in: str | None = None
@@ -99,6 +101,9 @@ class PoolSpec(Spec):
     limits: dict[str, str] | None = None
     replicas: int | None = None
     tainted: bool = False
+    least_saving: str | None = None
+    rest: str = "0s"
+    """How long consolidation leaves a node alone that it created."""
     types: list[str] | None = None
     """The instance types that it may launch; all by default."""
 
@@ -153,6 +158,7 @@ def situation(cluster: Cluster) -> Situation:
                 node=name,
                 disrupted_by=spec.disrupted_by,
                 replacement_for=spec.replacement_for,
+                created_for=spec.created_for,
             )
         )
         details[name] = NodeDetail(
@@ -293,6 +299,8 @@ def _policy(name: str, spec: PoolSpec) -> PoolPolicy:
         tuple(Budget.model_validate(budget) for budget in spec.budgets),
         spec.policy,
         spec.replicas,
+        None if spec.least_saving is None else read_least_saving(spec.least_saving),
+        duration(spec.rest),
     )
 
 

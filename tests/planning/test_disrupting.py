@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -10,6 +11,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from activities.planning.disrupting import RECHECK_SECONDS
+from tenon.apis import labels as names
 from tenon.apis.duration import Duration
 from tenon.disruption.model import policy_of
 from tenon.lifecycle.messages.disruption import DisruptionDecision, LedgerEntry
@@ -250,3 +252,20 @@ async def test_met29_each_method_is_timed() -> None:
     before = evaluations()
     await Setting(managed("a"), after="0s").disruptor.await_candidates(QUESTION)
     assert evaluations() == before + 1
+
+
+async def test_wsh14_the_event_on_the_nodepool_says_when_the_next_window_opens() -> None:
+    at = Setting(managed("a"), after="0s")
+    text = json.dumps([{"schedule": "0 2 29 2 *", "duration": "1h", "timezone": "Europe/Berlin", "reasons": ["Empty"]}])
+    at.view.pools = [
+        node_pool(annotations={names.DISRUPTION_WINDOWS: text}, edits={"disruption/consolidateAfter": "0s"})
+    ]
+    answer = await at.disruptor.await_candidates(QUESTION)
+    assert answer.commands == []
+    assert {event[2:4] for event in at.recorder.events} == {
+        (
+            "DisruptionBlocked",
+            "No allowed disruptions for disruption reason Empty: the NodePool is outside its disruption windows, the "
+            "next opens on Tue 2028-02-29 at 02:00 Europe/Berlin",
+        )
+    }

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from tenon.apis import labels
 from tenon.apis.nodeclaim import DRIFTED
 from tenon.disruption.held_pods import holder
 from tenon.disruption.model import ManagedNode
@@ -99,5 +100,6 @@ def _known(claim: ClaimRecord, node: NodeRecord | None) -> _Known:
         drifted=claim.is_true(DRIFTED),
         disrupted_by=claim.disrupted_by,
         replacement_for=claim.replacement_for,
+        created_for=claim.annotations.get(labels.CREATED_FOR, ""),
     )
     return _Known(claim, node, found, claim.keep_until)

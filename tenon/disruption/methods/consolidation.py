@@ -13,6 +13,7 @@ from tenon.apis.reasons import Reason
 from tenon.disruption.methods.balanced import Balance
 from tenon.disruption.methods.consolidation_price import LEAST_SAVING, PriceRule
 from tenon.disruption.methods.consolidation_search import Terms, by_price_per_cost, search
+from tenon.disruption.methods.least_saving import LeastSavings
 from tenon.disruption.methods.moves import Move
 from tenon.disruption.model import Candidate, ClusterModel, Command, ManagedNode, NodeDetail, Proposal, Situation
 from tenon.disruption.pool_budgets import PoolBudgets
@@ -64,7 +65,12 @@ class Consolidation:
         look_again = min(later, default=None)
         balance = Balance(situation, model)
         terms = Terms(
-            rule=PriceRule(model.problem, spot_to_spot=self._spot_to_spot, least_saving=self._least_saving),
+            rule=PriceRule(
+                model.problem,
+                spot_to_spot=self._spot_to_spot,
+                least_saving=self._least_saving,
+                asked=LeastSavings(situation).of,
+            ),
             approves=balance.approves,
             pool_of={claim: node.pool for claim, node in candidates.items()},
             closed=closed_nodes(situation, model),
@@ -172,12 +178,14 @@ def _may_leave(node: ManagedNode, situation: Situation, model: ClusterModel, poo
 
 
 def _due(node: ManagedNode, situation: Situation, model: ClusterModel) -> datetime:
-    """Return when a node that `_may_leave` has been quiet for consolidateAfter (DIS-30)."""
-    after = situation.policies[node.pool].consolidate_after
-    since = model.details[node.claim].quiet_since
+    """Return when a node that `_may_leave` has been quiet for consolidateAfter (DIS-30) and has rested (WSH-01)."""
+    policy, detail = situation.policies[node.pool], model.details[node.claim]
+    after, since = policy.consolidate_after, detail.quiet_since
     assert after is not None
     assert since is not None
-    return since + after
+    if node.created_for != Reason.UNDERUTILIZED or detail.created_at is None:
+        return since + after
+    return max(since + after, detail.created_at + policy.rest_after_move)
 
 
 def closed_nodes(situation: Situation, model: ClusterModel) -> frozenset[str]:

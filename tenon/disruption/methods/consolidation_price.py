@@ -7,7 +7,7 @@ to its price.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
@@ -52,19 +52,28 @@ class Bill:
 class PriceRule:
     """The price rules of DIS-34 to DIS-37 on one catalogue."""
 
-    def __init__(self, problem: Problem, *, spot_to_spot: bool = False, least_saving: float = LEAST_SAVING) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        *,
+        spot_to_spot: bool = False,
+        least_saving: float = LEAST_SAVING,
+        asked: Callable[[Sequence[NodeDetail]], float] = lambda _: 0.0,
+    ) -> None:
         """Take the pools and their types.
 
         Args:
             problem: the cluster.
             spot_to_spot: allow spot nodes to be replaced by spot nodes (SpotToSpotConsolidation).
             least_saving: dollars an hour that a move must save.
+            asked: returns what the NodePools of the nodes that leave ask for in addition.
         """
         self._pools = {pool.name: pool for pool in problem.pools}
         self._types = {pool.name: {kind.name: kind for kind in pool.instance_types} for pool in problem.pools}
         self._best_effort = problem.min_values_best_effort
         self._spot_to_spot = spot_to_spot
         self._least_saving = least_saving
+        self._asked = asked
         self._sales: dict[tuple[str, tuple[Requirement, ...]], dict[str, Sale]] = {}
 
     def may_replace(self, detail: NodeDetail) -> bool:
@@ -76,12 +85,13 @@ class PriceRule:
         before = sum(detail.price for detail in leaving)
         settled = [self._settled(claim) for claim in claims]
         price = sum(claim.price for claim, _ in settled)
-        if before - price <= self._least_saving:
+        least = max(self._least_saving, self._asked(leaving))
+        if before - price <= least:
             return None
         if settled and not all(map(self.may_replace, leaving)):
             return None
         spot = all(detail.capacity_type == labels.SPOT for detail in leaving)
-        spendable = before - self._least_saving
+        spendable = before - least
         found: list[PlannedClaim] = []
         worst = 0.0
         for claim, sales in settled:

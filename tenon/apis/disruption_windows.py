@@ -1,0 +1,166 @@
+"""The annotation `tenon.sh/disruption-windows` of a NodePool: when its nodes may be disrupted, in local time.
+
+Budgets of Karpenter say in UTC when nodes must stay. Windows say in a time zone when nodes may leave (WSH-14).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from croniter import CroniterBadDateError, croniter
+
+from tenon.apis.duration import HOURS_AND_MINUTES, Duration
+from tenon.apis.nodepool import SCHEDULE_PATTERN
+
+REASONS = ("Empty", "Drifted", "Underutilized")
+"""The reasons that windows may name: those that budgets limit."""
+MAX_WINDOWS = 50
+_KEYS = ("schedule", "duration", "timezone", "reasons")
+_LONGEST_CHANGE = timedelta(hours=3)
+"""More than the clocks of any zone go back at once."""
+_MINUTE = timedelta(minutes=1)
+_SOME_DAY = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class DisruptionWindow:
+    """A time that begins again and again, at the hits of a cron schedule on the clock of a time zone.
+
+    If the clock skips a hit, the window opens when the clock has gone forward. If the clock shows a hit twice, the
+    first one counts, and both count if the schedule hits in every hour. The duration is elapsed time.
+    """
+
+    schedule: str
+    duration: timedelta
+    timezone: str = "UTC"
+    reasons: tuple[str, ...] = REASONS
+
+    def is_open(self, now: datetime) -> bool:
+        """Whether the window is open. It includes the instant at which it opens, not the one at which it closes."""
+        opened = self._last_opening(now)
+        return opened is not None and now < opened + self.duration
+
+    def next_opening(self, now: datetime) -> datetime:
+        """Return when the window opens next, in its time zone."""
+        zone = ZoneInfo(self.timezone)
+        local = now.astimezone(zone).replace(tzinfo=None)
+        found: datetime | None = None
+        hits = croniter(self.schedule, local - _LONGEST_CHANGE)  # of an hour that comes twice, the second may be ahead
+        while True:
+            hit: datetime = hits.get_next(datetime)
+            later = [at for at in self._instants(hit, zone) if at > now]
+            found = min([*later, *([found] if found else [])], default=None)
+            if found is not None and hit > local:
+                return found.astimezone(zone)
+
+    def _last_opening(self, now: datetime) -> datetime | None:
+        zone = ZoneInfo(self.timezone)
+        local = now.astimezone(zone).replace(tzinfo=None)
+        found: datetime | None = None
+        # In an hour that comes twice, hits ahead on the clock have passed once.
+        hits = croniter(self.schedule, local + (_LONGEST_CHANGE if now.astimezone(zone).fold else _MINUTE))
+        while True:
+            try:
+                hit: datetime = hits.get_prev(datetime)
+            except CroniterBadDateError:
+                return found
+            earlier = [at for at in self._instants(hit, zone) if at <= now]
+            found = max([*earlier, *([found] if found else [])], default=None)
+            if found is not None and hit <= local:
+                return found
+
+    def _instants(self, hit: datetime, zone: ZoneInfo) -> Iterator[datetime]:
+        """Yield when the clock of the zone shows this time: at two instants if it goes back over it."""
+        while _skipped(hit, zone):
+            hit += _MINUTE
+        first, second = (hit.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1))
+        yield first
+        if second > first and self._every_hour:
+            yield second
+
+    @property
+    def _every_hour(self) -> bool:
+        return self.schedule == "@hourly" or self.schedule.split()[1:2] == ["*"]
+
+
+def _skipped(local: datetime, zone: ZoneInfo) -> bool:
+    """Whether the clock of the zone goes forward over this time and never shows it."""
+    return local.replace(tzinfo=zone).astimezone(UTC).astimezone(zone).replace(tzinfo=None) != local
+
+
+@lru_cache(maxsize=1024)
+def read_windows(text: str) -> tuple[DisruptionWindow, ...]:
+    """Read the annotation.
+
+    Raises:
+        ValueError: it cannot be read, or a window can never open. The message is a clause for a user.
+    """
+    try:
+        entries = json.loads(text)
+    except (ValueError, RecursionError):
+        entries = None
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise ValueError('is not a list of windows in JSON, such as [{"schedule": "0 2 * * 6", "duration": "3h"}]')
+    if not 0 < len(entries) <= MAX_WINDOWS:
+        raise ValueError(f"has {len(entries)} windows: write 1 to {MAX_WINDOWS}, or remove the annotation")
+    return tuple(_window(entry, f"[{index}]") for index, entry in enumerate(entries))
+
+
+def _window(entry: dict[str, Any], place: str) -> DisruptionWindow:
+    if unknown := sorted(entry.keys() - set(_KEYS)):
+        raise ValueError(f"{place}.{unknown[0][:80]!s} does not exist: a window has {', '.join(_KEYS)}")
+    schedule, zone = entry.get("schedule"), entry.get("timezone", "UTC")
+    if not isinstance(schedule, str) or not re.fullmatch(SCHEDULE_PATTERN, schedule) or not croniter.is_valid(schedule):
+        raise ValueError(
+            f"{place}.schedule: {_shown(schedule)} is not a cron schedule of five fields, such as '0 2 * * 6'"
+        )
+    try:
+        croniter(schedule, _SOME_DAY).get_next(datetime)
+    except CroniterBadDateError:
+        raise ValueError(
+            f"{place}.schedule: {_shown(schedule)} names no day that exists, so the window can never open"
+        ) from None
+    if not isinstance(zone, str) or not _is_zone(zone):
+        raise ValueError(
+            f"{place}.timezone: {_shown(zone)} is not an IANA time zone: write one such as 'Europe/Berlin', or leave "
+            "it out for UTC"
+        )
+    return DisruptionWindow(schedule, _duration(entry.get("duration"), place), zone, _reasons(entry, place))
+
+
+def _duration(value: Any, place: str) -> timedelta:
+    if not isinstance(value, str) or not re.fullmatch(HOURS_AND_MINUTES, value) or len(value) > 64:
+        raise ValueError(f"{place}.duration: {_shown(value)} is not a duration in hours and minutes, such as 1h30m")
+    found = timedelta(seconds=Duration(value).seconds or 0)
+    if not found:
+        raise ValueError(f"{place}.duration: {_shown(value)} is no time, so the window can never open")
+    return found
+
+
+def _reasons(entry: dict[str, Any], place: str) -> tuple[str, ...]:
+    given = entry.get("reasons", list(REASONS))
+    if not isinstance(given, list) or not given:
+        raise ValueError(f"{place}.reasons is not a list of reasons: leave it out for all of {', '.join(REASONS)}")
+    for reason in given:
+        if reason not in REASONS:
+            raise ValueError(f"{place}.reasons: {_shown(reason)} is not one of {', '.join(REASONS)}")
+    return tuple(given)
+
+
+def _is_zone(name: str) -> bool:
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError):  # OSError: the name of a folder of zones, such as Europe
+        return False
+    return True
+
+
+def _shown(value: Any) -> str:
+    return "nothing" if value is None else ascii(value)[:80]

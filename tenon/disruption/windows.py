@@ -1,0 +1,26 @@
+"""Whether the disruption windows of a NodePool are open for a reason, and when they open next (WSH-14)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from tenon.apis.disruption_windows import DisruptionWindow
+
+
+def why_closed(windows: Sequence[DisruptionWindow] | None, reason: str, now: datetime) -> str:
+    """Return why the windows allow no disruption for a reason now, in a clause; empty if they allow it.
+
+    Args:
+        windows: those of a NodePool; None if its annotation cannot be read, which allows nothing, so that a typo never
+            costs a node.
+        reason: the reason as budgets name it. It is always allowed if no window names it.
+        now: the current time.
+    """
+    if windows is None:
+        return "its annotation tenon.sh/disruption-windows cannot be read"
+    mine = [window for window in windows if reason in window.reasons]
+    if not mine or any(window.is_open(now) for window in mine):
+        return ""
+    at, zone = min(((window.next_opening(now), window.timezone) for window in mine), key=lambda each: each[0])
+    return f"outside its disruption windows, the next opens on {at:%a %Y-%m-%d at %H:%M} {zone}"
