@@ -16,6 +16,7 @@ from tenon.disruption.methods.consolidation_price import LEAST_SAVING, SPOT_FLEX
 from tenon.disruption.model import ManagedNode, NodeDetail, PoolPolicy, Situation
 from tenon.disruption.pool_budgets import Members, members_of, unavailable_nodes
 from tenon.disruption.rescheduling import Rescheduler, is_complete
+from tenon.disruption.windows import why_closed
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.timestamps import format_instant
 from tenon.scheduling.model import Plan, PlannedClaim
@@ -151,6 +152,10 @@ class WhyStays:
             yield "It is not known when a pod last came or went"
         elif _due(detail.quiet_since, policy) > self._situation.now:
             yield _wait("A pod came or went, or the node was initialized, at", detail.quiet_since, policy)
+        if node.created_for == Reason.UNDERUTILIZED and detail.created_at is not None:
+            rested = detail.created_at + policy.rest_after_move
+            if rested > self._situation.now:
+                yield f"Consolidation created it, so it rests until {format_instant(rested)} (tenon.sh/rest-after-move)"
         if detail.node in self._hosts:
             yield "Pods of other nodes are about to move to it"
         yield from self._of_budgets(node, Reason.UNDERUTILIZED)
@@ -158,6 +163,8 @@ class WhyStays:
     def _of_budgets(self, node: ManagedNode, reason: Reason) -> list[str]:
         """Return which budgets allow no more node for the reason, and when they do; empty if they allow one."""
         given = self._situation
+        if closed := why_closed(given.policies[node.pool].windows, reason, given.now):
+            return [f"NodePool {node.pool} allows no disruption for {reason}: it is {closed}"]
         budgets = given.policies[node.pool].budgets
         total, away = self._members.get(node.pool, Members()).total, unavailable_nodes(given, node.pool)
         try:

@@ -18,7 +18,7 @@ def why_closed(windows: Sequence[DisruptionWindow] | None, reason: str, now: dat
         now: the current time.
     """
     if windows is None:
-        return "its annotation tenon.sh/disruption-windows cannot be read"
+        return "closed to disruption, because its annotation tenon.sh/disruption-windows cannot be read"
     mine = [window for window in windows if reason in window.reasons]
     if not mine or any(window.is_open(now) for window in mine):
         return ""

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tenon.apis.disruption_windows import read_windows
 from tenon.disruption.model import Situation
 from tenon.disruption.why_stays import WhyStays
 from tests.disruption.clusters import NOW, Cluster, situation
@@ -202,3 +203,19 @@ def test_nothing_is_due_before_the_instant_at_which_consolidate_after_is_over() 
     found = given({"quiet": "1h"}, {"consolidateAfter": "2h"})
     later = replace(found, now=NOW + timedelta(hours=1))
     assert not any("is over at" in text for text in sentences(later))
+
+
+def test_wsh01_a_node_that_rests_says_until_when() -> None:
+    found = given({"age": "90m", "created_for": "Underutilized"}, {"rest": "2h"})
+    assert any("so it rests until 2026-11-21T12:30:00Z" in sentence for sentence in sentences(found))
+
+
+def test_wsh14_outside_its_disruption_windows_a_node_says_when_they_open() -> None:
+    found = given()
+    windows = read_windows('[{"schedule": "0 2 * * 6", "duration": "3h", "timezone": "Europe/Berlin"}]')
+    policies = {name: replace(policy, windows=windows) for name, policy in found.policies.items()}
+    said = (
+        "NodePool default allows no disruption for Underutilized: it is outside its disruption windows, the next opens "
+        "on Sat 2026-11-28 at 02:00 Europe/Berlin"
+    )
+    assert said in sentences(replace(found, policies=policies))
