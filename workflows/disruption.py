@@ -54,6 +54,8 @@ class DisruptionWorkflow(PlannerCaller):
         super().__init__(begin.plan_queue)
         self.cluster = begin.cluster
         self.ledger = dict(begin.ledger)
+        self.postponed = False
+        """A command failed since the planner was asked, so the planner must know the new ledger."""
 
     @workflow.run
     async def run(self, begin: DisruptionInput) -> None:
@@ -74,8 +76,13 @@ class DisruptionWorkflow(PlannerCaller):
         now = workflow.now()
         self.ledger = {claim: entry for claim, entry in self.ledger.items() if entry.until > now}
         given = AwaitDisruptionInput(cluster=self.cluster, ledger=self.ledger)
+        self.postponed = False
         return await self.poll(
-            ActivityName.AWAIT_DISRUPTION, given, DisruptionDecision, "wait for nodes that may be disrupted"
+            ActivityName.AWAIT_DISRUPTION,
+            given,
+            DisruptionDecision,
+            "wait for nodes that may be disrupted",
+            outdated=lambda: self.postponed,
         )
 
     async def _start(self, command: DisruptionCommand) -> None:
@@ -118,6 +125,7 @@ class DisruptionWorkflow(PlannerCaller):
         for claim in given.claims:
             if claim in self.ledger:
                 self.ledger[claim] = evolve(self.ledger[claim], until=until, due=until, postponed=True)
+                self.postponed = True
 
     @workflow.query
     def open_commands(self) -> dict[str, LedgerEntry]:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest_asyncio
@@ -18,13 +18,22 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Replayer, Worker
 
 from tenon.lifecycle.messages.base import ActivityName
-from tenon.lifecycle.messages.disruption import AwaitDisruptionInput, DisruptionDecision
+from tenon.lifecycle.messages.disruption import (
+    AwaitDisruptionInput,
+    DisruptionCandidate,
+    DisruptionCommand,
+    DisruptionDecision,
+    LedgerEntry,
+    Postponement,
+)
 from tenon.lifecycle.messages.provisioning import AwaitBatchInput, BatchSummary, PlanInput, PlanResult
 from tests.workflows.waiting import until
 from worker.runtime.temporal_plugin import TenonPlugin
 from workflows import names
 from workflows.disruption import DisruptionInput, DisruptionWorkflow
 from workflows.provisioner import ProvisionerInput, ProvisionerWorkflow
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
 
 class Leader:
@@ -36,6 +45,8 @@ class Leader:
         self.plans = True
         self.batches: list[int] = []
         self.carried: list[PlanResult | None] = []
+        self.decisions: list[DisruptionDecision] = []
+        self.ledgers: list[dict[str, LedgerEntry]] = []
 
     @activity.defn(name=ActivityName.AWAIT_BATCH)
     async def await_batch(self, given: AwaitBatchInput) -> BatchSummary:
@@ -53,8 +64,11 @@ class Leader:
         return PlanResult(batch=given.batch, claims=["default-abcdef"])
 
     @activity.defn(name=ActivityName.AWAIT_DISRUPTION)
-    async def await_disruption(self, _given: AwaitDisruptionInput) -> DisruptionDecision:
+    async def await_disruption(self, given: AwaitDisruptionInput) -> DisruptionDecision:
         self.asked.append("disruption")
+        self.ledgers.append(given.ledger)
+        if self.decisions:
+            return self.decisions.pop(0)
         return await asyncio.Event().wait() or DisruptionDecision()
 
     async def is_asked(self, what: str, times: int = 1) -> None:
@@ -273,3 +287,17 @@ async def test_the_leader_stays_known_when_the_history_is_folded(served: Cluster
             if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED
         ]
         assert set(scheduled) <= {served.shared, served.own("a")}
+
+
+async def test_the_planner_hears_at_once_of_a_command_that_failed(served: Cluster) -> None:
+    """Otherwise it takes the node for one that leaves as long as its question is open, which is up to ten minutes."""
+    leader = await served.leader(served.shared)
+    candidate = DisruptionCandidate(claim="a", uid="u", pool="default", since=NOW, due=NOW)
+    command = DisruptionCommand(id="drifted-1", reason="Drifted", candidates=[candidate], moves_pods=True)
+    leader.decisions.append(DisruptionDecision(commands=[command]))
+    disruption = await served.disruption()
+    async with ended(disruption):
+        await leader.is_asked("disruption", 2)
+        await disruption.signal(DisruptionWorkflow.postpone, Postponement(claims=["a"], seconds=300))
+        await leader.is_asked("disruption", 3)
+    assert [ledger["a"].postponed for ledger in leader.ledgers[1:]] == [False, True]
