@@ -41,7 +41,12 @@ async def disrupt(given: DisruptInput) -> DisruptResult:
         "The worker disrupts nodes",
         extra={"command": given.command.id, "reason": given.command.reason, "accepted": accepted, "refused": refused},
     )
-    return DisruptResult(accepted=accepted, refused=refused)
+    leaving = [
+        candidate.claim
+        for candidate, answer in zip(given.command.candidates, answers, strict=True)
+        if answer.leaving and not answer.accepted
+    ]
+    return DisruptResult(accepted=accepted, refused=refused, leaving=leaving)
 
 
 async def _ask(
@@ -57,6 +62,6 @@ async def _ask(
     except RPCError as error:
         if error.status is not RPCStatusCode.NOT_FOUND:
             raise
-        return DisruptAnswer(accepted=False, why="its workflow is gone")
+        return DisruptAnswer(accepted=False, why="its workflow is gone", leaving=True)
     except WorkflowUpdateFailedError as error:
         return DisruptAnswer(accepted=False, why=str(error.cause))

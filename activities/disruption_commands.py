@@ -202,9 +202,10 @@ class CommandActivities:
                 await self._recorder.publish(claim.body, "DisruptionTerminating", text)
                 continue
             # The taint goes first: as long as the annotation is there, a repetition finds the rest.
-            await cordon.withdraw(self._kube, ref, "")
+            await cordon.withdraw(self._kube, ref, "", command=given.command.id)
             await self._unmark(ref, labels.DISRUPTED_BY, given.command)
         for one in given.command.replacements:
+            activity.heartbeat()
             await self._release(given, one)
         if given.undo:
             _count_failure(given.command)
@@ -272,6 +273,7 @@ async def _offer_to_leave(given: FinishInput, one: Replacement) -> None:
         if answer.accepted:
             return
         why = answer.why
+        activity.heartbeat()
         await asyncio.sleep(POLL_SECONDS)  # a node that was just initialized still binds pods
     log.info(
         "A replacement of a failed command stays",

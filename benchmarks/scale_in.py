@@ -12,6 +12,7 @@ import asyncio
 import json
 import os
 import time
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from activities.kubernetes.client import Kube
-from activities.kubernetes.resources import DEPLOYMENTS, NODECLAIMS
+from activities.kubernetes.resources import DEPLOYMENTS, NODECLAIMS, PODS
 from benchmarks.bill import Bill, bill, pool_of, price_of
 from benchmarks.burst import Used, loads, usage_table, used
 from benchmarks.cluster import LABEL, node_pool, prepare
@@ -94,7 +95,7 @@ async def measure(sandbox: Sandbox, worker: Worker, before: int, after: int, wit
         changed = began
         while time.monotonic() - began < within and time.monotonic() - changed < STILL_SECONDS:
             await asyncio.sleep(LOOK_SECONDS)
-            if not staying and len(living := _living(pods.objects)) == after:
+            if not staying and len(living := _living(await kube.list(PODS, label_selector=LABEL))) == after:
                 staying = living
             claims = await kube.list(NODECLAIMS)
             look = _look(claims, bought, time.monotonic() - began)
@@ -103,7 +104,8 @@ async def measure(sandbox: Sandbox, worker: Worker, before: int, after: int, wit
                 looks.append(look)
         still = time.monotonic() - changed >= STILL_SECONDS
     alive = await kube.list(NODECLAIMS)
-    there = [pod for pod in pods.objects.values() if pod["metadata"]["uid"] in _living(pods.objects)]
+    everything = await kube.list(PODS, label_selector=LABEL)  # a watch that broke may have missed deletions
+    there = [pod for pod in everything if not pod["metadata"].get("deletionTimestamp")]
     cost = await asyncio.to_thread(bill, alive, there, bought)
     for task in watching:
         task.cancel()
@@ -115,16 +117,16 @@ async def measure(sandbox: Sandbox, worker: Worker, before: int, after: int, wit
         looks=looks,
         seconds_to_goal=_reached(looks, GOAL_RATIO * cost.repacked_price),
         still_after=round(changed - began, 1) if still else None,
-        drained=len(staying - _living(pods.objects)),
+        drained=len(staying - _living(there)),
         bill=cost,
         used={name: used(tally) for name, tally in usage.tallies.items()},
         cores=os.cpu_count() or 1,
     )
 
 
-def _living(pods: dict[str, Any]) -> set[str]:
+def _living(pods: Iterable[dict[str, Any]]) -> set[str]:
     """Return the UIDs of the pods that are not terminating."""
-    return {pod["metadata"]["uid"] for pod in pods.values() if not pod["metadata"].get("deletionTimestamp")}
+    return {pod["metadata"]["uid"] for pod in pods if not pod["metadata"].get("deletionTimestamp")}
 
 
 def _look(claims: list[dict[str, Any]], bought: Any, seconds: float) -> Look:

@@ -26,6 +26,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from workflows import names
     from workflows.disruption_command import DisruptionCommandWorkflow
+    from workflows.disruption_move import DisruptionMoveWorkflow
     from workflows.planner_call import PlannerCaller
 
 REFUSED_PAUSE = timedelta(seconds=30)
@@ -65,7 +66,7 @@ class DisruptionWorkflow(PlannerCaller):
             if decision is not None:
                 for claim in decision.gone:
                     self.ledger.pop(claim, None)
-                for command in decision.commands:
+                for command in (*decision.commands, *decision.moves):
                     await self._start(command)
             if workflow.info().is_continue_as_new_suggested() or workflow.info().get_current_history_length() > 500:
                 await workflow.wait_condition(workflow.all_handlers_finished)
@@ -103,7 +104,7 @@ class DisruptionWorkflow(PlannerCaller):
 
     async def _start_child(self, command: DisruptionCommand) -> None:
         await workflow.start_child_workflow(
-            DisruptionCommandWorkflow.run,
+            DisruptionMoveWorkflow.run if command.moves_pods else DisruptionCommandWorkflow.run,
             DisruptInput(cluster=self.cluster, command=command),
             id=names.command_id(self.cluster, command.id),
             parent_close_policy=ParentClosePolicy.ABANDON,

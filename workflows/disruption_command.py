@@ -1,195 +1,34 @@
-"""The workflow of one disruption command: prepare, replace, look again, remove; or undo.
-
-A command that only removes empty nodes asks their workflows at once. A command that moves pods first keeps new pods
-away from its candidates and waits until everything that comes in their place is ready (DIS-60 to DIS-65). If anything
-fails before the candidates are asked to leave, it undoes what it did. A candidate that leaves for another reason
-meanwhile is not a failure: its replacement serves its pods.
-"""
+"""The workflow of one disruption command that only removes empty nodes: it asks their workflows to leave."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-from datetime import timedelta
-from typing import TypeVar
-
 from temporalio import workflow
-from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
-    from tenon.errors import TenonError
-    from tenon.lifecycle.messages.base import ActivityName, Message
-    from tenon.lifecycle.messages.disruption import (
-        DisruptInput,
-        DisruptionCommand,
-        DisruptResult,
-        FinishInput,
-        Postponement,
-        ReplacementsInput,
-        StepResult,
-    )
+    from tenon.lifecycle.messages.base import ActivityName
+    from tenon.lifecycle.messages.disruption import DisruptInput, DisruptResult
     from workflows import names
     from workflows.options import OPTIONS
-
-VALIDATION_DELAY = timedelta(seconds=15)
-"""How long a graceful command waits before it is validated, so that it does not act on a passing state (DIS-46)."""
-REPLACEMENTS_WITHIN = timedelta(minutes=10)
-"""How long the replacements may take to be initialized (DIS-65)."""
-FAILED_PAUSE = timedelta(minutes=5)
-"""How long the candidates of a command that failed are left alone."""
-CANCELLED = "an operator cancelled it"
-
-Answer = TypeVar("Answer", bound=Message)
-
-
-class CommandFailedError(TenonError):
-    """A step says that the command cannot go on. The command is undone, and its result says why."""
 
 
 @workflow.defn(name="DisruptionCommand")
 class DisruptionCommandWorkflow:
-    """Runs one command. Its result says which candidates leave."""
-
-    @workflow.init
-    def __init__(self, begin: DisruptInput) -> None:
-        self.begin = begin
-        self.story: list[str] = []
-        self.cancelled = False
-        self.prepared = False
-        """Something of the command may be in the cluster, so that a failure must be undone."""
+    """Runs one command: asks the workflow of each candidate to leave."""
 
     @workflow.run
     async def run(self, begin: DisruptInput) -> DisruptResult:
-        """Return which candidates accepted and which refused, and report the others to the disruption workflow."""
-        if begin.command.moves_pods:
-            return await self._until_done(begin.command)
-        result = await self._ask(begin)
+        """Return which candidates accepted and which refused, and report the refusals to the disruption workflow."""
+        options = OPTIONS[ActivityName.DISRUPT]
+        result: DisruptResult = await workflow.execute_activity(
+            ActivityName.DISRUPT.value,
+            begin,
+            result_type=DisruptResult,
+            start_to_close_timeout=options.try_for,
+            schedule_to_close_timeout=options.give_up_after,
+            retry_policy=options.retry,
+            summary=f"{begin.command.reason}: {len(begin.command.candidates)} nodes",
+        )
         if result.refused:
             handle = workflow.get_external_workflow_handle(names.disruption_id(begin.cluster))
             await handle.signal("settled", sorted(result.refused))
         return result
-
-    async def _until_done(self, command: DisruptionCommand) -> DisruptResult:
-        """Run the command. A cancellation undoes it after the current step, which no cancellation interrupts."""
-        running = asyncio.create_task(self._replace_and_remove(command))
-        while True:
-            try:
-                return await asyncio.shield(running)
-            except asyncio.CancelledError:
-                if running.done() or workflow.cancellation_reason() is None:
-                    raise  # no operator cancelled it: the worker evicts the workflow from its cache
-                self.cancelled = True
-
-    async def _replace_and_remove(self, command: DisruptionCommand) -> DisruptResult:
-        try:
-            await self._prepare(command)
-            result = await self._ask(self.begin)
-        except CommandFailedError as error:
-            return await self._undo(str(error))
-        except ActivityError as error:
-            return await self._undo(str(error.cause or error))
-        stay = sorted(result.refused)
-        self._tell(f"asked {len(result.accepted)} nodes to leave")
-        for claim, why in sorted(result.refused.items()):
-            self._tell(f"NodeClaim {claim} stays: {why}")
-        await self._finish(stay, undo=not result.accepted)
-        await self._postpone(stay)
-        return result
-
-    async def _prepare(self, command: DisruptionCommand) -> None:
-        if command.graceful:
-            self._tell("waits before it is validated")
-            await self._sleep(VALIDATION_DELAY)
-        await self._step(ActivityName.VALIDATE_COMMAND, names.plan_queue(self.begin.cluster))
-        self.prepared = True
-        await self._step(ActivityName.TAINT_CANDIDATES)
-        self._tell("new pods are kept away from the candidates")
-        if command.replacements:
-            await self._step(ActivityName.CREATE_REPLACEMENTS)
-            self._tell(f"created {', '.join(one.name for one in command.replacements)}")
-            await self._await_replacements(command)
-        await self._step(ActivityName.CHECK_CANDIDATES)
-
-    async def _await_replacements(self, command: DisruptionCommand) -> None:
-        """Wait in one long activity. Unlike other steps, it changes nothing, so a cancellation need not wait for it."""
-        given = ReplacementsInput(
-            cluster=self.begin.cluster, command=command, until=workflow.now() + REPLACEMENTS_WITHIN
-        )
-        self._show("waits for its replacements")
-        waiting = asyncio.create_task(self._run(ActivityName.AWAIT_REPLACEMENTS, given, StepResult))
-        await workflow.wait_condition(lambda: waiting.done() or self.cancelled)
-        if not waiting.done():
-            waiting.cancel()
-            await asyncio.gather(waiting, return_exceptions=True)
-            raise CommandFailedError(CANCELLED)
-        if failure := (await waiting).failure:
-            raise CommandFailedError(failure)
-        self._tell("all replacements are initialized")
-
-    async def _sleep(self, pause: timedelta) -> None:
-        with contextlib.suppress(TimeoutError):
-            summary = "is validated, if the candidates are still the same"
-            await workflow.wait_condition(lambda: self.cancelled, timeout=pause, timeout_summary=summary)
-
-    async def _step(self, activity: ActivityName, task_queue: str | None = None) -> None:
-        if self.cancelled:
-            raise CommandFailedError(CANCELLED)
-        result = await self._run(activity, self.begin, StepResult, task_queue)
-        if result.failure:
-            raise CommandFailedError(result.failure)
-
-    async def _ask(self, begin: DisruptInput) -> DisruptResult:
-        return await self._run(ActivityName.DISRUPT, begin, DisruptResult)
-
-    async def _run(
-        self, activity: ActivityName, given: Message, answer: type[Answer], task_queue: str | None = None
-    ) -> Answer:
-        options = OPTIONS[activity]
-        command = self.begin.command
-        result: Answer = await workflow.execute_activity(
-            activity.value,
-            given,
-            task_queue=task_queue,
-            result_type=answer,
-            start_to_close_timeout=options.try_for,
-            schedule_to_close_timeout=options.give_up_after,
-            heartbeat_timeout=options.heartbeat,
-            retry_policy=options.retry,
-            summary=f"{command.reason}: {len(command.candidates)} nodes",
-        )
-        return result
-
-    async def _undo(self, failure: str) -> DisruptResult:
-        self._tell(f"failed: {failure}")
-        claims = sorted(candidate.claim for candidate in self.begin.command.candidates)
-        if self.prepared:
-            await self._finish(claims, undo=True)
-            self._tell("undone")
-        await self._postpone(claims)
-        return DisruptResult(refused=dict.fromkeys(claims, failure), failure=failure)
-
-    async def _finish(self, stay: list[str], *, undo: bool) -> None:
-        given = FinishInput(cluster=self.begin.cluster, command=self.begin.command, stay=stay, undo=undo)
-        await self._run(ActivityName.FINISH_COMMAND, given, StepResult)
-
-    async def _postpone(self, claims: list[str]) -> None:
-        """Ask the disruption workflow to leave these nodes alone for a while."""
-        if not claims:
-            return
-        handle = workflow.get_external_workflow_handle(names.disruption_id(self.begin.cluster))
-        try:
-            await handle.signal("postpone", Postponement(claims=claims, seconds=FAILED_PAUSE.total_seconds()))
-        except Exception as error:  # it is not running: a new one has no memory of this command anyway
-            workflow.logger.warning(
-                "The command failed to report the nodes that stay to the disruption workflow",
-                extra={"error": str(error)},
-            )
-
-    def _tell(self, line: str) -> None:
-        self.story.append(f"{workflow.now():%H:%M:%S} {line}")
-        self._show("")
-
-    def _show(self, waits: str) -> None:
-        command = self.begin.command
-        lines = [*command.explanation, "", *self.story, *([waits] if waits else [])]
-        workflow.set_current_details("\n\n".join(lines) if lines else command.reason)

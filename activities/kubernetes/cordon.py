@@ -99,16 +99,17 @@ async def _count_pods(kube: Kube, reason: str, before: ClaimRecord, found: Seque
     ).inc(sum(pods.is_reschedulable(pod) for pod in found))
 
 
-async def withdraw(kube: Kube, ref: ClaimRef, node_name: str) -> bool:
+async def withdraw(kube: Kube, ref: ClaimRef, node_name: str, *, command: str = "") -> bool:
     """Remove the cordon from a node that stays, and the disruption condition from its claim.
 
-    The cordon may be left over from a workflow that was terminated, or set by a user.
+    The cordon may be left over from a workflow that was terminated, or set by a user. What belongs to an open
+    disruption command stays, unless it is this ``command``.
 
     Returns:
         Whether something was removed. Nothing is removed if the claim or Node is being deleted or is gone.
     """
     claim = await read_claim(kube, ref)
-    if claim is None or not claim.registered:
+    if claim is None or not claim.registered or claim.disrupted_by not in ("", command):
         return False
     node = (await find_node(kube, NodeInput(claim=ref, node_name=node_name), claim)).node
     if node is None or _is_leaving(claim, node):

@@ -79,7 +79,7 @@ class Disruptor:
             if self._moves is not None:
                 rest = {claim: entry for claim, entry in given.ledger.items() if claim not in gone}
                 if found := self._moves.take(rest):
-                    return DisruptionDecision(commands=found, gone=gone)
+                    return DisruptionDecision(moves=found, gone=gone)
                 look = self._moves.start(self._view.managed_nodes(), rest)
             pause = min(left, RECHECK_SECONDS)
             if decision.look_again is not None:

@@ -44,6 +44,9 @@ LOOK_SECONDS = 10.0
 PAUSE_FACTOR = 50.0
 """A look that found nothing is followed by a pause of this many times its CPU time: looks use 2 % of a core."""
 MAX_PAUSE = 300.0
+MAX_COMMANDS = 25
+"""How many commands of one look start. Each is validated on the whole cluster, and together they must fit in a message.
+The next look finds the others."""
 MAX_SECONDS = 60.0
 """Seconds after which a look gives what it has found."""
 
@@ -168,7 +171,7 @@ class MoveFinder:
         self._events.decided(decision, {node.claim: node for node in nodes}, self._view.node_pools())
         await self._publish_blocked(decision, nodes)
         pools = {pool.metadata.name: pool for pool, _ in sold.sold}
-        return [self._message(command, situation.model, pools, sold) for command in decision.commands]
+        return [self._message(command, situation.model, pools, sold) for command in decision.commands[:MAX_COMMANDS]]
 
     async def _situation(
         self, nodes: Sequence[ManagedNode], ledger: Mapping[str, LedgerEntry]

@@ -36,7 +36,8 @@ def why_not(
         started = parse_instant((pod.get("status") or {}).get("startTime"))
         if held := pod_protected(pod["metadata"].get("annotations") or {}, started, now):
             return f"{name}: {held}"
-        if held := _held_by_budget(pod, budgets.get(pod["metadata"].get("namespace") or "", ())):
+        evicted = not pods.tolerates(pod, pods.DISRUPTED)  # a drain leaves the others alone
+        if evicted and (held := _held_by_budget(pod, budgets.get(pod["metadata"].get("namespace") or "", ()))):
             return f"{name}: {held}"
         if expected is not None and pods.is_reschedulable(pod) and pod_mark(pods.uid(pod)) not in expected:
             return f"{name} came after the decision"

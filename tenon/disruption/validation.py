@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tenon.apis.reasons import Reason
+from tenon.disruption.commands import pod_mark
 from tenon.disruption.deciding import eligible
 from tenon.disruption.model import NodeDetail, Situation
 from tenon.disruption.pool_budgets import PoolBudgets
@@ -59,6 +60,9 @@ def _reason_gone(
     after = situation.policies[candidate.pool].consolidate_after
     if after is None:
         return "its NodePool does not consolidate any more"
+    known = set(candidate.pods)
+    if late := next((pod.key for pod in detail.pods if pod_mark(pod.uid) not in known), ""):
+        return f"pod {late} came after the decision"
     if detail.quiet_since is not None and detail.quiet_since + after > situation.now:
         return "a pod came or went"
     return ""

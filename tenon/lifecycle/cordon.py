@@ -55,8 +55,10 @@ def tainted(node: Object) -> dict[str, Any]:
 def uncordoned(node: Object) -> dict[str, Any]:
     """Return the merge patch that removes the cordon, including that of Karpenter before v1.
 
-    A label that a user set stays.
+    A label that a user set stays. So does the cordon of a Node that is being deleted: pods must not come back to it.
     """
+    if node["metadata"].get("deletionTimestamp"):
+        return {}
     patch: dict[str, Any] = {}
     if (node["metadata"].get("labels") or {}).get(labels.EXCLUDE_BALANCERS) == BALANCER_VALUE:
         patch["metadata"] = {"labels": {labels.EXCLUDE_BALANCERS: None}}

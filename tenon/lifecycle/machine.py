@@ -449,7 +449,8 @@ def _poked(state: NodeState, event: Poke, now: datetime) -> NodeState:
 def answer(state: NodeState, event: Disrupt, now: datetime) -> DisruptAnswer:
     """Decide whether the node accepts a disruption command. Call it before applying the command."""
     if state.stage.leaving or state.leave is not None:
-        return DisruptAnswer(accepted=False, why=f"already leaving: {state.leave.reason if state.leave else ''}")
+        why = f"already leaving: {state.leave.reason if state.leave else ''}"
+        return DisruptAnswer(accepted=False, why=why, leaving=True)
     if state.stage is not Stage.LIVE:
         return DisruptAnswer(accepted=False, why=f"not live yet: {state.stage.value}")
     if state.keep_until is not None and now < state.keep_until:

@@ -22,9 +22,11 @@ def cluster(budget: str = "100%", **spare: object) -> Cluster:
 
 
 def deletion() -> DisruptionCommand:
-    (command,) = decide(situation(cluster()), [Consolidation()]).commands
+    seen = situation(cluster())
+    assert seen.model is not None
+    (command,) = decide(seen, [Consolidation()]).commands
     assert ([one.node.claim for one in command.candidates], command.replacements) == (["spare"], ())
-    return to_message(command, ident="underutilized-1")
+    return to_message(command, ident="underutilized-1", pods={"spare": seen.model.details["spare"].pods})
 
 
 def test_dis46_a_command_on_a_cluster_that_did_not_change_holds() -> None:
@@ -58,3 +60,11 @@ def test_dis46_dis51_a_command_ends_if_the_budget_was_used_up() -> None:
 
 def test_dis46_a_simulation_that_takes_too_long_ends_a_command() -> None:
     assert why_invalid(deletion(), situation(cluster()), lambda: True) == "the simulation took too long"
+
+
+def test_a_pod_that_came_after_the_decision_ends_a_command_also_without_consolidate_after() -> None:
+    """With 0s, the time of the last pod event says nothing."""
+    busier = cluster(pods=[*SPARE["pods"], {"cpu": "100m", "memory": "128Mi"}])
+    pool = busier.pools["default"].model_copy(update={"consolidate_after": "0s"})
+    now = busier.model_copy(update={"pools": {"default": pool}})
+    assert why_invalid(deletion(), situation(now)).endswith("came after the decision")

@@ -11,6 +11,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities import disruption_commands
 from activities.disruption_commands import CommandActivities
+from activities.kubernetes.cordon import withdraw
 from activities.kubernetes.resources import NODECLAIMS, PDBS, PODS
 from tenon.disruption.commands import pod_mark
 from tenon.lifecycle.messages.disruption import (
@@ -189,6 +190,21 @@ async def test_dis_13_a_budget_that_allows_nothing_ends_a_graceful_command(
     world.kube.add(PDBS, budget(allowed, **spec))
     failure = (await steps(world).check_candidates(given("web-1"))).failure
     assert failure == (f"NodeClaim {REF.name}: pod default/web-1: {why}" if why else "")
+
+
+async def test_a_budget_does_not_protect_a_pod_that_a_drain_leaves_alone() -> None:
+    """It tolerates the taint. Otherwise the command would buy a replacement and be undone, again and again."""
+    world = World().put_live().put_pods(pod("web-1", owner="DaemonSet", tolerations=[{"operator": "Exists"}]))
+    world.kube.add(PDBS, budget(0))
+    assert (await steps(world).check_candidates(given())).failure == ""
+
+
+async def test_the_nodes_workflow_does_not_take_the_taint_of_an_open_command() -> None:
+    world = World().put_live()
+    await steps(world).taint_candidates(given())
+    assert not await withdraw(world.kube, REF, "node-1")
+    assert world.node["spec"]["taints"] == [DISRUPTED]
+    assert world.status_of("DisruptionReason") == ("True", "Underutilized")
 
 
 async def finish(world: World, *, stay: bool, undo: bool) -> None:

@@ -36,6 +36,7 @@ from worker.settings import Settings, SettingsError
 from workflows import names
 from workflows.disruption import DisruptionWorkflow
 from workflows.disruption_command import DisruptionCommandWorkflow
+from workflows.disruption_move import DisruptionMoveWorkflow
 from workflows.housekeeping import HousekeepingWorkflow
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodeclass import NodeClassWorkflow
@@ -49,6 +50,7 @@ WORKFLOWS: Sequence[type] = (
     ProvisionerWorkflow,
     DisruptionWorkflow,
     DisruptionCommandWorkflow,
+    DisruptionMoveWorkflow,
     NodeClassWorkflow,
     HousekeepingWorkflow,
 )

@@ -89,6 +89,8 @@ class DisruptionDecision(Message):
 
     commands: list[DisruptionCommand] = Field(default_factory=list)
     gone: list[str] = Field(default_factory=list)
+    moves: list[DisruptionCommand] = Field(default_factory=list)
+    """Commands that move pods. They have a field of their own because earlier versions would not replace anything."""
 
 
 class DisruptInput(Message):
@@ -104,6 +106,8 @@ class DisruptResult(Message):
     accepted: list[str] = Field(default_factory=list)
     refused: dict[str, str] = Field(default_factory=dict)
     failure: str = ""
+    leaving: list[str] = Field(default_factory=list)
+    """Those of the refused that are leaving already, or are gone."""
 
 
 class StepResult(Message):

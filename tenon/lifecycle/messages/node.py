@@ -174,6 +174,8 @@ class DisruptAnswer(Message):
 
     accepted: bool
     why: str = ""
+    leaving: bool = False
+    """It refused because it is leaving already, or is gone."""
 
 
 class Keep(Message):

@@ -29,10 +29,10 @@ from tenon.lifecycle.messages.disruption import (
 )
 from tests.workflows.waiting import until
 from workflows import names
-from workflows.disruption_command import DisruptionCommandWorkflow
+from workflows.disruption_move import DisruptionMoveWorkflow
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
-Handle = WorkflowHandle[DisruptionCommandWorkflow, DisruptResult]
+Handle = WorkflowHandle[DisruptionMoveWorkflow, DisruptResult]
 
 
 class FakeSteps:
@@ -42,6 +42,7 @@ class FakeSteps:
         self.calls: list[str] = []
         self.fails: dict[ActivityName, str | Exception] = {}
         self.refused: dict[str, str] = {}
+        self.leaving: list[str] = []
         self.until = NOW
         self.finished: list[FinishInput] = []
         self.holds = asyncio.Event()
@@ -82,7 +83,7 @@ class FakeSteps:
     async def disrupt(self, given: DisruptInput) -> DisruptResult:
         self._step(ActivityName.DISRUPT)
         accepted = [one.claim for one in given.command.candidates if one.claim not in self.refused]
-        return DisruptResult(accepted=accepted, refused=self.refused)
+        return DisruptResult(accepted=accepted, refused=self.refused, leaving=self.leaving)
 
     @activity.defn(name=ActivityName.FINISH_COMMAND)
     async def finish(self, given: FinishInput) -> StepResult:
@@ -114,11 +115,11 @@ async def running(
 ) -> AsyncIterator[Handle]:
     """The workflow of a command, with workers for it."""
     queue = names.task_queue(cluster)
-    common = Worker(temporal.client, task_queue=queue, workflows=[DisruptionCommandWorkflow], activities=steps.common())
+    common = Worker(temporal.client, task_queue=queue, workflows=[DisruptionMoveWorkflow], activities=steps.common())
     planner = Worker(temporal.client, task_queue=names.plan_queue(cluster), activities=[steps.validate])
     async with common, planner:
         yield await temporal.client.start_workflow(
-            DisruptionCommandWorkflow.run,
+            DisruptionMoveWorkflow.run,
             DisruptInput(cluster=cluster, command=wanted),
             id=names.command_id(cluster, wanted.id),
             task_queue=queue,
@@ -208,6 +209,18 @@ async def test_a_candidate_that_refuses_stays_and_loses_its_taint(temporal: Work
         result = await handle.result()
     assert result.accepted == ["default-1"]
     assert [(given.stay, given.undo) for given in steps.finished] == [(["default-2"], False)]
+
+
+async def test_a_candidate_that_left_for_another_reason_keeps_its_replacement(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    """It expired or was deleted meanwhile. Its pods still need the new node."""
+    steps = FakeSteps()
+    steps.refused = {"default-1": "already leaving: expired", "default-2": "its workflow is gone"}
+    steps.leaving = ["default-1", "default-2"]
+    async with running(temporal, cluster, steps, command()) as handle:
+        await handle.result()
+    assert [(given.stay, given.undo) for given in steps.finished] == [([], False)]
 
 
 async def test_replacements_go_if_every_candidate_refuses(temporal: WorkflowEnvironment, cluster: str) -> None:
