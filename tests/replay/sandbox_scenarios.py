@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from temporalio.client import Client
 
 from activities.kubernetes.client import Kube
-from activities.kubernetes.resources import NODECLAIMS
+from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS
 from sandbox.cluster import Sandbox
 from tests.e2e.pools import SMALL, Pool, fresh_pool
 from tests.e2e.worker_process import WorkerProcess
@@ -86,6 +86,24 @@ async def garbage_is_collected(scene: Scene) -> None:
         await pool.running(1)
 
 
+async def a_drifted_node_is_replaced(scene: Scene) -> None:
+    """A command replaces one node; another, for which EC2 has no capacity, is undone."""
+    template = {"spec": {"template": {"metadata": {"labels": {"tier": "gold"}}}}}
+    async with fresh_pool(scene.kube, scene.sandbox, requirements=SMALL, consolidate_after="Never") as pool:
+        await pool.deploy(1)
+        await pool.running(1)
+        (old,) = await pool.settled(1)
+        await scene.kube.patch(NODEPOOLS, pool.name, template)
+        await pool.gone(old["metadata"]["name"])
+        (new,) = await pool.settled(1)
+        scene.sandbox.ec2().capacity(0)
+        template["spec"]["template"]["metadata"]["labels"]["tier"] = "silver"
+        await scene.kube.patch(NODEPOOLS, pool.name, template)
+        await pool.seen(new["metadata"]["name"], "DisruptionWaitingReadiness")
+        await until(lambda: _named(pool, 1))
+        scene.sandbox.ec2().clear_capacity()
+
+
 async def _named(pool: Pool, count: int) -> bool:
     return len(await pool.claims()) == count
 
@@ -96,4 +114,5 @@ SCENARIOS: dict[str, Scenario] = {
     "spot-is-sold-out": spot_is_sold_out,
     "the-worker-dies-while-a-node-boots": the_worker_dies_while_a_node_boots,
     "garbage-is-collected": garbage_is_collected,
+    "a-drifted-node-is-replaced": a_drifted_node_is_replaced,
 }
