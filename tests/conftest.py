@@ -1,3 +1,3 @@
 """Fixtures shared by all tests."""
 
-pytest_plugins = ["tests.fuzzing", "tests.temporal_fixture", "tests.sandbox_fixture"]
+pytest_plugins = ["tests.fuzzing", "tests.machine_lock", "tests.temporal_fixture", "tests.sandbox_fixture"]

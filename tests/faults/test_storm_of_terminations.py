@@ -60,10 +60,14 @@ async def endings(client: Client, cluster: str, pool: Pool) -> dict[str, Counter
     return found
 
 
+@pytest.mark.alone
 async def test_s6_a_hundred_terminations_at_once_keep_the_lease_and_ec2s_limits(
     make_pool: MakePool, kube: Kube, client: Client, sandbox: Sandbox, ec2: Ec2Admin, slow_ends: None
 ) -> None:
-    """H7: launches and terminations together describe instances at most three times in any second."""
+    """H7: launches and terminations together describe instances at most three times in any second.
+
+    Alone, because an API server that other tests keep off the cores for ten seconds costs any leader its Lease.
+    """
     pool: Pool = await make_pool(requirements=SMALL, consolidate_after="Never")
     leader = await lead(kube)
     refused = ec2.buckets()["refused"]
