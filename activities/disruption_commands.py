@@ -52,6 +52,8 @@ OFFERS = 10
 """How often a replacement that nobody uses is asked to leave."""
 LOOKS = 60
 """How often one attempt of the last step looks whether a node is leaving."""
+MAX_ATTEMPTS = 5
+"""After so many attempts, a node that accepted and does not leave is given up: its workflow was terminated."""
 
 
 class CommandActivities:
@@ -196,8 +198,7 @@ class CommandActivities:
             claim = await read_claim(self._kube, ref)
             if claim is None or claim.disrupted_by != given.command.id:
                 continue
-            if candidate.claim not in stay:
-                await self._until_leaving(ref)
+            if (candidate.claim not in stay or claim.deleting) and await self._is_leaving(ref):
                 text = f"Disrupting NodeClaim: {camel_case(given.command.reason)}"
                 await self._recorder.publish(claim.body, "DisruptionTerminating", text)
                 continue
@@ -215,8 +216,10 @@ class CommandActivities:
             )
         return StepResult()
 
-    async def _until_leaving(self, ref: ClaimRef) -> None:
+    async def _is_leaving(self, ref: ClaimRef) -> bool:
         """Wait until a node that accepted the command is leaving, which takes its workflow a moment.
+
+        Returns False if it is given up.
 
         Raises:
             ApplicationError: it is not leaving after many looks.
@@ -225,9 +228,15 @@ class CommandActivities:
             activity.heartbeat()
             claim = await read_claim(self._kube, ref)
             if claim is None or claim.deleting:
-                return
+                return True
             await asyncio.sleep(POLL_SECONDS)
-        raise ApplicationError(f"NodeClaim {ref.name} has accepted the command and is not leaving yet")
+        if activity.info().attempt < MAX_ATTEMPTS:
+            raise ApplicationError(f"NodeClaim {ref.name} has accepted the command and is not leaving yet")
+        log.warning(
+            "A node accepted a disruption command and does not leave, so the command gives it up",
+            extra={"nodeclaim": ref.name},
+        )
+        return False
 
     async def _release(self, given: FinishInput, one: Replacement) -> None:
         """End the command's hold on a replacement. If the command failed, remove it unless a pod uses it."""

@@ -79,11 +79,14 @@ class DisruptionMoveWorkflow:
     async def _replace_and_remove(self, command: DisruptionCommand) -> DisruptResult:
         try:
             await self._prepare(command)
-            result = await self._ask(self.begin)
         except CommandFailedError as error:
             return await self._undo(str(error))
         except ActivityError as error:
             return await self._undo(str(error.cause or error))
+        try:
+            result = await self._ask(self.begin)
+        except ActivityError as error:
+            return await self._undo(str(error.cause or error), asked=True)
         stay = sorted(set(result.refused) - set(result.leaving))
         self._tell(f"asked {len(result.accepted)} nodes to leave")
         for claim, why in sorted(result.refused.items()):
@@ -156,12 +159,16 @@ class DisruptionMoveWorkflow:
         )
         return result
 
-    async def _undo(self, failure: str) -> DisruptResult:
+    async def _undo(self, failure: str, *, asked: bool = False) -> DisruptResult:
+        """Undo the command.
+
+        ``asked``: some candidates may have accepted and leave, so their replacements stay, as ordinary nodes.
+        """
         self._tell(f"failed: {failure}")
         claims = sorted(candidate.claim for candidate in self.begin.command.candidates)
         if self.prepared:
-            await self._finish(claims, undo=True)
-            self._tell("undone")
+            await self._finish(claims, undo=not asked)
+            self._tell("undone, but the replacements stay" if asked else "undone")
         await self._postpone(claims)
         return DisruptResult(refused=dict.fromkeys(claims, failure), failure=failure)
 

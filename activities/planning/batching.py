@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 from activities import loggers
 from activities.metrics import QUEUE_DEPTH
-from activities.planning.breaker_cache import BreakerCache
 from activities.planning.buffers import BufferRoom
 from activities.planning.interfaces import ClusterView, Fingerprint
+from activities.planning.launch_refusals import LaunchRefusals
 from activities.planning.pacing import Pace
 from tenon.kube.pod import Pod
 from tenon.lifecycle.messages.provisioning import AwaitBatchInput, BatchSummary
@@ -81,13 +81,13 @@ class Batcher:
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         buffers: BufferRoom | None = None,
         window: Window = DEFAULT_WINDOW,
-        breakers: BreakerCache | None = None,
+        refusals: LaunchRefusals | None = None,
     ) -> None:
         """``buffers``: what CapacityBuffers request. A buffer without room needs a decision like a pod.
 
-        ``breakers``: where the open launch breakers are kept for other parts of the process.
+        ``refusals``: what EC2 refuses, kept for other parts of the process.
         """
-        self._breakers = breakers or BreakerCache(now=now)
+        self._refusals = refusals or LaunchRefusals(now=now)
         self._window = window
         self._buffers = buffers or BufferRoom()
         self._view = view
@@ -216,7 +216,7 @@ class Batcher:
 
     async def await_batch(self, given: AwaitBatchInput) -> BatchSummary:
         """Wait for an undecided pod, then until no new pod came for the idle time or the window is over."""
-        self._breakers.update(given.breakers)
+        self._refusals.update(given.breakers)
         loop = asyncio.get_running_loop()
         give_up = loop.time() + given.wait_seconds - max(0.0, self._window.longest - CLOSES_WITHIN)
         self._turn += 1

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,6 +24,7 @@ from tenon.lifecycle.messages.disruption import (
     AwaitDisruptionInput,
     DisruptionCommand,
     DisruptionDecision,
+    LedgerEntry,
     StepResult,
 )
 
@@ -58,6 +60,8 @@ class Disruptor:
         self._now = now
         self._turn = 0
         self._pace = Pace(POLL_SECONDS)
+        self._ledger: Mapping[str, LedgerEntry] = {}
+        """As last reported by the disruption workflow."""
 
     async def await_candidates(self, given: AwaitDisruptionInput) -> DisruptionDecision:
         """Wait until a node may be disrupted within its budgets. Return no commands if the wait ends before that."""
@@ -65,12 +69,13 @@ class Disruptor:
         give_up = loop.time() + given.wait_seconds
         self._turn += 1
         turn = self._turn
+        self._ledger = given.ledger
         while (left := give_up - loop.time()) > 0 and turn == self._turn:  # a newer call ends an older one
             if not (self._view.synced() and self._buffers.known):
                 await self._view.nodes_changed(min(left, 1.0))
                 continue
             with self._pace.measure():
-                decision, gone = self._decide(given)
+                situation, decision, gone = self._decide(given)
             if decision.commands:
                 for command in decision.commands:
                     _report(command)
@@ -78,9 +83,9 @@ class Disruptor:
             look = None
             if self._moves is not None:
                 rest = {claim: entry for claim, entry in given.ledger.items() if claim not in gone}
-                if found := self._moves.take(rest):
+                if found := self._moves.take(replace(situation, postponed=claims_of(rest, postponed=True))):
                     return DisruptionDecision(moves=found, gone=gone)
-                look = self._moves.start(self._view.managed_nodes(), rest)
+                look = self._moves.start(situation.nodes, rest)
             pause = min(left, RECHECK_SECONDS)
             if decision.look_again is not None:
                 pause = min(pause, max(0.05, (decision.look_again - self._now()).total_seconds()))
@@ -90,7 +95,9 @@ class Disruptor:
 
     async def validate(self, command: DisruptionCommand) -> StepResult:
         """Check that a command that moves pods still holds."""
-        return StepResult(failure=await self._moves.validate(command) if self._moves is not None else "")
+        if self._moves is None:
+            return StepResult()
+        return StepResult(failure=await self._moves.validate(command, self._ledger))
 
     async def _wait(self, seconds: float, look: asyncio.Future[Any] | None) -> None:
         """Wait until the nodes change or the look ends, at the latest until the next look is due."""
@@ -102,8 +109,8 @@ class Disruptor:
         finally:
             change.cancel()
 
-    def _decide(self, given: AwaitDisruptionInput) -> tuple[Decision, list[str]]:
-        """The current decision of the methods, and the NodeClaims whose command is over."""
+    def _decide(self, given: AwaitDisruptionInput) -> tuple[Situation, Decision, list[str]]:
+        """The situation, what the methods decide in it, and the NodeClaims whose command is over."""
         nodes = self._view.managed_nodes()
         gone = finished_commands(given.ledger, nodes, self._now())
         pools = self._view.node_pools()
@@ -119,7 +126,7 @@ class Disruptor:
         decision_metrics.report(decision, METHODS)
         if self._budgets is not None:
             self._budgets.report(situation, pools)
-        return decision, gone
+        return situation, decision, gone
 
 
 def _report(command: Command) -> None:

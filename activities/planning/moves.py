@@ -18,6 +18,7 @@ from activities.planning import decision_metrics
 from activities.planning.batching import Batcher
 from activities.planning.buffers import BufferRoom
 from activities.planning.interfaces import ClusterView, DisruptionCluster, Types
+from activities.planning.launch_refusals import LaunchRefusals
 from activities.planning.move_events import MoveEvents
 from activities.planning.offerings import instance_types_by_pool
 from activities.planning.solving import Limit
@@ -27,7 +28,7 @@ from tenon.disruption.deciding import decide
 from tenon.disruption.ledger import claims_of
 from tenon.disruption.methods.base import Method
 from tenon.disruption.model import ClusterModel, Command, Decision, ManagedNode, Situation, model_of, policy_of
-from tenon.disruption.validation import why_invalid
+from tenon.disruption.validation import still_allowed, why_invalid
 from tenon.kube.pod import Pod
 from tenon.lifecycle.messages.disruption import DisruptionCommand, LedgerEntry, Replacement
 from tenon.provisioning.claims import name_after, replacement_claim_body
@@ -68,9 +69,13 @@ class MoveFinder:
         methods: MethodsFor,
         policy: PlanPolicy | None = None,
         buffers: BufferRoom | None = None,
+        refusals: LaunchRefusals | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """``policy``: the operator's settings that affect plans. ``buffers``: where CapacityBuffers keep room."""
+        """``policy``: the operator's settings that affect plans. ``buffers``: where CapacityBuffers keep room.
+
+        ``refusals``: what EC2 refuses, which no replacement is made of.
+        """
         self._view = view
         self._types = types
         self._batcher = batcher
@@ -80,6 +85,7 @@ class MoveFinder:
         self._methods = methods
         self._policy = policy or PlanPolicy()
         self._buffers = buffers or BufferRoom()
+        self._refusals = refusals or LaunchRefusals(now=now)
         self._now = now
         self._look: asyncio.Task[list[DisruptionCommand]] | None = None
         self._limit: Limit | None = None
@@ -127,8 +133,11 @@ class MoveFinder:
             return MAX_SECONDS
         return max(0.05, self._due - asyncio.get_running_loop().time())
 
-    def take(self, taken: Collection[str]) -> list[DisruptionCommand]:
-        """Return the commands of the look that ended, without nodes that another command has taken meanwhile."""
+    def take(self, situation: Situation) -> list[DisruptionCommand]:
+        """Return the commands of the look that ended, without those that are not allowed any more.
+
+        ``situation``: the nodes and the open commands as they are now. It needs no model.
+        """
         look = self._look
         if look is None or not look.done():
             return []
@@ -139,14 +148,18 @@ class MoveFinder:
             self._due = asyncio.get_running_loop().time() + LOOK_SECONDS
             log.error("A look for nodes to disrupt failed, and the worker looks again", exc_info=error)
             return []
-        return [command for command in look.result() if not any(one.claim in taken for one in command.candidates)]
+        return still_allowed(look.result(), situation)
 
-    async def validate(self, command: DisruptionCommand) -> str:
-        """Return why the command must not be carried out any more; empty if it still holds (DIS-46)."""
+    async def validate(self, command: DisruptionCommand, ledger: Mapping[str, LedgerEntry]) -> str:
+        """Return why the command must not be carried out any more; empty if it still holds (DIS-46).
+
+        ``ledger``: the open and the failed commands, by NodeClaim.
+        """
         if not (self._view.synced() and self._buffers.known):
             return "the cluster cache is not synced"
         limit = Limit(MAX_SECONDS / 2)
-        situation, _ = await self._situation(self._view.managed_nodes(), {})
+        others = {claim: entry for claim, entry in ledger.items() if entry.command != command.id}
+        situation, _ = await self._situation(self._view.managed_nodes(), others)
         why = await asyncio.to_thread(why_invalid, command, situation, limit)
         if why:
             metrics.FAILED_VALIDATIONS.labels(command.consolidation_type).inc()
@@ -180,10 +193,11 @@ class MoveFinder:
         node_pools = self._view.node_pools()
         find_class = self._view.node_class
         pools = [*usable_pools(node_pools, find_class), *usable_static_pools(node_pools, find_class)]
-        sold = await instance_types_by_pool(self._view, self._types, pools)
+        sold = await instance_types_by_pool(self._view, self._types, pools, self._refusals.avoided())
         snapshot = self._view.snapshot()
         reserved = self._batcher.reserved()
-        model = await self._compute(_model, snapshot, sold, self._policy, reserved)
+        refused = frozenset(self._refusals.breakers())
+        model = await self._compute(_model, snapshot, sold, self._policy, reserved, refused)
         situation = Situation(
             nodes=nodes,
             policies={pool.metadata.name: policy_of(pool) for pool in node_pools},
@@ -236,11 +250,15 @@ class MoveFinder:
 
 
 def _model(
-    snapshot: DisruptionCluster, sold: Overlaid, policy: PlanPolicy, reserved: Mapping[str, Sequence[Pod]]
+    snapshot: DisruptionCluster,
+    sold: Overlaid,
+    policy: PlanPolicy,
+    reserved: Mapping[str, Sequence[Pod]],
+    refused: Collection[str],
 ) -> ClusterModel:
     static = {pool.metadata.name for pool, _ in sold.sold if pool.spec.replicas is not None}
     problem = problem_of(snapshot, [], sold.sold, policy, reserved)
-    return model_of(problem, snapshot.node_details(sold.types_by_pool()), static)
+    return model_of(problem, snapshot.node_details(sold.types_by_pool()), static, refused)
 
 
 def _count_timeouts(methods: Sequence[Method], limit: Limit) -> None:

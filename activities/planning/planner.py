@@ -34,16 +34,16 @@ from activities.kubernetes.errors import ApiError
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import NODECLAIMS
 from activities.planning.batching import Batcher
-from activities.planning.breaker_cache import BreakerCache
 from activities.planning.buffers import BufferRoom
 from activities.planning.claim_writer import UnwrittenClaim, Written, write_claims
 from activities.planning.interfaces import ClusterView, Fingerprint, Types
+from activities.planning.launch_refusals import LaunchRefusals
 from activities.planning.offerings import instance_types_by_pool
 from activities.planning.pod_events import PodEvents
 from activities.planning.solving import Solver
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
-from tenon.ec2.avoided import Avoided, by_offering
+from tenon.ec2.avoided import by_offering
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.lifecycle.breaker import sentences
@@ -106,14 +106,14 @@ class Planner:
         policy: PlanPolicy | None = None,
         buffers: BufferRoom | None = None,
         solver: Solver | None = None,
-        breakers: BreakerCache | None = None,
+        refusals: LaunchRefusals | None = None,
     ) -> None:
         """``policy``: the operator's settings that affect plans. ``buffers``: what CapacityBuffers request.
 
-        ``breakers``: where the open launch breakers are kept for other parts of the process.
+        ``refusals``: what EC2 refuses, kept for other parts of the process.
         """
         self._solver = solver or Solver()
-        self._breakers = breakers or BreakerCache(now=now)
+        self._refusals = refusals or LaunchRefusals(now=now)
         self._buffers = buffers or BufferRoom()
         self._view = view
         self._types = types
@@ -135,14 +135,15 @@ class Planner:
             return await self._plan(given)
 
     async def _plan(self, given: PlanInput) -> PlanResult:
-        self._breakers.update(given.breakers)
+        self._refusals.update(given.breakers)
+        self._refusals.avoid(self._avoided(given))
         before = await self._check_up_to_date(given)
         if before:
             log.info("The batch was planned before", extra={"batch": given.batch, "nodeclaims": before})
             return PlanResult(batch=given.batch, claims=before)
-        made = await self._decide(given)
+        made = await self._decide()
         if made is not None and made.plan.claims and await self._caught_up(self._view.confirm_pods()):
-            made = await self._decide(given, part=RETRY_SECONDS)
+            made = await self._decide(part=RETRY_SECONDS)
         if made is None:
             return PlanResult(batch=given.batch)
         try:
@@ -175,15 +176,15 @@ class Planner:
             solve_seconds=round(made.took, 4),
         )
 
-    async def _decide(self, given: PlanInput, part: float = 1.0) -> _Decision | None:
+    async def _decide(self, part: float = 1.0) -> _Decision | None:
         """Plan the pods that need a decision, within this fraction of a solve's time; None if no pod does."""
         fingerprint = self._view.fingerprint()  # before anything is read, so that later changes count as new
         if not self._batcher.undecided():
             return None
-        breakers = self._breakers.current()
+        breakers = self._refusals.breakers()
         usable = usable_pools(self._view.node_pools(), self._view.node_class)
         pools = pools_for_plans(usable, breakers, self._view.launching_pools()) if breakers else usable
-        seen = await self._instance_types(pools, given)
+        seen = await self._instance_types(pools)
         undecided = self._batcher.undecided()  # again, because EC2 may have taken seconds and pods may have gone
         if not undecided:
             return None
@@ -226,9 +227,9 @@ class Planner:
                 "the cluster cache is behind the API server and could not be read again", type="CacheBehind"
             ) from None
 
-    async def _instance_types(self, pools: Sequence[NodePool], given: PlanInput) -> Overlaid:
+    async def _instance_types(self, pools: Sequence[NodePool]) -> Overlaid:
         """The pools with their instance types, with NodeOverlays applied and without the refused offerings."""
-        return await instance_types_by_pool(self._view, self._types, pools, Avoided(self._avoided(given)))
+        return await instance_types_by_pool(self._view, self._types, pools, self._refusals.avoided())
 
     def _avoided(self, given: PlanInput) -> dict[OfferingKey, datetime]:
         """The offerings that EC2 refused recently, each with the time until which plans avoid it."""

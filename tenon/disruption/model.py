@@ -11,7 +11,7 @@ from typing import TypeVar
 from tenon.apis import labels
 from tenon.apis.consolidation_limits import LeastSaving, read_least_saving, read_rest
 from tenon.apis.disruption_windows import DisruptionWindow, read_windows
-from tenon.apis.nodepool import Budget, ConsolidationPolicy, NodePool
+from tenon.apis.nodepool import NODES, Budget, ConsolidationPolicy, NodePool
 from tenon.apis.reasons import Reason
 from tenon.kube.pod import Pod
 from tenon.scheduling.model import PlannedClaim, Pool, Problem
@@ -150,13 +150,28 @@ class ClusterModel:
     """By name, the static NodePools, from which plans do not buy."""
 
 
-def model_of(problem: Problem, details: Mapping[str, NodeDetail], static: Collection[str]) -> ClusterModel:
-    """Return the model of a problem. ``static``: the names of its static NodePools."""
+def model_of(
+    problem: Problem, details: Mapping[str, NodeDetail], static: Collection[str], refused: Collection[str] = ()
+) -> ClusterModel:
+    """Return the model of a problem.
+
+    Args:
+        problem: the cluster, without pods to place.
+        details: by NodeClaim, what is known of its node.
+        static: the names of the static NodePools.
+        refused: the names of NodePools whose launches EC2 refuses, so that a move must not depend on one.
+    """
+    pools = [sold_out(pool) if pool.name in refused else pool for pool in problem.pools]
     return ClusterModel(
-        problem=replace(problem, pools=[pool for pool in problem.pools if pool.name not in static]),
+        problem=replace(problem, pools=[pool for pool in pools if pool.name not in static]),
         details=details,
-        static_pools={pool.name: pool for pool in problem.pools if pool.name in static},
+        static_pools={pool.name: pool for pool in pools if pool.name in static},
     )
+
+
+def sold_out(pool: Pool) -> Pool:
+    """Return the pool at its limit. It launches nothing, but its zones still count for spread constraints."""
+    return replace(pool, limits={NODES: 0}, usage={})
 
 
 @dataclass(frozen=True, slots=True)

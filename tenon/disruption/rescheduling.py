@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from tenon.apis import labels
 from tenon.apis.nodepool import NODES
-from tenon.disruption.model import ClusterModel, NodeDetail
+from tenon.disruption.model import ClusterModel, NodeDetail, Situation, sold_out
 from tenon.kube.pod import Pod
 from tenon.resources import CPU, MEMORY, PODS, Resources, add, maximum, subtract
 from tenon.scheduling.deadline import Expired, never
@@ -95,9 +95,19 @@ class Rescheduler:
         for name in gone:
             node = self._nodes[name]
             freed.setdefault(node.labels.get(labels.NODEPOOL, ""), []).append(node)
-        pools = [_eased(pool, freed.get(name, ())) if buys else _sold_out(pool) for name, pool in self._pools.items()]
+        pools = [_eased(pool, freed.get(name, ())) if buys else sold_out(pool) for name, pool in self._pools.items()]
         nodes = [node for name, node in self._nodes.items() if name not in gone]
         return replace(self._problem, pods=pods, nodes=nodes, pools=pools)
+
+
+def nodes_in_commands(situation: Situation, model: ClusterModel) -> frozenset[str]:
+    """Return the names of Nodes whose room is not free: those that leave, and the new nodes of open commands."""
+    found = set()
+    for node in situation.nodes:
+        if node.leaving or node.disrupted_by or node.replacement_for or node.claim in situation.under_command:
+            detail = model.details.get(node.claim)
+            found.add(detail.node if detail is not None else node.node)
+    return frozenset(found)
 
 
 def is_complete(plan: Plan) -> bool:
@@ -122,11 +132,6 @@ def _that_matter(problem: Problem) -> Sequence[Node]:
             or any(node.allocatable.get(name, 0) - node.used.get(name, 0) < asked for name, asked in least.items())
         )
     ]
-
-
-def _sold_out(pool: Pool) -> Pool:
-    """Return the pool at its limit. It launches nothing, but its zones still count for spread constraints."""
-    return replace(pool, limits={NODES: 0}, usage={})
 
 
 def _eased(pool: Pool, gone: Collection[Node]) -> Pool:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+
+from tenon.apis import labels
 from tenon.apis.reasons import Reason
 from tenon.disruption.commands import pod_mark
 from tenon.disruption.deciding import eligible
 from tenon.disruption.model import NodeDetail, Situation
 from tenon.disruption.pool_budgets import PoolBudgets
-from tenon.disruption.rescheduling import Rescheduler, is_complete
-from tenon.lifecycle.messages.disruption import DisruptionCandidate, DisruptionCommand
+from tenon.disruption.rescheduling import Rescheduler, is_complete, nodes_in_commands
+from tenon.lifecycle.messages.disruption import DisruptionCandidate, DisruptionCommand, Replacement
 from tenon.scheduling.deadline import Expired, never
+from tenon.scheduling.model import PlannedClaim
 
 
 def why_invalid(command: DisruptionCommand, situation: Situation, expired: Expired = never) -> str:
@@ -17,13 +23,13 @@ def why_invalid(command: DisruptionCommand, situation: Situation, expired: Expir
 
     Args:
         command: a command that moves pods.
-        situation: the cluster as it is now, with its model. The command's own nodes are not under command there.
+        situation: the cluster as it is now, with its model. The nodes of other commands are under command there.
         expired: ends the simulation early, which counts as a failure.
     """
     assert situation.model is not None, "a command that moves pods is validated on a model"
     free = {node.claim: node for node in eligible(situation)}
     budgets = PoolBudgets(situation, command.reason)
-    rescheduler = Rescheduler(situation.model)
+    rescheduler = Rescheduler(situation.model, nodes_in_commands(situation, situation.model))
     for candidate in command.candidates:
         node = free.get(candidate.claim)
         if node is None or node.uid != candidate.uid:
@@ -40,13 +46,62 @@ def why_invalid(command: DisruptionCommand, situation: Situation, expired: Expir
                 if why
                 else (f"the budgets of NodePool {candidate.pool} do not allow it any more")
             )
+    if all(situation.policies[candidate.pool].replicas is not None for candidate in command.candidates):
+        return ""  # a static NodePool's nodes are replaced one by one, wherever their pods go
     plan = rescheduler.simulate([candidate.claim for candidate in command.candidates], expired=expired)
     if not is_complete(plan):
         first = next(iter(sorted(plan.unschedulable)), "")
         return f"pod {first} would fit nowhere" if first else "the simulation took too long"
     if len(plan.claims) > len(command.replacements):
         return f"its pods need {len(plan.claims)} new nodes instead of {len(command.replacements)}"
+    if not _serves(command.replacements, plan.claims):
+        return "its pods need other instance types than its replacements"
     return ""
+
+
+def still_allowed(commands: Iterable[DisruptionCommand], situation: Situation) -> list[DisruptionCommand]:
+    """Return those commands of one decision that the nodes and their budgets still allow.
+
+    A decision takes a while, and other commands may have started meanwhile. Their nodes are under command in the
+    situation, which needs no model.
+    """
+    kept: list[DisruptionCommand] = []
+    free = {node.claim: node.uid for node in eligible(situation)}
+    budgets: PoolBudgets | None = None
+    reason = ""
+    for command in commands:
+        if budgets is None or command.reason != reason:
+            started = frozenset(one.claim for each in kept for one in each.candidates)
+            reason = command.reason
+            budgets = PoolBudgets(replace(situation, under_command=situation.under_command | started), reason)
+        asked = Counter(one.pool for one in command.candidates)
+        free_still = all(free.get(one.claim) == one.uid for one in command.candidates)
+        if free_still and all(budgets.left(pool) >= count for pool, count in asked.items()):
+            for pool in asked.elements():
+                budgets.take(pool)
+            for one in command.candidates:
+                del free[one.claim]
+            kept.append(command)
+    return kept
+
+
+def _serves(replacements: Iterable[Replacement], claims: Iterable[PlannedClaim]) -> bool:
+    """Whether each planned NodeClaim has a replacement of its own that is one of its instance types for certain."""
+    left = [(one.pool, _types(one)) for one in replacements]
+    for claim in sorted(claims, key=lambda claim: len(claim.instance_types)):  # the one with the least choice first
+        types = set(claim.instance_types)
+        found = next((one for one in left if one[0] == claim.pool and one[1] <= types), None)
+        if found is None:
+            return False
+        left.remove(found)
+    return True
+
+
+def _types(replacement: Replacement) -> frozenset[str]:
+    """Return the instance types that EC2 may choose for a replacement."""
+    requirements = replacement.body["spec"]["requirements"]
+    (types,) = (one["values"] for one in requirements if one["key"] == labels.INSTANCE_TYPE)
+    return frozenset(types)
 
 
 def _reason_gone(
@@ -57,9 +112,12 @@ def _reason_gone(
         return detail.held_by
     if command.reason == Reason.DRIFTED:
         return "" if detail.drifted else "it is not drifted any more"
-    after = situation.policies[candidate.pool].consolidate_after
-    if after is None:
-        return "its NodePool does not consolidate any more"
+    policy = situation.policies[candidate.pool]
+    after = policy.consolidate_after
+    if after is None or policy.consolidation_policy == "WhenEmpty":
+        return "its NodePool does not consolidate it any more"
+    if {candidate.claim, detail.node} & situation.buffer_hosts:
+        return "a CapacityBuffer keeps room on it"
     known = set(candidate.pods)
     if late := next((pod.key for pod in detail.pods if pod_mark(pod.uid) not in known), ""):
         return f"pod {late} came after the decision"

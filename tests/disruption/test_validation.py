@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from tenon.apis import labels
+from tenon.apis.reasons import Reason
 from tenon.disruption.commands import to_message
 from tenon.disruption.deciding import decide
 from tenon.disruption.methods.consolidation import Consolidation
-from tenon.disruption.validation import why_invalid
+from tenon.disruption.model import Situation
+from tenon.disruption.validation import still_allowed, why_invalid
 from tenon.lifecycle.messages.disruption import DisruptionCommand, Replacement
 from tests.disruption.clusters import Cluster, situation
 
@@ -48,8 +53,82 @@ def test_dis46_a_command_ends_if_what_it_was_decided_on_is_gone(now: Cluster, wh
 
 
 def test_dis46_a_command_whose_pods_fit_into_its_replacements_holds() -> None:
-    replaced = deletion().model_copy(update={"replacements": [Replacement(name="new", pool="default", body={})]})
-    assert why_invalid(replaced, situation(cluster(pods=[{"cpu": "1500m"}]))) == ""
+    busier = situation(cluster(pods=[{"cpu": "1500m"}]))
+    assert why_invalid(replaced_by("default", "m5.large"), busier) == ""
+
+
+@pytest.mark.parametrize(("pool", "kind"), [("default", "t3.micro"), ("other", "m5.large")])
+def test_dis46_a_command_ends_if_its_pods_need_what_its_replacements_may_not_be(pool: str, kind: str) -> None:
+    busier = situation(cluster(pods=[{"cpu": "1500m"}]))
+    assert (
+        why_invalid(replaced_by(pool, "m5.large", kind), busier)
+        == "its pods need other instance types than its replacements"
+    )
+
+
+def replaced_by(pool: str, *kinds: str) -> DisruptionCommand:
+    """The command with a replacement of one of these types."""
+    requirement = {"key": labels.INSTANCE_TYPE, "operator": "In", "values": list(kinds)}
+    body = {"spec": {"requirements": [requirement]}}
+    return deletion().model_copy(update={"replacements": [Replacement(name="new", pool=pool, body=body)]})
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [{"underCommand": ["host"]}, {"nodes": {"host": {**HOST, "replacement_for": "another"}, "spare": SPARE}}],
+    ids=["leaves", "is-taken"],
+)
+def test_dis46_a_command_ends_if_another_command_has_its_room(changed: dict[str, object]) -> None:
+    described = cluster().model_dump(by_alias=True) | changed
+    now = situation(Cluster.model_validate(described))
+    assert why_invalid(deletion(), now) == "its pods need 1 new nodes instead of 0"
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"pools": {"default": {"policy": "WhenEmpty"}}}, "its NodePool does not consolidate it any more"),
+        ({"bufferHosts": ["spare"]}, "a CapacityBuffer keeps room on it"),
+    ],
+    ids=["policy", "buffer"],
+)
+def test_dis46_cb08_a_command_ends_if_its_node_is_no_candidate_any_more(changed: dict[str, object], why: str) -> None:
+    described = cluster().model_dump(by_alias=True) | changed
+    assert why_invalid(deletion(), situation(Cluster.model_validate(described))) == f"NodeClaim spare: {why}"
+
+
+def test_dis46_the_pods_of_a_static_nodepools_node_need_no_place_of_their_own() -> None:
+    """Its node is replaced by one like it, from which no other plan buys."""
+    described = cluster().model_dump(by_alias=True)
+    described["pools"]["default"]["replicas"] = 2
+    described["nodes"]["spare"]["pods"] = [{"cpu": "1500m"}]
+    seen = situation(Cluster.model_validate(described))
+    assert seen.model is not None
+    details = {name: replace(detail, drifted="NodePoolDrifted") for name, detail in seen.model.details.items()}
+    drifted = replace(seen, model=replace(seen.model, details=details))
+    command = deletion().model_copy(update={"reason": Reason.DRIFTED, "graceful": False})
+    assert why_invalid(command, drifted) == ""
+
+
+def test_dis51_commands_that_the_budgets_do_not_allow_any_more_are_dropped() -> None:
+    """A look takes a while. What started meanwhile uses up the same budgets."""
+    nodes = dict.fromkeys(("a", "b", "c", "d"), SPARE)
+    pool = {"consolidate_after": "30s", "budgets": [{"nodes": "2"}]}
+    now = situation(Cluster.model_validate({"pools": {"default": pool}, "nodes": nodes}))
+
+    def removing(name: str, reason: Reason = Reason.DRIFTED) -> DisruptionCommand:
+        one = deletion().candidates[0].model_copy(update={"claim": name, "uid": f"uid-{name}"})
+        return deletion().model_copy(update={"candidates": [one], "reason": reason})
+
+    def kept(situation: Situation) -> list[str]:
+        moves = [removing("a"), removing("b", Reason.UNDERUTILIZED), removing("c"), removing("a")]
+        return [one.claim for each in still_allowed(moves, situation) for one in each.candidates]
+
+    assert kept(now) == ["a", "b"]
+    assert kept(replace(now, under_command=frozenset({"d"}))) == ["a"]
+    assert kept(replace(now, under_command=frozenset({"a"}))) == ["b"]
+    assert kept(replace(now, postponed=frozenset({"a"}))) == ["b", "c"]
+    assert kept(replace(now, under_command=frozenset({"c", "d"}))) == []
 
 
 def test_dis46_dis51_a_command_ends_if_the_budget_was_used_up() -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from prometheus_client import REGISTRY
+from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
 from activities import disruption_commands
-from activities.disruption_commands import CommandActivities
+from activities.disruption_commands import MAX_ATTEMPTS, CommandActivities
 from activities.kubernetes.cordon import withdraw
 from activities.kubernetes.resources import NODECLAIMS, PDBS, PODS
 from tenon.disruption.commands import pod_mark
@@ -207,9 +209,11 @@ async def test_the_nodes_workflow_does_not_take_the_taint_of_an_open_command() -
     assert world.status_of("DisruptionReason") == ("True", "Underutilized")
 
 
-async def finish(world: World, *, stay: bool, undo: bool) -> None:
+async def finish(world: World, *, stay: bool, undo: bool, attempt: int = 1) -> None:
     wanted = FinishInput(cluster=REF.cluster, command=command(), stay=[REF.name] if stay else [], undo=undo)
-    await ActivityEnvironment().run(steps(world).finish_command, wanted)
+    environment = ActivityEnvironment()
+    environment.info = replace(environment.info, attempt=attempt)
+    await environment.run(steps(world).finish_command, wanted)
 
 
 async def test_dis_65_undoing_leaves_no_trace_on_the_candidate() -> None:
@@ -240,6 +244,28 @@ async def test_undoing_leaves_what_belongs_to_another_command() -> None:
     await finish(world, stay=True, undo=True)
     assert world.node["spec"]["taints"] == [DISRUPTED]
     assert annotations(world)["tenon.sh/disrupted-by"] == "drifted-2"
+
+
+async def test_a_candidate_that_leaves_by_now_keeps_its_taint() -> None:
+    """The request to leave failed, but its workflow had received it."""
+    world = World().put_live()
+    await steps(world).taint_candidates(given())
+    await world.kube.delete(NODECLAIMS, REF.name)
+    await finish(world, stay=True, undo=False)
+    assert world.node["spec"]["taints"] == [DISRUPTED]
+
+
+async def test_a_node_that_accepted_and_never_leaves_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its workflow was terminated after it accepted, and the next one knows nothing of the command."""
+    monkeypatch.setattr(disruption_commands, "POLL_SECONDS", 0.0)
+    world = World().put_live()
+    await steps(world).taint_candidates(given())
+    with pytest.raises(ApplicationError, match="is not leaving yet"):
+        await finish(world, stay=False, undo=False, attempt=MAX_ATTEMPTS - 1)
+    assert world.node["spec"]["taints"] == [DISRUPTED]
+    await finish(world, stay=False, undo=False, attempt=MAX_ATTEMPTS)
+    assert world.node["spec"]["taints"] == []
+    assert "tenon.sh/disrupted-by" not in annotations(world)
 
 
 async def test_undoing_deletes_a_replacement_without_a_node() -> None:

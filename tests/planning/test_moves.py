@@ -16,17 +16,31 @@ from activities.kubernetes.events import EventRecorder
 from activities.planning import moves
 from activities.planning.batching import Batcher
 from activities.planning.decision_metrics import MAX_SCORE
+from activities.planning.launch_refusals import LaunchRefusals
 from activities.planning.move_events import TASK
 from activities.planning.moves import MoveFinder
 from tenon.apis.reasons import Reason
 from tenon.disruption.commands import to_message
 from tenon.disruption.methods.base import Method
-from tenon.disruption.model import Candidate, Command, ManagedNode, NodeDetail, Proposal, Situation, Verdict
+from tenon.disruption.model import (
+    Candidate,
+    ClusterModel,
+    Command,
+    ManagedNode,
+    NodeDetail,
+    Proposal,
+    Situation,
+    Verdict,
+    policy_of,
+)
 from tenon.disruption.pool_budgets import PoolBudgets
-from tenon.lifecycle.messages.disruption import DisruptionCommand
+from tenon.kube.offerings import OfferingKey
+from tenon.lifecycle.breaker import refused
+from tenon.lifecycle.messages.disruption import DisruptionCommand, LedgerEntry
 from tests.lifecycle_k8s.fake_kube import Recorder
 from tests.planning.disruption_setting import managed
 from tests.planning.fake_view import START, FakeTypes, FakeView, node_pool
+from tests.scheduling.builders import CATALOG
 
 PREFIX = "karpenter_voluntary_disruption_"
 
@@ -68,12 +82,14 @@ class Setting:
         self.view.managed = [managed(name, empty=False) for name in names]
         self.view.details = {name: detail(name) for name in names}
         self.recorder = Recorder()
+        self.refusals = LaunchRefusals(now=lambda: START + timedelta(hours=1))
         self.finder = MoveFinder(
             self.view,
             FakeTypes(),
             Batcher(self.view, lambda: START),
             cast("EventRecorder", self.recorder),
             lambda _: methods,
+            refusals=self.refusals,
             now=lambda: START + timedelta(hours=1),
         )
 
@@ -81,7 +97,12 @@ class Setting:
         look = self.finder.start(self.view.managed, {})
         assert look is not None
         await look
-        return self.finder.take({})
+        return self.finder.take(self.situation())
+
+    def situation(self, *, under_command: Sequence[str] = ()) -> Situation:
+        """The nodes as they are now."""
+        policies = {pool.metadata.name: policy_of(pool) for pool in self.view.pools}
+        return Situation(self.view.managed, policies, START, under_command=frozenset(under_command))
 
 
 def scripted(*commands: Command, reason: Reason = Reason.UNDERUTILIZED, kind: str = "multi", **told: Any) -> Scripted:
@@ -130,11 +151,57 @@ async def test_dis46_met33_evt02_a_failed_validation_is_counted_and_told(
     name = f"{PREFIX}failed_validations_total"
     before = counted(name, consolidation_type=kind)
     at = Setting("b")
-    why = await at.finder.validate(to_message(command("a", reason=reason, kind=kind)))
+    why = await at.finder.validate(to_message(command("a", reason=reason, kind=kind)), {})
     assert why == "NodeClaim a may not be disrupted any more"
     assert counted(name, consolidation_type=kind) == before + 1
     assert [event[:3] for event in at.recorder.events] == events
     assert all(event[3] == why for event in at.recorder.events)
+
+
+async def test_dis46_a_node_that_another_command_took_meanwhile_is_not_validated() -> None:
+    at = Setting("a")
+    given = to_message(command("a"))
+    entry = LedgerEntry(command=given.id, reason=given.reason, pool="default", until=START)
+    other = entry.model_copy(update={"command": "another"})
+    assert await at.finder.validate(given, {"a": other}) == "NodeClaim a may not be disrupted any more"
+    assert await at.finder.validate(given, {"a": entry}) != "NodeClaim a may not be disrupted any more"
+
+
+async def test_dis46_a_look_counts_what_started_while_it_ran() -> None:
+    at = Setting("a", "b", methods=[scripted(command("a"), command("b"))])
+    look = at.finder.start(at.view.managed, {})
+    assert look is not None
+    await look
+    at.view.pools = [node_pool(edits={"disruption/budgets": [{"nodes": "1"}]})]
+    assert at.finder.take(at.situation(under_command=["b"])) == []
+
+
+async def test_a_look_knows_what_ec2_refuses() -> None:
+    """A move must depend neither on an offering nor on a NodePool that EC2 refused a moment ago."""
+    seen: list[Situation] = []
+
+    class Watching(Scripted):
+        def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
+            seen.append(situation)
+            return Proposal()
+
+    async def model(at: Setting) -> ClusterModel:
+        await at.look()
+        found = seen.pop().model
+        assert found is not None
+        return found
+
+    watching = Watching(Proposal(), Reason.UNDERUTILIZED, "multi")
+    first = CATALOG[0].name
+    at = Setting("a", methods=[watching])
+    at.refusals.avoid({OfferingKey("on-demand", first, "us-west-2a"): START + timedelta(hours=2)})
+    (pool,) = (await model(at)).problem.pools
+    assert first not in {kind.name for kind in pool.instance_types}
+    assert pool.limits != {"nodes": 0}
+
+    at = Setting("a", methods=[watching])
+    at.refusals.update([refused(None, "default", "Unauthorized", "you may not", START + timedelta(minutes=59))])
+    assert [pool.limits for pool in (await model(at)).problem.pools] == [{"nodes": 0}]
 
 
 async def events_of(at: Setting) -> list[tuple[str, str, str, str]]:

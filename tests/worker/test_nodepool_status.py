@@ -15,7 +15,7 @@ from prometheus_client import REGISTRY
 
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import NODECLAIMS
-from activities.planning.breaker_cache import BreakerCache
+from activities.planning.launch_refusals import LaunchRefusals
 from tenon.kube.decode import decode_object
 from tenon.lifecycle.breaker import refused
 from tenon.resources import Resources
@@ -81,7 +81,7 @@ async def keeping(
     claims: Sequence[Any] = (),
     broken: str = "",
     measured: bool = True,
-    breakers: BreakerCache | None = None,
+    refusals: LaunchRefusals | None = None,
 ) -> AsyncIterator[tuple[Cache, ApiServer, Recorder]]:
     """A controller that has looked at these pools."""
     cache, told = Cache(), Recorder()
@@ -94,7 +94,7 @@ async def keeping(
     cache.nodeclasses.on_event("default", decode_object(json.dumps(ready).encode()))
     view = PlanningView(cache)
     controller = NodePoolStatusController(
-        cast("Any", server), cast("Any", told), cache, view, measured=measured, breakers=breakers
+        cast("Any", server), cast("Any", told), cache, view, measured=measured, refusals=refusals
     )
     task = asyncio.create_task(controller.run())
     await asyncio.sleep(MOMENT)
@@ -165,11 +165,11 @@ async def test_nc07_another_controllers_pool_and_claims_are_not_written() -> Non
 async def test_a_pool_that_ec2_refuses_says_so_and_stays_ready() -> None:
     """In a condition, an event and a metric; the condition stays, as True, when it is over."""
     changed: list[str] = []
-    breakers = BreakerCache(changed.append, lambda: NOW)
+    refusals = LaunchRefusals(changed.append, lambda: NOW)
     breaker = refused(None, "refused", "Unauthorized", "you may not", NOW)
-    async with keeping(pool("refused"), pool("other"), breakers=breakers) as (cache, server, told):
+    async with keeping(pool("refused"), pool("other"), refusals=refusals) as (cache, server, told):
         assert server.condition("refused", "NodeLaunchHealthy") == {}, "nothing is said before it is known"
-        breakers.update([breaker])
+        refusals.update([breaker])
         assert changed == ["refused"]
         cache.changes.publish(Topic.POOL, "refused")
         await asyncio.sleep(MOMENT)
@@ -182,7 +182,7 @@ async def test_a_pool_that_ec2_refuses_says_so_and_stays_ready() -> None:
         assert measured_breaker("refused") == 1
         before = PlanningView(cache).fingerprint()
 
-        breakers.update([])
+        refusals.update([])
         cache.changes.publish(Topic.POOL, "refused")
         await asyncio.sleep(MOMENT)
         assert server.condition("refused", "NodeLaunchHealthy")["status"] == "True"
@@ -192,9 +192,9 @@ async def test_a_pool_that_ec2_refuses_says_so_and_stays_ready() -> None:
 
 async def test_a_deleted_pool_no_longer_counts_as_held_back() -> None:
     """An alert on the metric would otherwise fire for ever."""
-    breakers = BreakerCache(now=lambda: NOW)
-    breakers.update([refused(None, "deleted", "Unauthorized", "you may not", NOW)])
-    async with keeping(pool("deleted"), breakers=breakers) as (cache, _, _):
+    refusals = LaunchRefusals(now=lambda: NOW)
+    refusals.update([refused(None, "deleted", "Unauthorized", "you may not", NOW)])
+    async with keeping(pool("deleted"), refusals=refusals) as (cache, _, _):
         assert measured_breaker("deleted") == 1
         cache.pools.on_event("deleted", None)
         await asyncio.sleep(MOMENT)

@@ -223,6 +223,17 @@ async def test_a_candidate_that_left_for_another_reason_keeps_its_replacement(
     assert [(given.stay, given.undo) for given in steps.finished] == [([], False)]
 
 
+async def test_replacements_stay_if_the_request_to_leave_fails_because_a_candidate_may_have_accepted_it(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    steps = FakeSteps()
+    steps.fails[ActivityName.DISRUPT] = ApplicationError("no answer", non_retryable=True)
+    async with running(temporal, cluster, steps, command()) as handle:
+        result = await handle.result()
+    assert result.failure == "no answer"
+    assert [(given.stay, given.undo) for given in steps.finished] == [(["default-1", "default-2"], False)]
+
+
 async def test_replacements_go_if_every_candidate_refuses(temporal: WorkflowEnvironment, cluster: str) -> None:
     steps = FakeSteps()
     steps.refused = {"default-1": "kept", "default-2": "kept"}

@@ -10,7 +10,7 @@ from activities import metrics
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS
-from activities.planning.breaker_cache import BreakerCache
+from activities.planning.launch_refusals import LaunchRefusals
 from tenon.apis import labels
 from tenon.apis.conditions import READY, get_condition
 from tenon.apis.hashing import NODEPOOL_VERSION, migrated_hashes, nodepool_hashes
@@ -50,17 +50,17 @@ class NodePoolStatusController(Controller):
         *,
         static_capacity: bool = False,
         measured: bool = True,
-        breakers: BreakerCache | None = None,
+        refusals: LaunchRefusals | None = None,
     ) -> None:
         """Create the controller.
 
         Args:
             static_capacity: whether the feature gate StaticCapacity is on.
             measured: whether to update the metrics too.
-            breakers: the open launch breakers of the NodePools.
+            refusals: what EC2 refuses.
         """
         super().__init__(cache)
-        self._breakers = breakers or BreakerCache()
+        self._refusals = refusals or LaunchRefusals()
         self._measured = measured
         self._metrics = PoolMetrics()
         self._static_capacity = static_capacity
@@ -124,8 +124,8 @@ class NodePoolStatusController(Controller):
         results = self._registrations.of(pool, class_generation)
         generation = pool.metadata.generation
         conditions = with_registration_health(conditions, results, now=now, observed_generation=generation)
-        if self._breakers.known:
-            breaker = self._breakers.current().get(record.name)
+        if self._refusals.known:
+            breaker = self._refusals.breakers().get(record.name)
             conditions = with_launch_health(conditions, breaker, now=now, observed_generation=pool.metadata.generation)
             if self._measured:
                 self._metrics.measure_breaker(record.name, is_open=breaker is not None)

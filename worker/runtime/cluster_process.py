@@ -23,10 +23,10 @@ from temporalio.worker import Worker
 from activities import loggers
 from activities.kubernetes.client import Kube
 from activities.planning.batching import Batcher, Window
-from activities.planning.breaker_cache import BreakerCache
 from activities.planning.budget_reporting import BudgetReporter
 from activities.planning.buffers import BufferRoom
 from activities.planning.disrupting import Disruptor
+from activities.planning.launch_refusals import LaunchRefusals
 from activities.planning.moves import MoveFinder
 from activities.planning.planner import Planner
 from tenon.disruption.methods import moving_methods
@@ -202,13 +202,15 @@ async def _lead(settings: Settings, temporal: Connection, clients: Clients, cach
     gates, policy = settings.feature_gates, settings.plan_policy()
     room = BufferRoom(gate=gates.capacity_buffer)
     window = Window(settings.batch_idle_duration.total_seconds(), settings.batch_max_duration.total_seconds())
-    breakers = BreakerCache(lambda pool: cache.changes.publish(Topic.POOL, pool))
-    batcher = Batcher(view, buffers=room, window=window, breakers=breakers)
+    refusals = LaunchRefusals(lambda pool: cache.changes.publish(Topic.POOL, pool))
+    batcher = Batcher(view, buffers=room, window=window, refusals=refusals)
     planner = Planner(
-        view, clients.ec2, clients.kube, clients.recorder, batcher, policy=policy, buffers=room, breakers=breakers
+        view, clients.ec2, clients.kube, clients.recorder, batcher, policy=policy, buffers=room, refusals=refusals
     )
     methods = partial(moving_methods, spot_to_spot=gates.spot_to_spot_consolidation)
-    moves = MoveFinder(view, clients.ec2, batcher, clients.recorder, methods, policy=policy, buffers=room)
+    moves = MoveFinder(
+        view, clients.ec2, batcher, clients.recorder, methods, policy=policy, buffers=room, refusals=refusals
+    )
     budgets = BudgetReporter(clients.recorder)
     disruptor = Disruptor(view, promised=batcher.nominated_nodes, buffers=room, moves=moves, budgets=budgets)
     kube = clients.kube
@@ -220,7 +222,7 @@ async def _lead(settings: Settings, temporal: Connection, clients: Clients, cach
             view,
             static_capacity=gates.static_capacity,
             measured=not settings.disable_cluster_state_observability,
-            breakers=breakers,
+            refusals=refusals,
         ),
         PodEventsController(kube, cache),
         NodeClaimDisruptionController(kube, cache, view, clients.ec2, settings.cluster_name),

@@ -17,6 +17,7 @@ from tenon.disruption.methods.least_saving import LeastSavings
 from tenon.disruption.methods.moves import Move
 from tenon.disruption.model import Candidate, ClusterModel, Command, ManagedNode, NodeDetail, Proposal, Situation
 from tenon.disruption.pool_budgets import PoolBudgets
+from tenon.disruption.rescheduling import nodes_in_commands
 from tenon.scheduling.deadline import Expired, never
 
 SHOWN = 5
@@ -193,15 +194,13 @@ def closed_nodes(situation: Situation, model: ClusterModel) -> frozenset[str]:
 
     They are on their way out, inside consolidateAfter (DIS-31), or new nodes of open commands, whose room is taken.
     """
-    found = set()
+    found = set(nodes_in_commands(situation, model))
     for node in situation.nodes:
         detail = model.details.get(node.claim)
         policy = situation.policies.get(node.pool)
         after = policy.consolidate_after if policy is not None else None
         since = detail.quiet_since if detail is not None else node.quiet_since
-        waits = after is not None and (since is None or since + after > situation.now)
-        busy = node.disrupted_by or node.replacement_for or node.claim in situation.under_command
-        if node.leaving or waits or busy:
+        if after is not None and (since is None or since + after > situation.now):
             found.add(detail.node if detail is not None else node.node)
     return frozenset(found)
 

@@ -23,7 +23,7 @@ from tenon.disruption.model import (
     Situation,
 )
 from tenon.disruption.pool_budgets import PoolBudgets
-from tenon.disruption.rescheduling import Rescheduler, is_complete
+from tenon.disruption.rescheduling import Rescheduler, is_complete, nodes_in_commands
 from tenon.kube.pod import Pod
 from tenon.kube.timestamps import format_instant
 from tenon.scheduling.deadline import Expired, never
@@ -136,8 +136,7 @@ class Drift:
             return Proposal()
         expired = self._deadline()
         found = _Pass(eligible, situation, model, static=False)
-        closed = [model.details[claim].node for claim in situation.under_command if claim in model.details]
-        rescheduler = Rescheduler(model, closed)
+        rescheduler = Rescheduler(model, nodes_in_commands(situation, model))
         hosts: set[str] = set()
         simulated = 0
         for each in found.in_turn(budgets):

@@ -1,16 +1,21 @@
-"""The open launch breakers, as last reported by the provisioner workflow, shared within the process."""
+"""What EC2 refuses, as last reported by the provisioner workflow, shared within the process."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 
+from tenon.ec2.avoided import Avoided
+from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.breaker import untried
 from tenon.lifecycle.messages.provisioning import LaunchBreaker
 
 
-class BreakerCache:
-    """Holds the open launch breakers. Calls ``on_change`` with each NodePool whose breaker opens, closes or changes."""
+class LaunchRefusals:
+    """Holds the open launch breakers and the offerings to avoid.
+
+    Calls ``on_change`` with each NodePool whose breaker opens, closes or changes.
+    """
 
     def __init__(
         self,
@@ -20,6 +25,7 @@ class BreakerCache:
         self._on_change = on_change
         self._now = now
         self._breakers: dict[str, LaunchBreaker] = {}
+        self._avoided: dict[OfferingKey, datetime] = {}
         self.known = False
         """Whether the workflow has reported to this process yet."""
 
@@ -31,7 +37,16 @@ class BreakerCache:
             if _shown(before.get(pool)) != _shown(self._breakers.get(pool)):
                 self._on_change(pool)
 
-    def current(self) -> dict[str, LaunchBreaker]:
+    def avoid(self, until: Mapping[OfferingKey, datetime]) -> None:
+        """Replace the offerings that EC2 refused recently, each with the time until which plans avoid it."""
+        self._avoided = dict(until)
+
+    def avoided(self) -> Avoided:
+        """The offerings that plans avoid now."""
+        now = self._now()
+        return Avoided(offering for offering, until in self._avoided.items() if until > now)
+
+    def breakers(self) -> dict[str, LaunchBreaker]:
         """NodePool name to its breaker, without breakers that no launch has tried for a long time."""
         now = self._now()
         return {pool: breaker for pool, breaker in self._breakers.items() if not untried(breaker, now)}
