@@ -39,4 +39,11 @@ def why_held(pod: PodRecord, budgets: Sequence[PodDisruptionBudget], now: dateti
         return ""  # a drain does not evict it
     if len(budgets) > 1:
         return f"PodDisruptionBudgets {', '.join(sorted(budget.name for budget in budgets))} select it"
-    return next((f"PodDisruptionBudget {budget.name} allows no eviction" for budget in budgets if budget.blocks), "")
+    return next(
+        (
+            f"PodDisruptionBudget {budget.name} allows no eviction"
+            for budget in budgets
+            if budget.blocks and (pod.ready or not budget.spares_unready)
+        ),
+        "",
+    )

@@ -66,12 +66,14 @@ def decode_pod(raw: bytes | msgspec.Raw) -> PodRecord:
     owner = deciding_owner(metadata.owner_references)
     owner_kind = sys.intern(owner.kind) if owner else ""
     scheduled = _condition(status.conditions, "PodScheduled")
+    ready = _condition(status.conditions, "Ready")
     annotations = metadata.annotations or {}
     return PodRecord(
         pod=pod,
         resource_version=metadata.resource_version,
         node_name=pod.node_name,
         phase=sys.intern(status.phase),
+        ready=ready is not None and ready.status == "True",
         owner_kind=owner_kind,
         owner_uid=sys.intern(owner.uid) if owner else "",
         selector_owner=_selector_owner(pod.namespace, controller(metadata.owner_references)),

@@ -18,6 +18,7 @@ class PdbSpec(Wire):
     selector: Selector | None = None
     max_unavailable: int | str | None = None
     min_available: int | str | None = None
+    unhealthy_pod_eviction_policy: str = ""
 
 
 class PdbStatus(Wire):
@@ -44,6 +45,8 @@ class PodDisruptionBudget:
     blocks: bool
     name: str
     """``namespace/name``."""
+    spares_unready: bool = False
+    """Pods that are not ready may be evicted at any time: unhealthyPodEvictionPolicy is AlwaysAllow."""
 
 
 _pdbs = msgspec.json.Decoder(PdbObject)
@@ -66,5 +69,6 @@ def decode_pdb(raw: bytes | msgspec.Raw) -> ValueRecord[PodDisruptionBudget]:
         never=never,
         blocks=never or wire.status.disruptions_allowed == 0,
         name=f"{namespace}/{metadata.name}",
+        spares_unready=spec.unhealthy_pod_eviction_policy == "AlwaysAllow",
     )
     return ValueRecord(pdb.name, metadata.uid, metadata.resource_version, pdb)

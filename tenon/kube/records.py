@@ -47,6 +47,8 @@ class PodRecord:
     resource_version: str = field(compare=False)
     node_name: str = ""
     phase: str = ""
+    ready: bool = False
+    """It serves, so a PodDisruptionBudget that spares only pods that do not serve protects it."""
     owner_kind: str = ""
     owner_uid: str = ""
     selector_owner: tuple[str, str] = ("", "")

@@ -104,6 +104,22 @@ def test_dis13_a_budget_does_not_matter_for_pods_that_a_drain_leaves_alone(pod: 
     assert held_by(pod, budgets=(stated(0),)) == ""
 
 
+@pytest.mark.parametrize(
+    ("ready", "policy", "holds"),
+    [
+        ("False", "AlwaysAllow", False),
+        ("True", "AlwaysAllow", True),
+        ("False", "IfHealthyBudget", True),
+        ("False", None, True),
+    ],
+)
+def test_dis13_a_budget_may_spare_pods_that_are_not_ready(ready: str, policy: str | None, holds: bool) -> None:
+    pod = daemon(status={"conditions": [{"type": "Ready", "status": ready}]})
+    spec = {} if policy is None else {"unhealthyPodEvictionPolicy": policy}
+    for one in (stated(0, **spec), budget(maxUnavailable=0, **spec)):
+        assert bool(held_by(pod, budgets=(one,))) is holds
+
+
 def test_dis13_a_budget_that_allows_an_eviction_again_frees_the_node() -> None:
     cache = ClusterCache(None)  # type: ignore[arg-type]
     cache.nodes.on_event("n", node())
