@@ -64,9 +64,8 @@ def carried_out(model: ClusterModel, moves: Sequence[tuple[Sequence[str], Plan]]
 
 
 def _used_by(node: Node, pool: Pool) -> dict[str, int]:
-    """Return what the node uses of the pool's limits. Allocatable stands for capacity, which a `Node` lacks."""
-    limited = pool.limits or {}
-    return {name: 1 if name == NODES else node.allocatable.get(name, 0) for name in limited}
+    """Return what the node uses of the pool's limits."""
+    return {name: 1 if name == NODES else node.limited.get(name, 0) for name in pool.limits or {}}
 
 
 def _with_pods(detail: NodeDetail, pods: Iterable[Pod], cost: float) -> NodeDetail:
@@ -91,6 +90,7 @@ def _node(name: str, claim: PlannedClaim, pool: Pool, kind: InstanceType) -> Nod
         claim.requests,
         pods=claim.pods,
         host_ports=tuple(port for pod in claim.pods for port in pod.host_ports),
+        capacity=kind.capacity,
     )
 
 

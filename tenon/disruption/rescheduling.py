@@ -135,14 +135,10 @@ def _that_matter(problem: Problem) -> Sequence[Node]:
 
 
 def _eased(pool: Pool, gone: Collection[Node]) -> Pool:
-    """Return the pool without the nodes' share of its limits: a replacement may use it before they are gone.
-
-    Allocatable stands for capacity, which a `Node` does not have. It is a little less, so a limit never counts as freer
-    than it is.
-    """
+    """Return the pool without the nodes' share of its limits: a replacement may use it before they are gone."""
     if not gone or not pool.limits:
         return pool
-    freed = add(*(node.allocatable for node in gone), {NODES: len(gone)})
+    freed = add(*(node.limited for node in gone), {NODES: len(gone)})
     return replace(pool, usage=_at_least_zero(subtract(pool.usage, freed)))
 
 

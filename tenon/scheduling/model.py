@@ -96,6 +96,13 @@ class Node:
     """True if the node takes no new pods, because it is leaving or has no instance yet. The pods on it still count."""
     volume_limits: Mapping[str, int] = field(default_factory=dict)
     """How many volumes of each CSI driver the node can attach. A driver that is not listed has no limit."""
+    capacity: Resources = field(default_factory=dict)
+    """What the node has in total, which the limits of its NodePool count. Empty if unknown."""
+
+    @property
+    def limited(self) -> Resources:
+        """What the node uses of its NodePool's limits; the allocatable part if its capacity is unknown."""
+        return self.capacity or self.allocatable
 
     def with_pods(self, pods: Sequence[Pod]) -> Node:
         """Return the node as if these pods ran on it too."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -37,6 +38,14 @@ def test_an_unmanaged_node_counts_as_it_is_sch_090() -> None:
     assert found.used == {"cpu": 1000, "pods": 1}
     assert found.allocatable == {"cpu": 4000, "pods": 10}
     assert [taint.key for taint in found.taints] == ["node.kubernetes.io/not-ready"]
+
+
+def test_dis32_a_node_has_the_capacity_that_the_limits_of_its_pool_count() -> None:
+    """Otherwise a pool at its limit could not replace a node by one of the same size."""
+    larger = replace(node(meta=INITIALIZED), capacity={"cpu": 5000, "pods": 12})
+    found = state(nodes=[larger], claims=[claim(status=STATUS)])
+    usage = pool_usages(found)["pool"]
+    assert {name: usage[name] for name in ("cpu", "pods")} == only(found).limited == {"cpu": 5000, "pods": 12}
 
 
 def test_a_starting_node_promises_what_its_claim_says_sch_090() -> None:

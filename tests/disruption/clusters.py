@@ -17,13 +17,19 @@ from pydantic.alias_generators import to_camel
 
 from tenon.apis import labels
 from tenon.apis.consolidation_limits import read_least_saving
+from tenon.apis.disruption_windows import read_windows
 from tenon.apis.nodepool import Budget
 from tenon.disruption.cost import rescheduling_cost
-from tenon.disruption.model import ClusterModel, Command, ManagedNode, NodeDetail, PoolPolicy, Situation
+from tenon.disruption.held_pods import holder
+from tenon.disruption.model import Command, ManagedNode, NodeDetail, PoolPolicy, Situation, model_of
 from tenon.kube.decode import decode_pod
-from tenon.kube.pod import Pod
+from tenon.kube.pod_disruption_budgets import PodDisruptionBudget, decode_pdb
+from tenon.kube.pod_kinds import MIRROR_ANNOTATION
+from tenon.kube.protection import protects_node
+from tenon.kube.records import PodRecord
 from tenon.kube.requirements import Requirements
 from tenon.kube.taints import Taint
+from tenon.kube.timestamps import format_instant
 from tenon.resources import parse_resources, total
 from tenon.scheduling.catalog import parse_catalog
 from tenon.scheduling.model import InstanceType, Node, Pool, Problem
@@ -59,6 +65,27 @@ class PodSpec(Spec):
     spread: Literal["", "zone", "host"] = ""
     priority: int = 0
     deletion_cost: int = 0
+    ready: bool = True
+    daemon: bool = False
+    """A DaemonSet owns it, so no other node would run it."""
+    static: bool = False
+    """It mirrors a static pod, which no drain evicts."""
+    succeeded: bool = False
+    terminating: bool = False
+    annotations: dict[str, str] = {}
+    bound: str = "1h"
+    """How long ago it was bound to its node."""
+
+
+class PdbSpec(Spec):
+    """A PodDisruptionBudget for the pods of an app."""
+
+    app: str = "web"
+    allowed: int | None = None
+    """``status.disruptionsAllowed``."""
+    max_unavailable: int | str | None = None
+    min_available: int | str | None = None
+    unhealthy_pods: Literal["", "AlwaysAllow", "IfHealthyBudget"] = ""
 
 
 class NodeSpec(Spec):
@@ -76,8 +103,19 @@ class NodeSpec(Spec):
     initialized: bool = True
     ready: bool = True
     leaving: bool = False
+    terminating: bool = False
+    """Its instance is being terminated."""
     protected: bool = False
+    annotations: dict[str, str] = {}
+    """Of its Node."""
     held_by: str = ""
+    """Instead of what its pods say."""
+    drifted: str = ""
+    """The reason of the condition Drifted of its NodeClaim."""
+    drifted_for: str = "1h"
+    drift_message: str = ""
+    grace_period: bool = False
+    """Its NodeClaim has a terminationGracePeriod."""
     disrupted_by: str = ""
     replacement_for: str = ""
     created_for: str = ""
@@ -101,6 +139,12 @@ class PoolSpec(Spec):
     limits: dict[str, str] | None = None
     replicas: int | None = None
     tainted: bool = False
+    windows: list[dict[str, Any]] | None = None
+    """The annotation tenon.sh/disruption-windows."""
+    resolved: bool = True
+    """Whether its instance types are known."""
+    refused: bool = False
+    """EC2 refuses its launches."""
     least_saving: str | None = None
     rest: str = "0s"
     """How long consolidation leaves a node alone that it created."""
@@ -116,9 +160,16 @@ class Cluster(Spec):
     nominated: list[str] = []
     buffer_hosts: list[str] = []
     under_command: list[str] = []
+    postponed: list[str] = []
+    blocked: dict[str, str] = {}
+    """By node, how long ago a method last found that it cannot leave."""
+    pdbs: dict[str, PdbSpec] = {}
+    now: datetime = NOW
+    """Durations of nodes and pods count back from here."""
 
 
 CATALOGUE: Object = {"instanceTypes": ordinary_entries()}
+_OF_A_DAEMONSET = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "uid-d", "controller": True}
 DEDICATED = Taint("dedicated", "NoSchedule", "x")
 
 
@@ -137,13 +188,16 @@ def duration(text: str) -> timedelta:
 
 def situation(cluster: Cluster) -> Situation:
     """The cluster as disruption sees it."""
-    problem, details = _problem(cluster), {}
+    now, details = cluster.now, {}
     managed = []
+    budgets = [_pdb(name, spec) for name, spec in cluster.pdbs.items()]
     for name, spec in cluster.nodes.items():
         if not spec.managed:
             continue
-        pods = pods_of(name, spec)
-        quiet = None if spec.quiet is None else NOW - duration(spec.quiet)
+        records = [record for record in records_of(name, spec, now) if not record.terminal]
+        moving = [record for record in records if record.reschedulable]
+        held_by = spec.held_by or holder(((record, _covering(record, budgets)) for record in records), now)
+        quiet = None if spec.quiet is None else now - duration(spec.quiet)
         managed.append(
             ManagedNode(
                 claim=name,
@@ -152,10 +206,13 @@ def situation(cluster: Cluster) -> Situation:
                 initialized=spec.initialized,
                 ready=spec.ready,
                 leaving=spec.leaving,
-                empty=not pods,
-                protected=spec.protected,
-                quiet_since=quiet if not pods else None,
+                empty=not moving,
+                protected=spec.protected or protects_node(spec.annotations),
+                quiet_since=quiet if not moving else None,
                 node=name,
+                terminating=spec.terminating,
+                held_by=held_by if not moving else "",
+                drifted=bool(spec.drifted),
                 disrupted_by=spec.disrupted_by,
                 replacement_for=spec.replacement_for,
                 created_for=spec.created_for,
@@ -167,22 +224,52 @@ def situation(cluster: Cluster) -> Situation:
             zone=spec.zone,
             capacity_type=spec.capacity_type,
             price=price_of(spec),
-            pods=pods,
-            cost=rescheduling_cost((pod.priority, pod.deletion_cost) for pod in spec.pods for _ in range(pod.count)),
-            held_by=spec.held_by,
+            pods=tuple(record.pod for record in moving),
+            cost=rescheduling_cost((record.pod.priority, record.deletion_cost) for record in moving),
+            held_by=held_by,
+            has_grace_period=spec.grace_period,
+            drifted=spec.drifted,
+            drift_message=spec.drift_message,
+            drifted_since=now - duration(spec.drifted_for) if spec.drifted else None,
             quiet_since=quiet,
-            created_at=None if spec.age is None else NOW - duration(spec.age),
-            expires_at=None if spec.expires_in is None else NOW + duration(spec.expires_in),
+            created_at=None if spec.age is None else now - duration(spec.age),
+            expires_at=None if spec.expires_in is None else now + duration(spec.expires_in),
         )
+    static = {name for name, spec in cluster.pools.items() if spec.replicas is not None}
+    refused = {name for name, spec in cluster.pools.items() if spec.refused}
     return Situation(
         nodes=managed,
         policies={name: _policy(name, spec) for name, spec in cluster.pools.items()},
-        now=NOW,
+        now=now,
         under_command=frozenset(cluster.under_command),
+        postponed=frozenset(cluster.postponed),
         nominated=frozenset(cluster.nominated),
         buffer_hosts=frozenset(cluster.buffer_hosts),
-        model=ClusterModel(problem, details),
+        model=model_of(_problem(cluster), details, static, refused),
+        blocked_at={name: now - duration(ago) for name, ago in cluster.blocked.items()},
     )
+
+
+def _pdb(name: str, spec: PdbSpec) -> PodDisruptionBudget:
+    """The budget, decoded as from the API server."""
+    stated = {
+        "maxUnavailable": spec.max_unavailable,
+        "minAvailable": spec.min_available,
+        "unhealthyPodEvictionPolicy": spec.unhealthy_pods or None,
+    }
+    body = {
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "selector": {"matchLabels": {"app": spec.app}},
+            **{key: value for key, value in stated.items() if value is not None},
+        },
+        "status": {} if spec.allowed is None else {"disruptionsAllowed": spec.allowed},
+    }
+    return decode_pdb(json.dumps(body).encode()).value
+
+
+def _covering(record: PodRecord, budgets: Iterable[PodDisruptionBudget]) -> list[PodDisruptionBudget]:
+    return [one for one in budgets if one.selector is not None and one.selector.matches(record.pod.labels)]
 
 
 def price_of(spec: NodeSpec) -> float:
@@ -193,30 +280,35 @@ def price_of(spec: NodeSpec) -> float:
     return next(o.price for o in offered if (o.zone, o.capacity_type) == (spec.zone, spec.capacity_type))
 
 
-def pods_of(node: str, spec: NodeSpec) -> tuple[Pod, ...]:
+def records_of(node: str, spec: NodeSpec, now: datetime = NOW) -> list[PodRecord]:
     """The pods of a node, decoded as from the API server."""
-    return tuple(decode_pod(json.dumps(manifest).encode()).pod for manifest in pod_manifests(node, spec))
+    return [decode_pod(json.dumps(manifest).encode()) for manifest in pod_manifests(node, spec, now)]
 
 
-def pod_manifests(node: str, spec: NodeSpec) -> list[Object]:
+def pod_manifests(node: str, spec: NodeSpec, now: datetime = NOW) -> list[Object]:
     """The manifests of a node's pods."""
     return [
-        _pod_manifest(f"{node}-{number}-{copy}", node, pod)
+        _pod_manifest(f"{node}-{number}-{copy}", node, pod, now)
         for number, pod in enumerate(spec.pods)
         for copy in range(pod.count)
     ]
 
 
 def findings(cluster: Cluster, commands: Iterable[Command]) -> list[Finding]:
-    """What is wrong with the places of all pods that the commands move, judged without the engine."""
-    chosen = list(commands)
+    """What is wrong with the places of all pods that the commands move, judged without the engine.
+
+    A static NodePool's node is replaced by one like it, wherever its pods go, so nothing can be said about them.
+    """
+    chosen = [command for command in commands if not _is_static(command, cluster)]
     gone = {candidate.node.claim for command in chosen for candidate in command.candidates}
     manifests: list[Object] = [_pool_manifest(name, spec) for name, spec in cluster.pools.items()]
     for name, spec in cluster.nodes.items():
         if name not in gone:
             manifests.append(_node_manifest(name, spec))
-        for pod in pod_manifests(name, spec):
+        for pod in pod_manifests(name, spec, cluster.now):
             if name in gone:
+                if not decode_pod(json.dumps(pod).encode()).reschedulable:
+                    continue
                 del pod["spec"]["nodeName"]
             manifests.append(pod)
     claims = [
@@ -244,10 +336,14 @@ def findings(cluster: Cluster, commands: Iterable[Command]) -> list[Finding]:
     return judge(manifests, CATALOGUE, plan)
 
 
+def _is_static(command: Command, cluster: Cluster) -> bool:
+    return any(cluster.pools[candidate.node.pool].replicas is not None for candidate in command.candidates)
+
+
 def _problem(cluster: Cluster) -> Problem:
     nodes = []
     for name, spec in cluster.nodes.items():
-        pods = pods_of(name, spec)
+        pods = tuple(record.pod for record in records_of(name, spec, cluster.now) if not record.terminal)
         nodes.append(
             Node(
                 name,
@@ -258,9 +354,10 @@ def _problem(cluster: Cluster) -> Problem:
                 initialized=spec.initialized,
                 pods=pods,
                 closed=spec.leaving,
+                capacity=types()[spec.type].capacity,
             )
         )
-    pools = [_pool(name, spec, cluster) for name, spec in cluster.pools.items() if spec.replicas is None]
+    pools = [_pool(name, spec, cluster) for name, spec in cluster.pools.items()]
     return Problem((), pools, nodes, namespaces={"default": {}})
 
 
@@ -284,7 +381,7 @@ def _pool(name: str, spec: PoolSpec, cluster: Cluster) -> Pool:
     return Pool(
         name,
         Requirements.from_terms(_needs(spec)),
-        list(types().values()),
+        list(types().values()) if spec.resolved else [],
         weight=spec.weight,
         taints=(DEDICATED,) if spec.tainted else (),
         limits=parse_resources(spec.limits) if spec.limits else None,
@@ -301,10 +398,11 @@ def _policy(name: str, spec: PoolSpec) -> PoolPolicy:
         spec.replicas,
         None if spec.least_saving is None else read_least_saving(spec.least_saving),
         duration(spec.rest),
+        () if spec.windows is None else read_windows(json.dumps(spec.windows)),
     )
 
 
-def _pod_manifest(name: str, node: str, pod: PodSpec) -> Object:
+def _pod_manifest(name: str, node: str, pod: PodSpec, now: datetime) -> Object:
     chosen = {"labelSelector": {"matchLabels": {"app": pod.app}}}
     key = {"zone": labels.ZONE, "host": labels.HOSTNAME}.get(pod.spread)
     apart = {"affinity": {"podAntiAffinity": {REQUIRED: [{**chosen, "topologyKey": labels.HOSTNAME}]}}}
@@ -312,7 +410,19 @@ def _pod_manifest(name: str, node: str, pod: PodSpec) -> Object:
     return {
         "kind": "Pod",
         "apiVersion": "v1",
-        "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}", "labels": {"app": pod.app}},
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "uid": f"uid-{name}",
+            "labels": {"app": pod.app},
+            "annotations": {
+                **({labels.POD_DELETION_COST: str(pod.deletion_cost)} if pod.deletion_cost else {}),
+                **({MIRROR_ANNOTATION: "x"} if pod.static else {}),
+                **pod.annotations,
+            },
+            **({"ownerReferences": [_OF_A_DAEMONSET]} if pod.daemon else {}),
+            **({"deletionTimestamp": format_instant(now)} if pod.terminating else {}),
+        },
         "spec": {
             "nodeName": node,
             "priority": pod.priority,
@@ -321,6 +431,17 @@ def _pod_manifest(name: str, node: str, pod: PodSpec) -> Object:
             **({"tolerations": [{"operator": "Exists"}]} if pod.tolerates else {}),
             **(apart if pod.apart else {}),
             **({"topologySpreadConstraints": [rule]} if key else {}),
+        },
+        "status": {
+            "phase": "Succeeded" if pod.succeeded else "Running",
+            "conditions": [
+                {
+                    "type": "PodScheduled",
+                    "status": "True",
+                    "lastTransitionTime": format_instant(now - duration(pod.bound)),
+                },
+                {"type": "Ready", "status": "True" if pod.ready else "False"},
+            ],
         },
     }
 

@@ -139,6 +139,7 @@ def _existing(
         host_ports=_ports((pod.pod for pod in there), planned, daemons),
         pods=(*_counted(state, there, expected), *planned),
         volume_limits=_volume_limits(state, record.name, there),
+        capacity=record.capacity,
     )
 
 
