@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from croniter import croniter
 
@@ -43,7 +43,7 @@ def _window_end(budget: Budget, now: datetime) -> datetime | None:
     if not croniter.is_valid(expression):
         raise ValueError(f"{budget.schedule!r} is not a cron expression of five fields")
     # get_prev returns a time strictly before its start, but a window includes the instant at which it opens.
-    hit: datetime = croniter(expression, now + timedelta(microseconds=1)).get_prev(datetime)
+    hit: datetime = croniter(expression, now.astimezone(UTC) + timedelta(microseconds=1)).get_prev(datetime)
     return hit + timedelta(seconds=budget.duration.seconds or 0)
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.conformance.disruption_scenario import FOLDER, failure, read
 from tests.conformance.scenario import ROW
 
-MIN_SCENARIOS = 62
+MIN_SCENARIOS = 180
 """Scenarios that there are at least."""
 FILES = sorted(FOLDER.glob("*.yaml"))
 
