@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
 from tenon.apis.ec2nodeclass import EC2NodeClass
@@ -98,6 +99,10 @@ class ClusterView(Cluster, Protocol):
 
     def managed_nodes(self) -> Sequence[ManagedNode]:
         """The nodes that disruption may consider."""
+        ...
+
+    def quiet_since(self) -> Mapping[str, datetime]:
+        """When the last pod came to each initialized node or left it, or when it was initialized, by NodeClaim."""
         ...
 
     async def changed(self, seconds: float) -> None:

@@ -24,6 +24,7 @@ from activities.planning.offerings import instance_types_by_pool
 from activities.planning.solving import Limit
 from tenon.apis.nodepool import NodePool
 from tenon.disruption.commands import command_id, to_message
+from tenon.disruption.consolidatable import moves_from
 from tenon.disruption.deciding import decide
 from tenon.disruption.ledger import claims_of
 from tenon.disruption.methods.base import Method
@@ -111,21 +112,24 @@ class MoveFinder:
             ledger: the open and the failed commands, by NodeClaim.
         """
         clock = asyncio.get_running_loop().time
-        if self._look is None and clock() >= self._due and self._may_move(nodes):
-            if self._batcher.undecided():
+        if self._look is None and clock() >= self._due:
+            if (wait := self._idle_for(nodes)) > 0:
+                self._due = clock() + wait
+            elif self._batcher.undecided():
                 self._due = clock() + 1.0  # pods come first: their plan changes the cluster in a moment
             else:
                 self._look = asyncio.create_task(self._find(nodes, ledger))
         return self._look
 
-    def _may_move(self, nodes: Sequence[ManagedNode]) -> bool:
-        """Whether a node with pods may have to leave, so that a look is worth its time."""
-        consolidated = {
-            pool.metadata.name
-            for pool in self._view.node_pools()
-            if (policy := policy_of(pool)).consolidate_after is not None and policy.consolidation_policy != "WhenEmpty"
-        }
-        return any(node.drifted or (node.pool in consolidated and node.initialized) for node in nodes)
+    def _idle_for(self, nodes: Sequence[ManagedNode]) -> float:
+        """Return for how many seconds no node with pods has to leave; 0 if a look is worth its time."""
+        if any(node.drifted for node in nodes):
+            return 0.0
+        policies = {pool.metadata.name: policy_of(pool) for pool in self._view.node_pools()}
+        due = moves_from(nodes, policies, self._view.quiet_since())
+        if due is None:
+            return LOOK_SECONDS
+        return min(LOOK_SECONDS, max(0.0, (due - self._now()).total_seconds()))
 
     def due_in(self) -> float:
         """Return in how many seconds `start` may start a look. A look that runs ends by itself."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
-from tenon.disruption.model import PoolPolicy
+from tenon.disruption.model import ManagedNode, PoolPolicy
 from tenon.kube.claim_record import ClaimRecord
 
 
@@ -23,3 +24,25 @@ def consolidatable_at(claim: ClaimRecord, policy: PoolPolicy, last_pod_event: da
         if event is not None:
             since = max(since, event)
     return since + policy.consolidate_after
+
+
+def moves_from(
+    nodes: Iterable[ManagedNode], policies: Mapping[str, PoolPolicy], quiet_since: Mapping[str, datetime]
+) -> datetime | None:
+    """Return from when on a node with pods may be consolidated, at the earliest; None if none may.
+
+    It is cheap and only says when a look for moves is worth its time: a busy cluster often has no quiet node.
+
+    Args:
+        nodes: all nodes.
+        policies: by NodePool.
+        quiet_since: by NodeClaim, the last pod event, or the initialization if that is later.
+    """
+    due = []
+    for node in nodes:
+        policy, since = policies.get(node.pool), quiet_since.get(node.claim)
+        if policy is None or since is None or node.leaving or node.empty:
+            continue
+        if policy.consolidate_after is not None and policy.consolidation_policy != "WhenEmpty":
+            due.append(since + policy.consolidate_after)
+    return min(due, default=None)

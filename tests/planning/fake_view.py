@@ -159,6 +159,9 @@ class FakeView:
     async def confirm_pods(self) -> bool:
         return self.on_confirm()
 
+    def quiet_since(self) -> Mapping[str, datetime]:
+        return {name: detail.quiet_since for name, detail in self.details.items() if detail.quiet_since is not None}
+
     def managed_nodes(self) -> Sequence[ManagedNode]:
         return self.managed
 

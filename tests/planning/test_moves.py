@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from math import inf
 from typing import Any, cast
@@ -260,3 +261,38 @@ async def test_the_pause_after_a_look_does_not_count_the_wait_for_ec2(monkeypatc
     asyncio.get_running_loop().call_later(0.5, answered.set)
     assert await at.look() == []
     assert at.finder.due_in() <= moves.LOOK_SECONDS
+
+
+async def test_no_look_runs_while_no_node_is_quiet_for_long_enough() -> None:
+    """A look costs much more than the question when the next node may be a candidate."""
+    at = Setting("a", "b")
+    at.view.pools = [node_pool(edits={"disruption/consolidateAfter": "90s"})]
+    soon = START + timedelta(hours=1) - timedelta(seconds=86)
+    at.view.details = {name: replace(detail(name), quiet_since=soon) for name in ("a", "b")}
+    assert at.finder.start(at.view.managed, {}) is None
+    assert 3.0 < at.finder.due_in() <= 4.0
+
+    at = Setting("a", "b")
+    at.view.pools = [node_pool(edits={"disruption/consolidateAfter": "80s"})]
+    at.view.details = {"a": replace(detail("a"), quiet_since=soon), "b": detail("b")}
+    assert at.finder.start(at.view.managed, {}) is not None
+
+
+@pytest.mark.parametrize(
+    ("changed", "edits", "looks"),
+    [
+        ({}, {}, True),
+        ({"empty": True}, {}, False),
+        ({"leaving": True}, {}, False),
+        ({}, {"disruption/consolidationPolicy": "WhenEmpty"}, False),
+        ({}, {"disruption/consolidateAfter": "Never"}, False),
+        ({"drifted": True}, {"disruption/consolidateAfter": "Never"}, True),
+    ],
+)
+async def test_a_look_needs_a_node_that_may_have_to_leave(
+    changed: dict[str, Any], edits: dict[str, Any], looks: bool
+) -> None:
+    at = Setting("a")
+    at.view.pools = [node_pool(edits=edits)]
+    at.view.managed = [managed("a", **{"empty": False, **changed})]
+    assert (at.finder.start(at.view.managed, {}) is not None) is looks

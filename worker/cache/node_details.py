@@ -57,7 +57,7 @@ def _detail(state: ClusterState, claim: ClaimRecord, node: NodeRecord, now: floa
         drifted=str(claim.condition(DRIFTED).get("reason") or DRIFTED) if claim.is_true(DRIFTED) else "",
         drift_message=str(claim.condition(DRIFTED).get("message") or ""),
         drifted_since=claim.true_since(DRIFTED),
-        quiet_since=_quiet_since(state, claim, node),
+        quiet_since=quiet_since(state, claim, node),
         created_at=created,
         expires_at=_plus(created, expires_in),
     )
@@ -72,7 +72,8 @@ def _prices(types: Mapping[str, Sequence[InstanceType]]) -> dict[tuple[str, str,
     }
 
 
-def _quiet_since(state: ClusterState, claim: ClaimRecord, node: NodeRecord) -> datetime | None:
+def quiet_since(state: ClusterState, claim: ClaimRecord, node: NodeRecord) -> datetime | None:
+    """Return when the last pod came to a node or left it, or when it was initialized if that is later."""
     seen = state.last_pod_event(node.name)
     times = (claim.initialized_at, claim.last_pod_event, datetime.fromtimestamp(seen, UTC) if seen else None)
     return max((time for time in times if time is not None), default=None)

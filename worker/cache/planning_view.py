@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Collection, Mapping, Set
+from datetime import datetime
 
 from activities import loggers
 from activities.kubernetes.resources import NODECLAIMS, PODS
@@ -24,6 +25,7 @@ from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.evacuating_pods import leaving
 from worker.cache.managed_nodes import ManagedNodes
+from worker.cache.node_details import quiet_since
 from worker.cache.snapshot import Snapshot
 from worker.cache.state import still_needs
 
@@ -222,6 +224,16 @@ class PlanningView:
         )
         await self._cache.refresh(PODS, REFRESH_SECONDS)
         return True
+
+    def quiet_since(self) -> dict[str, datetime]:
+        """When the last pod came to each initialized node or left it, or when it was initialized, by NodeClaim."""
+        found = {}
+        for claim in self._cache.claims:
+            node = self._cache.node_of(claim) if claim.initialized else None
+            since = quiet_since(self._cache, claim, node) if node is not None else None
+            if since is not None:
+                found[claim.name] = since
+        return found
 
     def managed_nodes(self) -> list[ManagedNode]:
         """The nodes that disruption may consider."""
