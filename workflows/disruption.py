@@ -103,13 +103,15 @@ class DisruptionWorkflow(PlannerCaller):
             workflow.logger.info("The command runs already", extra={"command": command.id})
 
     async def _start_child(self, command: DisruptionCommand) -> None:
-        await workflow.start_child_workflow(
+        child = await workflow.start_child_workflow(
             DisruptionMoveWorkflow.run if command.moves_pods else DisruptionCommandWorkflow.run,
             DisruptInput(cluster=self.cluster, command=command),
             id=names.command_id(self.cluster, command.id),
             parent_close_policy=ParentClosePolicy.ABANDON,
             static_summary=f"{command.reason}: {', '.join(c.claim for c in command.candidates[:5])}",
         )
+        # An operator may terminate it. Without this, asyncio logs an error about an exception that nothing has read.
+        child.add_done_callback(lambda ended: None if ended.cancelled() else ended.exception())
 
     @workflow.signal
     def settled(self, claims: list[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -61,7 +61,7 @@ class Disruptor:
         self._turn = 0
         self._pace = Pace(POLL_SECONDS)
         self._ledger: Mapping[str, LedgerEntry] = {}
-        """As last reported by the disruption workflow."""
+        """As last reported by the disruption workflow, with what it was answered since."""
 
     async def await_candidates(self, given: AwaitDisruptionInput) -> DisruptionDecision:
         """Wait until a node may be disrupted within its budgets. Return no commands if the wait ends before that."""
@@ -79,12 +79,12 @@ class Disruptor:
             if decision.commands:
                 for command in decision.commands:
                     _report(command)
-                return DisruptionDecision(commands=[to_message(command) for command in decision.commands], gone=gone)
+                return self._answer(commands=[to_message(command) for command in decision.commands], gone=gone)
             look = None
             if self._moves is not None:
                 rest = {claim: entry for claim, entry in given.ledger.items() if claim not in gone}
                 if found := self._moves.take(replace(situation, postponed=claims_of(rest, postponed=True))):
-                    return DisruptionDecision(moves=found, gone=gone)
+                    return self._answer(moves=found, gone=gone)
                 look = self._moves.start(situation.nodes, rest)
             pause = min(left, RECHECK_SECONDS)
             if decision.look_again is not None:
@@ -92,6 +92,22 @@ class Disruptor:
             await self._wait(pause, look)
             await self._pace.wait(give_up - loop.time())
         return DisruptionDecision()
+
+    def _answer(
+        self, *, gone: list[str], commands: Sequence[DisruptionCommand] = (), moves: Sequence[DisruptionCommand] = ()
+    ) -> DisruptionDecision:
+        """Return a decision, and note what it changes: a validation may come before the workflow's next report."""
+        now = self._now()
+        started = {
+            candidate.claim: LedgerEntry(
+                command=command.id, reason=command.reason, pool=candidate.pool, until=now, since=now
+            )
+            for command in (*commands, *moves)
+            for candidate in command.candidates
+        }
+        rest = {claim: entry for claim, entry in self._ledger.items() if claim not in gone}
+        self._ledger = {**rest, **started}
+        return DisruptionDecision(commands=list(commands), moves=list(moves), gone=gone)
 
     async def validate(self, command: DisruptionCommand) -> StepResult:
         """Check that a command that moves pods still holds."""

@@ -12,6 +12,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TypeVar
 
+from temporalio.exceptions import ApplicationError
+
 from activities import loggers, metrics
 from activities.kubernetes.events import EventRecorder
 from activities.planning import decision_metrics
@@ -158,9 +160,12 @@ class MoveFinder:
         """Return why the command must not be carried out any more; empty if it still holds (DIS-46).
 
         ``ledger``: the open and the failed commands, by NodeClaim.
+
+        Raises:
+            ApplicationError: the worker has just started and does not know the cluster yet. Temporal retries.
         """
         if not (self._view.synced() and self._buffers.known):
-            return "the cluster cache is not synced"
+            raise ApplicationError("the cluster cache is not synced yet", type="CacheBehind")
         limit = Limit(MAX_SECONDS / 2)
         others = {claim: entry for claim, entry in ledger.items() if entry.command != command.id}
         situation, _ = await self._situation(self._view.managed_nodes(), others)

@@ -12,11 +12,13 @@ from typing import Any, cast
 
 import pytest
 from prometheus_client import REGISTRY
+from temporalio.exceptions import ApplicationError
 
 from activities.kubernetes.events import EventRecorder
 from activities.planning import moves
 from activities.planning.batching import Batcher
 from activities.planning.decision_metrics import MAX_SCORE
+from activities.planning.disrupting import Disruptor
 from activities.planning.launch_refusals import LaunchRefusals
 from activities.planning.move_events import TASK
 from activities.planning.moves import MoveFinder
@@ -37,7 +39,7 @@ from tenon.disruption.model import (
 from tenon.disruption.pool_budgets import PoolBudgets
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.breaker import refused
-from tenon.lifecycle.messages.disruption import DisruptionCommand, LedgerEntry
+from tenon.lifecycle.messages.disruption import AwaitDisruptionInput, DisruptionCommand, LedgerEntry
 from tests.lifecycle_k8s.fake_kube import Recorder
 from tests.planning.disruption_setting import managed
 from tests.planning.fake_view import START, FakeTypes, FakeView, node_pool
@@ -166,6 +168,26 @@ async def test_dis46_a_node_that_another_command_took_meanwhile_is_not_validated
     other = entry.model_copy(update={"command": "another"})
     assert await at.finder.validate(given, {"a": other}) == "NodeClaim a may not be disrupted any more"
     assert await at.finder.validate(given, {"a": entry}) != "NodeClaim a may not be disrupted any more"
+
+
+async def test_dis46_the_validation_of_a_new_command_knows_that_the_nodes_last_command_is_over() -> None:
+    """It comes before the workflow reports its ledger again. The node of a terminated command stayed 5 minutes more."""
+    at = Setting("a", "b", methods=[scripted(command("a"), command("b"))])
+    disruptor = Disruptor(at.view, lambda: START + timedelta(hours=1), moves=at.finder)
+    dead = LedgerEntry(command="dead", reason="Underutilized", pool="default", until=START, since=START)
+    found = await disruptor.await_candidates(AwaitDisruptionInput(cluster="c", ledger={"a": dead}))
+    assert (found.gone, [one.candidates[0].claim for one in found.moves]) == (["a"], ["a", "b"])
+    taken = "NodeClaim a may not be disrupted any more"
+    assert (await disruptor.validate(found.moves[0])).failure != taken
+    assert (await disruptor.validate(to_message(command("a"), ident="another"))).failure == taken
+
+
+async def test_dis46_a_validation_waits_for_the_cache_of_a_worker_that_just_started() -> None:
+    """A command that waits while its worker is replaced must not end because the new one has read nothing yet."""
+    at = Setting("a")
+    at.view.wait_complete = False
+    with pytest.raises(ApplicationError, match="not synced yet"):
+        await at.finder.validate(to_message(command("a")), {})
 
 
 async def test_dis46_a_look_counts_what_started_while_it_ran() -> None:

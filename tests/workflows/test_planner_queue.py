@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 import pytest_asyncio
 from temporalio import activity, workflow
 from temporalio.api.enums.v1 import EventType
@@ -301,3 +303,26 @@ async def test_the_planner_hears_at_once_of_a_command_that_failed(served: Cluste
         await disruption.signal(DisruptionWorkflow.postpone, Postponement(claims=["a"], seconds=300))
         await leader.is_asked("disruption", 3)
     assert [ledger["a"].postponed for ledger in leader.ledgers[1:]] == [False, True]
+
+
+async def test_a_command_that_an_operator_terminates_leaves_no_error_in_the_log(
+    served: Cluster, temporal: WorkflowEnvironment, caplog: pytest.LogCaptureFixture
+) -> None:
+    """asyncio logs an exception that nothing has read: here, how the command's workflow ended."""
+    leader = await served.leader(served.shared)
+    candidate = DisruptionCandidate(claim="a", uid="u", pool="default", since=NOW, due=NOW)
+    command = DisruptionCommand(id="drifted-1", reason="Drifted", candidates=[candidate], moves_pods=True)
+    leader.decisions.append(DisruptionDecision(moves=[command]))
+    disruption = await served.disruption()
+    async with ended(disruption):
+        await leader.is_asked("disruption", 2)
+        await temporal.client.get_workflow_handle(names.command_id(served.name, command.id)).terminate()
+
+        async def noticed() -> bool:
+            kinds = [event.event_type async for event in disruption.fetch_history_events()]
+            ended = EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_TERMINATED
+            return ended in kinds and EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED in kinds[kinds.index(ended) :]
+
+        await until(noticed)
+        gc.collect()
+    assert [entry.message for entry in caplog.records if "never retrieved" in entry.message] == []
