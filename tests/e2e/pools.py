@@ -168,10 +168,10 @@ class Pool:
         """Annotate a Node; None takes the annotation off."""
         await self.kube.patch(NODES, node, {"metadata": {"annotations": {key: value}}})
 
-    async def protect(self, app: str) -> str:
-        """A PodDisruptionBudget that lets none of an app's pods go; its name."""
+    async def protect(self, app: str, max_unavailable: int | str = 0) -> str:
+        """A PodDisruptionBudget for an app's pods, which lets none of them go unless it says how many; its name."""
         name = f"{self.name}-{app}"
-        spec = {"maxUnavailable": 0, "selector": {"matchLabels": self._labels(app)}}
+        spec = {"maxUnavailable": max_unavailable, "selector": {"matchLabels": self._labels(app)}}
         await self.kube.create(PDBS, {"metadata": {"name": name, "labels": {KEY: self.name}}, "spec": spec}, NAMESPACE)
         return name
 

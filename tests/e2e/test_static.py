@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from activities.kubernetes.resources import NODECLAIMS
+from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS
 from sandbox import kubectl
 from sandbox.cluster import Sandbox
 from sandbox.kubectl import KubectlError
 from tenon.apis import labels
 from tests.e2e.conftest import MakePool
-from tests.e2e.pools import SMALL, leaving
+from tests.e2e.moments import recorded
+from tests.e2e.pools import SMALL, condition, leaving
 from tests.e2e.worker_process import WorkerProcess
 from tests.workflows.waiting import until
 
@@ -59,6 +60,29 @@ async def test_sch100_kubectl_scale_makes_nodes_and_takes_empty_ones_first(
     await pool.gone(kept)
     (replaced,) = await pool.settled(1)
     assert replaced["metadata"]["name"] != kept
+
+
+async def test_dis02_a_drifted_static_node_is_replaced_although_its_pods_fit_nowhere_else(make_pool: MakePool) -> None:
+    """DIS-63: its replacement is ready before it leaves, and takes its pods. No third node is bought."""
+    pool = await make_pool(replicas=1, requirements=SMALL)
+    await pool.deploy(1)
+    await pool.running(1)
+    (old,) = await pool.settled(1)
+    name = old["metadata"]["name"]
+    async with recorded(pool.kube, f"{labels.NODEPOOL}={pool.name}", (NODECLAIMS,)) as moments:
+        await pool.kube.patch(NODEPOOLS, pool.name, {"spec": {"template": {"metadata": {"labels": {"tier": "gold"}}}}})
+        await pool.gone(name)
+        (pod,) = await pool.running(1)
+        (new,) = await pool.settled(1)
+    assert new["metadata"]["labels"]["tier"] == "gold"
+    assert await pool.claim_of(pod) == new["metadata"]["name"]
+    assert len(pool.instances()) == 2
+    ready = [
+        sum(condition(claim, "Initialized").get("status") == "True" for claim in objects["NodeClaim"].values())
+        for objects in moments.replay()
+    ]
+    assert min(ready) == 1
+    assert max(ready) == 2
 
 
 async def test_npv1_a_dynamic_pool_cannot_be_scaled(make_pool: MakePool, sandbox: Sandbox) -> None:

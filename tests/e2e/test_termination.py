@@ -1,13 +1,33 @@
-"""Nodes that are taken away by hand with kubectl."""
+"""Nodes that are taken away by hand with kubectl, or by expiry, and the pods on them."""
 
 from __future__ import annotations
 
-from activities.kubernetes.resources import PDBS
+from datetime import datetime, timedelta
+
+from temporalio.client import Client
+
+from activities.kubernetes.resources import NODECLAIMS, PDBS, PODS
 from sandbox.cluster import Sandbox
 from tenon.apis import labels
+from tenon.kube.timestamps import parse_instant
+from tenon.lifecycle.state import Life
 from tests.e2e.conftest import MakePool
+from tests.e2e.moments import recorded
 from tests.e2e.pools import KEY, NAMESPACE, SMALL, leaving
 from tests.workflows.waiting import until
+from workflows import names
+
+EXPIRES, GRACE, POD_GRACE = 20, 12, 3
+"""Seconds: a node's life, long enough for its pod to run; its grace period, long enough for a try of the drain, which
+tells who blocks it; and the grace period of the pod.
+"""
+
+
+def instant(text: str) -> datetime:
+    """A timestamp of an object."""
+    found = parse_instant(text)
+    assert found is not None
+    return found
 
 
 async def test_kubectl_delete_node_moves_its_pods_and_ends_its_instance(make_pool: MakePool, sandbox: Sandbox) -> None:
@@ -40,6 +60,39 @@ async def test_a_grace_period_ends_a_drain_that_a_budget_blocks(make_pool: MakeP
     sandbox.kubectl("delete", "nodeclaim", name, "--wait=false")
     await pool.seen(claim["status"]["nodeName"], "TerminationGracePeriodExpiring")
     await pool.gone(name)
+
+
+async def test_dis80_dis82_expiry_with_a_blocking_budget_ends_at_the_grace_period(
+    make_pool: MakePool, client: Client, sandbox: Sandbox
+) -> None:
+    """DIS-06: nobody deletes anything. The pod is not evicted, and is deleted when terminationGracePeriod ends."""
+    limits = {"expireAfter": f"{EXPIRES}s", "terminationGracePeriod": f"{GRACE}s"}
+    pool = await make_pool(consolidate_after="Never", requirements=SMALL, template=limits)
+    budget = await pool.protect("web")
+    async with recorded(pool.kube, f"{KEY}={pool.name}", (PODS, NODECLAIMS)) as moments:
+        await pool.deploy(1, terminationGracePeriodSeconds=POD_GRACE)
+        (pod,) = await pool.running(1)
+        name = await pool.claim_of(pod)
+        (claim,) = (one for one in await pool.claims() if one["metadata"]["name"] == name)
+        await pool.seen(pod["spec"]["nodeName"], "FailedDraining", pod["metadata"]["name"], budget)
+        await pool.seen(pod["spec"]["nodeName"], "TerminationGracePeriodExpiring")
+        await pool.gone(name)
+
+    expired = moments.states(claim["metadata"]["uid"])[-1]
+    created, deleted, forced = (
+        instant(expired["metadata"]["creationTimestamp"]),
+        instant(expired["metadata"]["deletionTimestamp"]),
+        instant(expired["metadata"]["annotations"][labels.TERMINATION_TIMESTAMP]),
+    )
+    assert deleted >= created + timedelta(seconds=EXPIRES)
+    assert forced == deleted + timedelta(seconds=GRACE)
+    ends = next(one["metadata"]["deletionTimestamp"] for one in moments.states(pod["metadata"]["uid"]) if leaving(one))
+    assert instant(ends) >= forced, "the pod has all of its own grace period before that of the node ends"
+    assert await pool.events(pod["metadata"]["name"], "Evicted") == []
+    assert len(await pool.events(pod["metadata"]["name"], "Disrupted")) == 1
+    workflow = client.get_workflow_handle(names.nodeclaim_id(sandbox.cluster_name, name), result_type=Life)
+    life: Life = await workflow.result()
+    assert life.reason == "expired"
 
 
 async def test_deleting_a_nodepool_takes_its_nodes_along(make_pool: MakePool, sandbox: Sandbox) -> None:

@@ -1,0 +1,107 @@
+"""Every moment of a test as the API server saw it, so that nothing happens between two looks.
+
+Watches record all changes. etcd numbers the changes of all resources in one sequence, so that their order is known
+although each resource has a watch of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.resources import Resource
+from tests.e2e.pools import Object
+from tests.workflows.waiting import until
+
+HOUR = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One object after a change; None if it is gone."""
+
+    number: int
+    kind: str
+    uid: str
+    after: Object | None
+
+
+@dataclass
+class Moments:
+    """What watches told so far."""
+
+    changes: list[Change] = field(default_factory=list)
+
+    def note(self, resource: Resource, event: Object) -> None:
+        """Record one watch event."""
+        found, kind = event["object"], event["type"]
+        assert kind in ("ADDED", "MODIFIED", "DELETED"), f"the watch of {resource.plural} broke: {found}"
+        metadata = found["metadata"]
+        after = None if kind == "DELETED" else found
+        self.changes.append(Change(int(metadata["resourceVersion"]), resource.kind, metadata["uid"], after))
+
+    def replay(self) -> Iterator[dict[str, dict[str, Object]]]:
+        """After each change, all objects by kind and uid. The dictionaries are the same each time."""
+        objects: dict[str, dict[str, Object]] = {}
+        for change in sorted(self.changes, key=lambda change: change.number):
+            of_kind = objects.setdefault(change.kind, {})
+            if change.after is None:
+                of_kind.pop(change.uid, None)
+            else:
+                of_kind[change.uid] = change.after
+            yield objects
+
+    def states(self, uid: str) -> list[Object]:
+        """An object after each of its changes, oldest first."""
+        return [change.after for change in self.changes if change.uid == uid and change.after is not None]
+
+    def latest(self, kind: str) -> dict[str, int]:
+        """The number of the last change of each object of a kind that is there, by uid."""
+        found: dict[str, int] = {}
+        for change in self.changes:
+            if change.kind == kind and change.after is None:
+                found.pop(change.uid, None)
+            elif change.kind == kind:
+                found[change.uid] = change.number
+        return found
+
+
+@asynccontextmanager
+async def recorded(kube: Kube, selector: str, resources: Sequence[Resource]) -> AsyncIterator[Moments]:
+    """Record all changes of the objects with these labels, until everything that was there at the end is recorded."""
+    moments = Moments()
+
+    async def watch(resource: Resource) -> None:
+        while True:  # the server ends a watch that is read too slowly, and a new one continues where it ended
+            query = {"watch": "true", "labelSelector": selector}
+            known = [change.number for change in moments.changes if change.kind == resource.kind]
+            if known:
+                query["resourceVersion"] = str(max(known))
+            async for line in kube.stream(resource.path(), query, idle_seconds=HOUR):
+                moments.note(resource, json.loads(line))
+
+    async def complete() -> bool:
+        for task in tasks:
+            assert not task.done(), f"a watch failed: {task}"
+        for resource in resources:
+            there = {
+                one["metadata"]["uid"]: int(one["metadata"]["resourceVersion"])
+                for one in await kube.list(resource, label_selector=selector)
+            }
+            known = moments.latest(resource.kind)
+            if known.keys() != there.keys() or any(known[uid] < number for uid, number in there.items()):
+                return False
+        return True
+
+    tasks = [asyncio.create_task(watch(resource), name=f"watch {resource.plural}") for resource in resources]
+    try:
+        yield moments
+        await until(complete)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
