@@ -204,8 +204,9 @@ def played(options: argparse.Namespace, folder: Path) -> Iterator[tuple[int, int
     """Start the fake API server and EC2, and yield their ports."""
     api, ec2 = free_ports(2)
     command = [sys.executable, "-m", "sandbox.ec2.server", f"--port={ec2}", f"--state={folder / 'ec2'}"]
-    arguments = (api, options.nodes, options.pods, options.node_events, options.pod_events, f"{options.empty_after}s")
-    server = multiprocessing.get_context("spawn").Process(target=serve, args=arguments, daemon=True)
+    arguments = (api, options.nodes, options.pods, options.node_events, options.pod_events)
+    disruption = (options.policy, f"{options.empty_after}s")
+    server = multiprocessing.get_context("spawn").Process(target=serve, args=arguments + disruption, daemon=True)
     cloud = subprocess.Popen([*command, f"--cluster={CLUSTER}"], stderr=subprocess.DEVNULL)
     server.start()
     try:
@@ -239,7 +240,9 @@ def measure(options: argparse.Namespace, folder: Path, address: str) -> list[Pha
             time.sleep(options.settle)
             if options.profile is not None:  # not part of a measured phase, because profiling has a cost
                 options.profile.write_text(gather(str(folder / "metrics"), "profile", options.seconds) or "")
+            before = order(api, "writes")
             phases = [measured.during("rest", options.seconds)]
+            print(f"{order(api, 'writes') - before} writes at rest", flush=True)
             before = order(api, "writes")
             gone = order(api, "empty", count=options.empty)
             phases.append(measured.during(f"{options.empty} empty nodes", options.seconds))
@@ -270,6 +273,11 @@ def main() -> None:
     parser.add_argument("--pod-events", type=float, default=200.0, help="events of pods a second")
     parser.add_argument("--empty", type=int, default=200, help="nodes that lose all their pods at once")
     parser.add_argument("--empty-after", type=int, default=30, help="consolidateAfter of the NodePools, in seconds")
+    parser.add_argument(
+        "--policy",
+        default="WhenEmptyOrUnderutilized",
+        help="consolidationPolicy of the NodePools; with WhenEmpty, no look simulates where pods could go",
+    )
     parser.add_argument("--seconds", type=float, default=60.0, help="length of a phase")
     parser.add_argument(
         "--settle", type=float, default=SETTLE_SECONDS, help="seconds after the start that do not count"

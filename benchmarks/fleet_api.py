@@ -17,6 +17,7 @@ from typing import Any
 from aiohttp import web
 
 from benchmarks.fleet_objects import (
+    CONDITIONS,
     LONG_AGO,
     POOLS,
     Fleet,
@@ -46,16 +47,21 @@ AT_ONCE = 40
 class PlayedApi:
     """The cluster and its watchers."""
 
-    def __init__(self, fleet: Fleet, *, node_events: float, pod_events: float, consolidate_after: str) -> None:
+    def __init__(
+        self, fleet: Fleet, *, node_events: float, pod_events: float, policy: str, consolidate_after: str
+    ) -> None:
         """``node_events`` and ``pod_events`` are rates per second."""
         self.fleet = fleet
         self.version = 1000
         self._rates = node_events, pod_events
         self._beats: dict[int, tuple[int, str]] = {}
-        self._noted: dict[int, tuple[int, str]] = {}
+        self._noted: dict[int, tuple[int, str, str]] = {}
+        """What the leader wrote on NodeClaims: version, lastPodEventTime and conditions."""
         self._numbers = {claim_name(number): number for number in range(fleet.nodes)}
         self._objects: dict[str, dict[str, dict[str, Any]]] = {
-            NODE_POOLS: {f"pool-{n}": pool_body(n, consolidate_after=consolidate_after) for n in range(POOLS)},
+            NODE_POOLS: {
+                f"pool-{n}": pool_body(n, policy=policy, consolidate_after=consolidate_after) for n in range(POOLS)
+            },
             CLASSES: {"default": class_body()},
             NAMESPACES: {"default": {"metadata": {"name": "default", "uid": "uid-default"}}},
         }
@@ -78,7 +84,7 @@ class PlayedApi:
         elif path == NODES:
             yield from (node_json(n, *self._beats.get(n, (1, LONG_AGO))) for n in range(self.fleet.nodes))
         elif path == CLAIMS:
-            yield from (claim_json(n, *self._noted.get(n, (1, LONG_AGO))) for n in range(self.fleet.nodes))
+            yield from (claim_json(n, *self._noted.get(n, (1, LONG_AGO, CONDITIONS))) for n in range(self.fleet.nodes))
         else:
             yield from (json.dumps(body).encode() for body in self._objects.get(path, {}).values())
 
@@ -220,8 +226,11 @@ class PlayedApi:
             number = self._numbers.get(name)
             if number is None:
                 return _missing(path)
-            stamp = (body.get("status") or {}).get("lastPodEventTime")
-            self._noted[number] = self._new_version(), stamp or LONG_AGO
+            _, stamp, conditions = self._noted.get(number, (1, LONG_AGO, CONDITIONS))
+            status = body.get("status") or {}
+            if "conditions" in status:
+                conditions = json.dumps(status["conditions"])
+            self._noted[number] = self._new_version(), status.get("lastPodEventTime") or stamp, conditions
             made = claim_json(number, *self._noted[number])
             self._tell(CLAIMS, "MODIFIED", made)
             return web.Response(body=made, content_type="application/json")
@@ -288,12 +297,18 @@ def _merged(known: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
     return merged
 
 
-def serve(port: int, nodes: int, pods: int, node_events: float, pod_events: float, consolidate_after: str) -> None:
+def serve(
+    port: int, nodes: int, pods: int, node_events: float, pod_events: float, policy: str, consolidate_after: str
+) -> None:
     """Serve on the loopback interface until terminated. Runs in its own process."""
 
     async def main() -> None:
         api = PlayedApi(
-            Fleet(nodes, pods), node_events=node_events, pod_events=pod_events, consolidate_after=consolidate_after
+            Fleet(nodes, pods),
+            node_events=node_events,
+            pod_events=pod_events,
+            policy=policy,
+            consolidate_after=consolidate_after,
         )
         app = web.Application(client_max_size=2**26)
         app.router.add_route("*", "/{path:.*}", api.answer)

@@ -71,6 +71,10 @@ def claim_name(number: int) -> str:
     return f"pool-{number % POOLS}-{number:06d}"
 
 
+FULL = "790m"
+"""CPU of a pod. Twenty fill a node, so that consolidation looks at the nodes and finds nothing to do."""
+
+
 def _managed(fields: int) -> list[Object]:
     """The managedFields that real objects carry. Nothing in the benchmark reads them."""
     owned = {f"f:field-{number}": {".": {}, "f:name": {}, "f:value": {}} for number in range(fields)}
@@ -108,7 +112,7 @@ def _pod_body(workload: int, *, phase: str) -> Object:
         "image": f"registry.example.com/team/{name}:1.2.3",
         "env": [{"name": f"SETTING_{number}", "value": f"value-of-setting-{number}"} for number in range(20)],
         "ports": [{"name": "http", "containerPort": 8080, "protocol": "TCP"}],
-        "resources": {"requests": {"cpu": f"{50 + workload % 7 * 25}m", "memory": f"{64 + workload % 5 * 32}Mi"}},
+        "resources": {"requests": {"cpu": FULL, "memory": f"{64 + workload % 5 * 32}Mi"}},
         "volumeMounts": [{"name": "token", "readOnly": True, "mountPath": "/var/run/secrets"}],
         "livenessProbe": {"httpGet": {"path": "/live", "port": "http"}, "periodSeconds": 10},
         "readinessProbe": {"httpGet": {"path": "/ready", "port": "http"}, "periodSeconds": 10},
@@ -222,10 +226,6 @@ def _node_labels() -> dict[str, str]:
 
 
 def _claim_body() -> Object:
-    done = [
-        {"type": kind, "status": "True", "reason": kind, "message": "", "lastTransitionTime": LONG_AGO}
-        for kind in ("Launched", "Registered", "Initialized", "Ready")
-    ]
     planned = ",".join(f"default/first-@NUMBER@-{n}=uid-first-@NUMBER@-{n}" for n in range(20))
     types = [f"m{n % 9}{'abcdgin'[n % 7]}.{n}xlarge" for n in range(TYPES)]
     quantities = {"cpu": "16", "memory": "64Gi", "pods": "110", "ephemeral-storage": "80Gi"}
@@ -238,7 +238,7 @@ def _claim_body() -> Object:
             "resourceVersion": "@VERSION@",
             "generation": 1,
             "creationTimestamp": LONG_AGO,
-            "labels": {labels.NODEPOOL: "@POOL@", labels.BATCH: "1"},
+            "labels": {**_node_labels(), labels.BATCH: "1"},
             "annotations": {labels.PLANNED_PODS: planned},
             "finalizers": [labels.TERMINATION_FINALIZER],
             "managedFields": _managed(30),
@@ -258,13 +258,22 @@ def _claim_body() -> Object:
             "imageID": "ami-1",
             "capacity": quantities,
             "allocatable": quantities,
-            "conditions": done,
+            "conditions": "@CONDITIONS@",
             "lastPodEventTime": "@NOTED@",
         },
     }
 
 
-_NODE, _CLAIM = _template(_node_body()), _template(_claim_body())
+_NODE = _template(_node_body())
+_CLAIM = _template(_claim_body()).replace(b'"@CONDITIONS@"', b"@CONDITIONS@")
+CONDITIONS = json.dumps(
+    [
+        {"type": kind, "status": "True", "reason": kind, "message": "", "lastTransitionTime": LONG_AGO}
+        for kind in ("Launched", "Registered", "Initialized", "Ready")
+    ],
+    separators=(",", ":"),
+)
+"""The conditions of a NodeClaim until the leader writes others."""
 
 
 def provider_id(number: int) -> str:
@@ -278,24 +287,24 @@ def node_json(number: int, version: int, beat: str = LONG_AGO) -> bytes:
     return _filled(_NODE, **values, PROVIDER=provider_id(number), POOL=f"pool-{number % POOLS}")
 
 
-def claim_json(number: int, version: int, noted: str = LONG_AGO) -> bytes:
-    """Render a NodeClaim with this ``lastPodEventTime``."""
+def claim_json(number: int, version: int, noted: str = LONG_AGO, conditions: str = CONDITIONS) -> bytes:
+    """Render a NodeClaim with this ``lastPodEventTime`` and these conditions, a JSON text."""
     values = {"NAME": claim_name(number), "VERSION": str(version), "NODE": node_name(number), "NOTED": noted}
     where = {"PROVIDER": provider_id(number), "POOL": f"pool-{number % POOLS}", "NUMBER": str(number)}
-    return _filled(_CLAIM, **values, **where)
+    return _filled(_CLAIM, **values, **where, CONDITIONS=conditions)
 
 
-def pool_body(number: int, *, consolidate_after: str) -> Object:
-    """Return a NodePool that removes nodes this long after they became empty."""
+def pool_body(number: int, *, policy: str, consolidate_after: str) -> Object:
+    """Return a NodePool with this consolidationPolicy and consolidateAfter."""
     reference = {"group": GROUP, "kind": "EC2NodeClass", "name": "default"}
-    amd = {"key": labels.ARCH, "operator": "In", "values": ["amd64"]}
+    only = {"key": labels.INSTANCE_TYPE, "operator": "In", "values": ["m5.4xlarge"]}
     return {
         "kind": "NodePool",
         "apiVersion": "karpenter.sh/v1",
         "metadata": {"name": f"pool-{number}", "uid": f"uid-pool-{number}", "generation": 1},
         "spec": {
-            "template": {"spec": {"nodeClassRef": reference, "requirements": [amd], "expireAfter": "Never"}},
-            "disruption": {"consolidationPolicy": "WhenEmpty", "consolidateAfter": consolidate_after},
+            "template": {"spec": {"nodeClassRef": reference, "requirements": [only], "expireAfter": "Never"}},
+            "disruption": {"consolidationPolicy": policy, "consolidateAfter": consolidate_after},
             "limits": {"cpu": "1000000"},
         },
     }

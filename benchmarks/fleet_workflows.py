@@ -45,6 +45,16 @@ class WaitingCommand:
         await workflow.wait_condition(lambda: False)
 
 
+@workflow.defn(name="DisruptionMove")
+class WaitingMove:
+    """A disruption command with pods that never ends."""
+
+    @workflow.run
+    async def run(self, _: Any) -> None:
+        """Wait forever."""
+        await workflow.wait_condition(lambda: False)
+
+
 @workflow.defn(name="Housekeeping")
 class WaitingHousekeeping:
     """A housekeeping workflow without sweeps."""
@@ -54,4 +64,4 @@ class WaitingHousekeeping:
         """Complete at once."""
 
 
-WAITING = (WaitingNodeClaim, WaitingNodeClass, WaitingCommand, WaitingHousekeeping)
+WAITING = (WaitingNodeClaim, WaitingNodeClass, WaitingCommand, WaitingMove, WaitingHousekeeping)
