@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import dropwhile
+from math import ceil
 from typing import Any
 
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS, NODEPOOLS, NODES
@@ -74,7 +75,10 @@ async def test_dis_63_a_drifted_node_leaves_when_its_replacement_is_ready(make_p
 
 
 async def test_dis_74_another_ami_replaces_all_nodes_within_the_budget(make_pool: MakePool) -> None:
-    """Twenty nodes under a budget of 20 %: at no moment are more than four unavailable."""
+    """Twenty nodes under a budget of 20 %: at no moment are more than four of twenty unavailable.
+
+    The budget counts a new node as soon as it is initialized, so a fifth of 21 to 25 nodes may be five (DIS-50, DIS-51).
+    """
     pool = await make_pool(consolidate_after="Never", requirements=SMALL, budgets=[{"nodes": "20%"}])
     spread = {"topologyKey": "kubernetes.io/hostname", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
     own = {"labelSelector": {"matchLabels": {"app": f"{pool.name}-web"}}}
@@ -94,5 +98,6 @@ async def test_dis_74_another_ami_replaces_all_nodes_within_the_budget(make_pool
         assert not images & {one["status"]["imageID"] for one in await pool.settled(COUNT)}
 
     course = list(dropwhile(lambda seen: seen != (COUNT, 0), counts(moments)))
-    assert max(gone for _, gone in course) == AT_ONCE
+    assert all(gone <= ceil((there + gone) * AT_ONCE / COUNT) for there, gone in course)
+    assert max(gone for _, gone in course) >= AT_ONCE
     assert min(there for there, _ in course) == COUNT - AT_ONCE
