@@ -77,7 +77,7 @@ async def test_dis_63_a_drifted_node_leaves_when_its_replacement_is_ready(make_p
 async def test_dis_74_another_ami_replaces_all_nodes_within_the_budget(make_pool: MakePool) -> None:
     """Twenty nodes under a budget of 20 %: at no moment are more than four of twenty unavailable.
 
-    The budget counts a new node as soon as it is initialized, so a fifth of 21 to 25 nodes may be five (DIS-50, DIS-51).
+    The budget counts a new node as soon as it is initialized, so five of 21 to 25 nodes may be (DIS-50, DIS-51).
     """
     pool = await make_pool(consolidate_after="Never", requirements=SMALL, budgets=[{"nodes": "20%"}])
     spread = {"topologyKey": "kubernetes.io/hostname", "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
@@ -100,4 +100,4 @@ async def test_dis_74_another_ami_replaces_all_nodes_within_the_budget(make_pool
     course = list(dropwhile(lambda seen: seen != (COUNT, 0), counts(moments)))
     assert all(gone <= ceil((there + gone) * AT_ONCE / COUNT) for there, gone in course)
     assert max(gone for _, gone in course) >= AT_ONCE
-    assert min(there for there, _ in course) == COUNT - AT_ONCE
+    assert min(there for there, _ in course) >= COUNT - AT_ONCE
