@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TypeVar
 
@@ -185,6 +186,7 @@ class MoveFinder:
             methods = self._methods(limit)
             decision = await self._compute(decide, situation, methods, decision_metrics.timed)
             _count_timeouts(methods, limit)
+            decision = replace(decision, commands=decision.commands[:MAX_COMMANDS])
             pause = LOOK_SECONDS if decision.commands else PAUSE_FACTOR * self._computed
         finally:
             self._due = clock() + min(MAX_PAUSE, max(LOOK_SECONDS, pause))
@@ -193,7 +195,7 @@ class MoveFinder:
         self._events.decided(decision, {node.claim: node for node in nodes}, self._view.node_pools())
         await self._publish_blocked(decision, nodes)
         pools = {pool.metadata.name: pool for pool, _ in sold.sold}
-        return [self._message(command, situation.model, pools, sold) for command in decision.commands[:MAX_COMMANDS]]
+        return [self._message(command, situation.model, pools, sold) for command in decision.commands]
 
     async def _situation(
         self, nodes: Sequence[ManagedNode], ledger: Mapping[str, LedgerEntry]

@@ -13,6 +13,7 @@ from tenon.disruption.deciding import eligible
 from tenon.disruption.model import NodeDetail, Situation
 from tenon.disruption.pool_budgets import PoolBudgets
 from tenon.disruption.rescheduling import Rescheduler, is_complete, nodes_in_commands
+from tenon.kube.requirements import Requirements
 from tenon.lifecycle.messages.disruption import DisruptionCandidate, DisruptionCommand, Replacement
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.model import PlannedClaim
@@ -86,22 +87,25 @@ def still_allowed(commands: Iterable[DisruptionCommand], situation: Situation) -
 
 
 def _serves(replacements: Iterable[Replacement], claims: Iterable[PlannedClaim]) -> bool:
-    """Whether each planned NodeClaim has a replacement of its own that is one of its instance types for certain."""
+    """Whether each planned NodeClaim has a replacement of its own that is one of its instance types for certain.
+
+    It takes the first one that serves, so it may say no although another choice would serve all.
+    """
     left = [(one.pool, _types(one)) for one in replacements]
     for claim in sorted(claims, key=lambda claim: len(claim.instance_types)):  # the one with the least choice first
         types = set(claim.instance_types)
-        found = next((one for one in left if one[0] == claim.pool and one[1] <= types), None)
+        found = next((one for one in left if one[0] == claim.pool and one[1] is not None and one[1] <= types), None)
         if found is None:
             return False
         left.remove(found)
     return True
 
 
-def _types(replacement: Replacement) -> frozenset[str]:
-    """Return the instance types that EC2 may choose for a replacement."""
-    requirements = replacement.body["spec"]["requirements"]
-    (types,) = (one["values"] for one in requirements if one["key"] == labels.INSTANCE_TYPE)
-    return frozenset(types)
+def _types(replacement: Replacement) -> frozenset[str] | None:
+    """Return the instance types that EC2 may choose for a replacement; None if its requirements do not list them."""
+    requirements = Requirements.from_terms(replacement.body["spec"].get("requirements") or ())
+    types = requirements.get(labels.INSTANCE_TYPE)
+    return None if types.complement else types.members
 
 
 def _reason_gone(

@@ -66,6 +66,13 @@ def test_dis46_a_command_ends_if_its_pods_need_what_its_replacements_may_not_be(
     )
 
 
+def test_dis46_a_replacement_that_may_be_of_any_type_serves_no_pod_for_certain() -> None:
+    replacement = Replacement(name="new", pool="default", body={"spec": {}})
+    command = deletion().model_copy(update={"replacements": [replacement]})
+    busier = situation(cluster(pods=[{"cpu": "1500m"}]))
+    assert why_invalid(command, busier) == "its pods need other instance types than its replacements"
+
+
 def replaced_by(pool: str, *kinds: str) -> DisruptionCommand:
     """The command with a replacement of one of these types."""
     requirement = {"key": labels.INSTANCE_TYPE, "operator": "In", "values": list(kinds)}

@@ -285,6 +285,16 @@ async def test_the_pause_after_a_look_does_not_count_the_wait_for_ec2(monkeypatc
     assert at.finder.due_in() <= moves.LOOK_SECONDS
 
 
+async def test_met31_commands_that_do_not_start_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next look finds them again."""
+    monkeypatch.setattr(moves, "MAX_COMMANDS", 1)
+    kind = {"decision": "delete", "reason": "underutilized", "consolidation_type": "multi"}
+    before = counted(f"{PREFIX}decisions_total", **kind)
+    at = Setting("a", "b", methods=[scripted(command("a"), command("b"))])
+    assert [one.candidates[0].claim for one in await at.look()] == ["a"]
+    assert counted(f"{PREFIX}decisions_total", **kind) == before + 1
+
+
 async def test_no_look_runs_while_no_node_is_quiet_for_long_enough() -> None:
     """A look costs much more than the question when the next node may be a candidate."""
     at = Setting("a", "b")
