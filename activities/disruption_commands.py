@@ -23,10 +23,12 @@ from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.nodeclaims import Fact, annotate_claim, read_claim, request_deletion, set_facts
 from activities.kubernetes.nodes import find_node, pods_on
 from activities.kubernetes.resources import NODECLAIMS, NODES, PDBS
+from activities.surging import Surger
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DISRUPTION_REASON
 from tenon.apis.reasons import Reason, camel_case, snake_case
 from tenon.disruption import confirming
+from tenon.disruption.arrivals import with_arrival
 from tenon.kube import pods
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.structs import Object
@@ -68,6 +70,7 @@ class CommandActivities:
         self._kube = kube
         self._recorder = recorder
         self._now = now
+        self._surger = Surger(kube, now)
 
     def all(self) -> Sequence[Callable[..., Any]]:
         """All activities."""
@@ -75,6 +78,7 @@ class CommandActivities:
             self.taint_candidates,
             self.create_replacements,
             self.await_replacements,
+            self.start_new_pods_first,
             self.check_candidates,
             self.finish_command,
         ]
@@ -82,6 +86,9 @@ class CommandActivities:
     @activity.defn(name=ActivityName.TAINT_CANDIDATES)
     async def taint_candidates(self, given: DisruptInput) -> StepResult:
         """Mark each candidate's claim with the command and its reason, then keep new pods away from its Node."""
+        if given.command.surge and (why := await self._surger.why_not(given.command.surge)):
+            await self._say_why_blocked(given, why)
+            return StepResult(failure=why)
         for candidate in given.command.candidates:
             ref = _ref(given.cluster, candidate)
             claim = await read_claim(self._kube, ref)
@@ -108,6 +115,12 @@ class CommandActivities:
             },
         )
         return StepResult()
+
+    async def _say_why_blocked(self, given: DisruptInput, why: str) -> None:
+        for candidate in given.command.candidates:
+            claim = await read_claim(self._kube, _ref(given.cluster, candidate))
+            if claim is not None:
+                await self._recorder.publish(claim.body, "DisruptionBlocked", why)
 
     async def _say_what_it_waits_for(self, command: DisruptionCommand, claim: ClaimRecord, node: Object) -> None:
         if not command.replacements:
@@ -160,6 +173,21 @@ class CommandActivities:
             activity.heartbeat(text)
             await asyncio.sleep(POLL_SECONDS)
 
+    @activity.defn(name=ActivityName.SURGE)
+    async def start_new_pods_first(self, given: ReplacementsInput) -> StepResult:
+        """Restart the Deployments of pods that must not stop first, and wait until their new pods are ready."""
+        nodes = []
+        for candidate in given.command.candidates:
+            ref = _ref(given.cluster, candidate)
+            claim = await read_claim(self._kube, ref)
+            node = (await find_node(self._kube, NodeInput(claim=ref), claim)).node if claim is not None else None
+            if node is not None:
+                nodes.append(str(node["metadata"]["name"]))
+        command = given.command
+        return StepResult(
+            failure=await self._surger.surge(command.surge, nodes, command.id, given.until, activity.heartbeat)
+        )
+
     @activity.defn(name=ActivityName.CHECK_CANDIDATES)
     async def check_candidates(self, given: DisruptInput) -> StepResult:
         """Look at the candidates' pods for the last time. A candidate that is leaving already needs no look."""
@@ -179,7 +207,22 @@ class CommandActivities:
             if why := confirming.why_not(present, budgets, self._now(), expected=expected):
                 await self._recorder.publish(claim.body, "DisruptionBlocked", why)
                 return StepResult(failure=f"NodeClaim {candidate.claim}: {why}")
+        await self._record_arrivals(command)
         return StepResult()
+
+    async def _record_arrivals(self, command: DisruptionCommand) -> None:
+        """Write down where the pods go, so that consolidation lets them rest there. They are evicted next."""
+        now = self._now()
+
+        for name, times in command.arrivals.items():
+            activity.heartbeat()
+
+            def compute(claim: Object, times: Mapping[str, int] = times) -> dict[str, Any]:
+                known = (claim["metadata"].get("annotations") or {}).get(labels.MOVED_HERE, "[]")
+                return {"metadata": {"annotations": {labels.MOVED_HERE: with_arrival(known, now, times)}}}
+
+            if (seen := await self._kube.get(NODECLAIMS, name)) is not None:
+                await change(self._kube, NODECLAIMS, name, compute, uid=seen["metadata"]["uid"], seen=seen)
 
     async def _read_budgets(self, present: Iterable[Object], known: dict[str, list[Object]]) -> None:
         for namespace in {str(pod["metadata"].get("namespace")) for pod in present} - known.keys():

@@ -24,7 +24,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import EC2NODECLASSES
 from activities.kubernetes.startup_cordon import remove_startup_cordon_by_name
-from activities.launch_breakers import LaunchBreakers
+from activities.launch_breakers import AVOIDED_FOR, LaunchBreakers
 from activities.launch_failure import LaunchRetry
 from activities.launch_groups import LaunchGroups, in_group, living_instance
 from activities.overlays import OverlaidTypes
@@ -34,6 +34,7 @@ from tenon.apis.hashing import EC2NODECLASS_VERSION, ec2nodeclass_hashes
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.apis.reasons import Reason
 from tenon.apis.validation import parse
+from tenon.ec2.avoided import Avoided
 from tenon.ec2.launched_labels import launched_labels
 from tenon.ec2.network_annotations import network_annotations
 from tenon.ec2.own_kubelet import with_own_kubelet
@@ -50,11 +51,16 @@ from tenon.lifecycle.messages.launch import (
     PrepareLaunchInput,
     PrepareLaunchResult,
 )
+from tenon.provisioning.unavailable_offerings import unavailable_offerings
 
 log = loggers.NODECLAIM_LIFECYCLE
 
 TEMPLATE_NOT_FOUND = "LaunchTemplateNotFound"
 CLASS_UNKNOWN = "NodeClassReadinessUnknown"
+SUBNET_FULL = "InsufficientFreeAddressesInSubnet"
+"""The launch is retried in another subnet. It says nothing about the next launch of the NodePool."""
+SPOT_ROLE_MISSING = "SpotSLRCreationFailed"
+CREATE_SPOT_ROLE = "run aws iam create-service-linked-role --aws-service-name spot.amazonaws.com"
 RESUMED_AFTER = timedelta(seconds=15)
 """If a claim is older than this when its workflow starts, an earlier workflow may have launched it already."""
 SENDERS = 64
@@ -85,6 +91,7 @@ class Launching:
     ) -> None:
         """``tries`` returns the number of the current attempt of the activity, starting at 1."""
         self._kube = kube
+        self._recorder = recorder
         self._ec2 = ec2
         self._groups = LaunchGroups(kube, now)
         self._senders = ThreadPoolExecutor(SENDERS, thread_name_prefix="launch")
@@ -111,6 +118,12 @@ class Launching:
         finally:
             if request is None:
                 self._breakers.leave(given.claim.name)
+
+    def _avoided(self, claim: ClaimRecord) -> Avoided:
+        """The offerings that this process or, a short time ago, the claim's plan knew to be unavailable."""
+        created = claim.created_at
+        young = created is not None and self._now() - created < AVOIDED_FOR
+        return Avoided(self._breakers.avoided() | (unavailable_offerings(claim.annotations) if young else frozenset()))
 
     async def _prepare(self, given: PrepareLaunchInput, claim: ClaimRecord, view: ClaimView) -> PrepareLaunchResult:
         known, lost = await self._launched_before(claim, given.claim, sent_before=given.attempt > 1)
@@ -142,12 +155,13 @@ class Launching:
             node_class = await self._node_class(view.node_class)
             own = with_own_kubelet(node_class, claim.annotations)
             types = await self._types.of(claim, own)
-            avoided = self._breakers.avoided()
+            avoided = self._avoided(claim)
             prepare = partial(self._ec2.prepare_launch, wanted, own, given.attempt, avoided, types)
             request = await with_heartbeat(asyncio.get_running_loop().run_in_executor(self._senders, prepare))
         except NodeClassNotReadyError as error:
             return await self._putting_off.given_up(given.claim, view, Reason.NODECLASS_NOT_READY, str(error))
         except InsufficientCapacityError as error:
+            self._breakers.sold_out(error.unavailable)
             self._breakers.news.set()  # the planner asked for this, so it does not know what is avoided
             return await self._putting_off.given_up(given.claim, view, Reason.INSUFFICIENT_CAPACITY, str(error))
         except NodeClassReadinessUnknownError as error:
@@ -162,7 +176,7 @@ class Launching:
             wait = await self._putting_off.failed(given.claim, view.pool, error)
             return await self._putting_off.unprepared(claim, given.claim, view, wait)
         group = await self._groups.wait_complete(claim) if given.attempt == 1 else None
-        request = evolve(request, made_from=_origin(node_class), group=group)
+        request = evolve(request, made_from=self._origin(node_class), group=group)
         return PrepareLaunchResult(view=view, request=request)
 
     async def launch(self, given: LaunchInput) -> LaunchResult:
@@ -195,7 +209,7 @@ class Launching:
             return await self._putting_off.unlaunched(
                 claim, given.claim, LaunchResult(waits=self._putting_off.breaker_wait(breaker))
             )
-        result = await self._send(given, claim.pool)
+        result = await self._send(given, claim)
         if result.instance is None and result.reason == TEMPLATE_NOT_FOUND:
             # The next attempt creates the template again.
             return evolve(result, reason=Reason.TEMPLATE_GONE)
@@ -218,8 +232,9 @@ class Launching:
         )
         return result
 
-    async def _send(self, given: LaunchInput, pool: str) -> LaunchResult:
+    async def _send(self, given: LaunchInput, claim: ClaimRecord) -> LaunchResult:
         """Send the request and record what EC2 refuses, for other claims and for the provisioner workflow."""
+        pool = claim.pool
         try:
             send = partial(self._ec2.launch, given.request)
             result = await with_heartbeat(asyncio.get_running_loop().run_in_executor(self._senders, send))
@@ -232,8 +247,12 @@ class Launching:
         self._breakers.sold_out(result.unavailable)
         if given.request.group is not None and result.waits is not None and result.waits.answered:
             self._groups.leave(given.request.group)
+        if result.reason == SPOT_ROLE_MISSING:
+            await self._recorder.publish(
+                claim.body, SPOT_ROLE_MISSING, f"{result.message}: {CREATE_SPOT_ROLE}", "Warning"
+            )
         wanting = result.instance is None and result.waits is None
-        if result.instance is not None or wanting:
+        if result.instance is not None or wanting or result.reason == SUBNET_FULL:
             self._breakers.launched(pool)
         elif result.waits is not None and result.waits.answered and result.reason != TEMPLATE_NOT_FOUND:
             metrics.LAUNCH_FAILURES.labels("", "", given.request.capacity_type, result.reason).inc()
@@ -301,7 +320,7 @@ class Launching:
             labels_=launched_labels(claim.body, instance, kind),
             now=self._now,
             annotations={
-                **_asked_for(made_from, node_class),
+                **self._asked_for(made_from, node_class),
                 **({} if in_group(claim) else TAGGED),
                 **network_annotations(instance.subnet_id, instance.security_group_ids),
             },
@@ -321,19 +340,18 @@ class Launching:
             network = network_annotations(instance.subnet_id, instance.security_group_ids)
             await nodeclaims.annotate_claim(self._kube, ref, TAGGED | network)
 
+    def _asked_for(self, made_from: Mapping[str, str] | None, node_class: EC2NodeClass) -> Mapping[str, str]:
+        """The hashes of the class that a request was made from.
 
-def _asked_for(made_from: Mapping[str, str] | None, node_class: EC2NodeClass) -> Mapping[str, str]:
-    """The hashes of the class that a request was made from.
+        If another release computed them, return hashes of the current class: they cannot be compared, and nothing would
+        correct them later.
+        """
+        if made_from and made_from.get(labels.EC2NODECLASS_HASH_VERSION) == EC2NODECLASS_VERSION:
+            return made_from
+        return self._origin(node_class)
 
-    If another release computed them, return hashes of the current class: they cannot be compared, and nothing would
-    correct them later.
-    """
-    if made_from and made_from.get(labels.EC2NODECLASS_HASH_VERSION) == EC2NODECLASS_VERSION:
-        return made_from
-    return _origin(node_class)
-
-
-def _origin(node_class: EC2NodeClass) -> dict[str, str]:
-    """The annotations of a NodeClaim about the EC2NodeClass that its instance was launched from."""
-    profile = node_class.status.instance_profile
-    return {**ec2nodeclass_hashes(node_class), **({labels.INSTANCE_PROFILE: profile} if profile else {})}
+    def _origin(self, node_class: EC2NodeClass) -> dict[str, str]:
+        """The annotations of a NodeClaim about the EC2NodeClass that its instance was launched from."""
+        profile = node_class.status.instance_profile
+        hashes = ec2nodeclass_hashes(node_class, self._ec2.cluster.ca_bundle)
+        return {**hashes, **({labels.INSTANCE_PROFILE: profile} if profile else {})}

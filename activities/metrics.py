@@ -206,6 +206,20 @@ CLOUD_ERRORS = Counter(
     "Failed calls to the cloud provider.",
     ["controller", "method", "provider", "error"],
 )
+INTERRUPTION_RECEIVED = Counter(
+    "karpenter_interruption_received_messages_total", "Messages from the interruption queue.", ["message_type"]
+)
+INTERRUPTION_MALFORMED = Counter(
+    "tenon_interruption_malformed_messages_total", "Messages that are no event of EventBridge, and were dropped."
+)
+INTERRUPTION_DELETED = Counter(
+    "karpenter_interruption_deleted_messages_total", "Messages that were deleted from the interruption queue."
+)
+INTERRUPTION_SECONDS = Histogram(
+    "karpenter_interruption_message_queue_duration_seconds",
+    "Time from the event until its message was received.",
+    buckets=_DURATIONS,
+)
 OPEN_BREAKERS = Gauge(
     "tenon_nodepools_launches_held_back",
     "1 while EC2 refuses a NodePool's launches, so that only one launch at a time is tried; otherwise 0.",

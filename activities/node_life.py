@@ -16,11 +16,20 @@ from activities.ec2.errors import EC2Error
 from activities.ec2.provider import Ec2Provider
 from activities.ec2.termination_batch import TERMINATED, Terminations
 from activities.heartbeat import with_heartbeat
-from activities.kubernetes import binding, cordon, drain, initialization, nodeclaims, registration, release, volumes
+from activities.kubernetes import (
+    binding,
+    cordon,
+    drain,
+    initialization,
+    nodeclaims,
+    nodepools,
+    registration,
+    release,
+    volumes,
+)
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.events import EventRecorder
-from activities.kubernetes.nodepools import consolidation_policy
 from activities.launch_breakers import LaunchBreakers
 from activities.launch_groups import in_group, living_instance
 from activities.launching import TAGGED, Launching, launched_recently
@@ -39,6 +48,8 @@ from tenon.lifecycle.messages.node import (
     DetachResult,
     DrainInput,
     DrainResult,
+    ExpirationInput,
+    ExpirationResult,
     InitializeResult,
     KeepInput,
     NodeInput,
@@ -174,6 +185,11 @@ class NodeActivities:
             )
         return Withdrawn(removed=removed)
 
+    @activity.defn(name=ActivityName.CHECK_EXPIRATION)
+    async def check_expiration(self, given: ExpirationInput) -> ExpirationResult:
+        """Read whether the NodePool makes expired nodes wait for its budgets."""
+        return ExpirationResult(waits=await nodepools.makes_expired_nodes_wait(self._kube, given.pool))
+
     @activity.defn(name=ActivityName.CORDON)
     async def cordon(self, given: CordonInput) -> CordonResult:
         """Taint the node so that no new pods are scheduled on it, and delete its Node and NodeClaim objects."""
@@ -230,7 +246,7 @@ class NodeActivities:
     async def release(self, given: ReleaseInput) -> ReleaseInput:
         """Remove the finalizers from Node and NodeClaim, as the last step."""
         released = await release.release(self._kube, given, self._recorder)
-        _count_end(given, await consolidation_policy(self._kube, given.pool, given.reason))
+        _count_end(given, await nodepools.consolidation_policy(self._kube, given.pool, given.reason))
         log.info(
             "A node was deleted", extra={"nodeclaim": given.claim.name, "node": given.node_name, "reason": given.reason}
         )
@@ -246,6 +262,7 @@ class NodeActivities:
             self.bind,
             self.keep,
             self.withdraw,
+            self.check_expiration,
             self.cordon,
             self.release,
         ]

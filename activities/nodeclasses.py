@@ -9,6 +9,8 @@ from temporalio import activity
 
 from activities import loggers
 from activities.cluster_version import ClusterVersion
+from activities.ec2.errors import EC2Error
+from activities.ec2.nodeclass import UnansweredError
 from activities.ec2.provider import Ec2Provider
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventRecorder
@@ -39,13 +41,23 @@ class NodeClassActivities:
 
     @activity.defn(name=ActivityName.RESOLVE_NODECLASS)
     async def resolve(self, given: NodeClassInput) -> NodeClassResult:
-        """Look up what the class selects, and write its status, conditions, hash and finalizer."""
+        """Look up what the class selects, and write its status, conditions, hash and finalizer.
+
+        Raises:
+            UnansweredError: AWS throttled a call or did not answer. The status says so where nothing else is known.
+        """
         raw = await self._kube.get(EC2NODECLASSES, given.name)
         if raw is None:
             return NodeClassResult(exists=False)
         node_class, faults = parse(EC2NodeClass, raw)
         if raw["metadata"].get("deletionTimestamp"):
-            return await self._finalize(raw, node_class)
+            try:
+                return await self._finalize(raw, node_class)
+            except EC2Error as error:
+                if error.retryable:
+                    raise
+                await self._recorder.publish(raw, "FailedTermination", error.explained, "Warning")
+                return NodeClassResult(deleting=True, message=error.explained)
         if node_class is None:
             why = "; ".join(str(fault) for fault in faults)
             await self._recorder.publish(raw, "ValidationFailed", why, "Warning")
@@ -53,20 +65,28 @@ class NodeClassActivities:
             return NodeClassResult(message=why)
         await self._ensure_metadata(raw, node_class)
         version = await self._version.current()
-        status = await asyncio.to_thread(self._ec2.resolve_node_class, node_class, version)
+        unanswered: UnansweredError | None = None
+        try:
+            status = await asyncio.to_thread(self._ec2.resolve_node_class, node_class, version)
+        except UnansweredError as error:
+            status, unanswered = error.status, error
         dumped = status.model_dump(by_alias=True, exclude_none=True, mode="json")
         if dumped != (raw.get("status") or {}):
             await self._kube.patch(EC2NODECLASSES, given.name, {"status": dumped}, subresource="status")
         ready = get_condition(status.conditions, READY)
         is_ready = ready is not None and ready.status == "True"
         if ready is not None and not is_ready:
-            failed = [c for c in status.conditions if c.status == "False" and c.type != READY]
+            failed = [c for c in status.conditions if c.status != "True" and c.type != READY]
             for condition in failed:
                 await self._recorder.publish(raw, condition.reason, condition.message, "Warning")
             log.warning(
                 "An EC2NodeClass is not ready",
                 extra={"ec2nodeclass": given.name, "conditions": {c.type: c.message for c in failed}},
             )
+        for remark in self._ec2.price_remarks():
+            await self._recorder.publish(raw, "PricesUnknown", remark, "Warning")
+        if unanswered is not None:
+            raise unanswered
         return NodeClassResult(
             ready=is_ready,
             generation=node_class.metadata.generation,
@@ -76,7 +96,7 @@ class NodeClassActivities:
 
     async def _ensure_metadata(self, raw: JsonObject, node_class: EC2NodeClass) -> None:
         metadata = raw["metadata"]
-        wanted = ec2nodeclass_hashes(node_class)
+        wanted = ec2nodeclass_hashes(node_class, self._ec2.cluster.ca_bundle)
         patch: dict[str, Any] = {}
         found = metadata.get("annotations") or {}
         if any(found.get(key) != value for key, value in wanted.items()):

@@ -225,10 +225,10 @@ def main() -> int:
     parser.add_argument("--group", type=int, default=20, help="claims with the same requests")
     parser.add_argument("--endings", type=int, default=200, help="instances that are ended afterwards")
     chosen = parser.parse_args()
+    from sandbox.ec2.authorization.identities import ADMINISTRATOR_KEY, environment
     from sandbox.ec2.server import start
 
-    os.environ.setdefault("AWS_ACCESS_KEY_ID", "sandbox")
-    os.environ.setdefault("AWS_SECRET_ACCESS_KEY", "sandbox")
+    os.environ |= environment(ADMINISTRATOR_KEY)  # no worker may act for two clusters
     with tempfile.TemporaryDirectory() as folder:
         server = start(Path(folder))
         try:

@@ -20,7 +20,8 @@ from benchmarks.churn_load import Change, Job, Rollout, Scale, Workload
 from benchmarks.wasteful import FAMILIES
 from tenon.apis import labels
 from tenon.apis.nodepool import NODES, Budget, ConsolidationPolicy
-from tenon.disruption.commands import command_id, pod_mark, to_message
+from tenon.disruption.arrivals import MAX_KEPT, Arrival
+from tenon.disruption.commands import arrivals_of, command_id, pod_mark, to_message
 from tenon.disruption.cost import rescheduling_cost
 from tenon.disruption.deciding import decide
 from tenon.disruption.methods import METHODS, moving_methods
@@ -87,6 +88,7 @@ class Instance:
     disrupted_by: str = ""
     """The command that has tainted it."""
     replacement_for: str = ""
+    arrivals: tuple[Arrival, ...] = ()
     pods: dict[str, PodState] = field(default_factory=dict)
 
 
@@ -283,11 +285,17 @@ class ModelCluster:
         if (workload.name, revision) not in self._specs:
             self._specs[workload.name, revision] = _pod(workload, revision)
         name = f"{workload.name}-{next(self._order)}"
-        pod = replace(self._specs[workload.name, revision], name=name, uid=name, created=self._now)
+        pod = self._pod_of(workload.name, revision, name)
         state = PodState(pod, workload, place, revision, self._now, seconds)
         self._pods[pod.key] = state
         self._pending[pod.key] = state
         self._schedule()
+
+    def _pod_of(self, workload: str, revision: int, name: str) -> Pod:
+        created = self._time(self._now).timestamp()
+        return replace(
+            self._specs[workload, revision], name=name, uid=name, created=created, workload=f"Deployment/{workload}"
+        )
 
     def _delete(self, state: PodState) -> None:
         self._changed = True
@@ -442,6 +450,7 @@ class ModelCluster:
                     node=one.name,
                     disrupted_by=one.disrupted_by,
                     replacement_for=one.replacement_for,
+                    arrivals=one.arrivals,
                 )
             )
             details[one.name] = NodeDetail(
@@ -499,7 +508,7 @@ class ModelCluster:
         message = to_message(
             command,
             ident=ident,
-            replacements=[Replacement(name=str(n), pool=POOL, body={}) for n in range(len(command.replacements))],
+            replacements=[_replacement(str(n), claim) for n, claim in enumerate(command.replacements)],
             pods=pods,
         )
         for one in leaving:
@@ -525,14 +534,18 @@ class ModelCluster:
             new.append(self._launch(claim, "replacement", ident))
             self._expected[new[-1]] = {pod.key: pod for pod in claim.pods}
             places |= {pod.key: new[-1] for pod in claim.pods}
-        self._after(READY + 1 if new else 0.0, lambda: self._carry_out(command, leaving, new, places))
+        model = situation.model
+        assert model is not None
+        self._after(READY + 1 if new else 0.0, lambda: self._carry_out(command, leaving, new, places, model))
 
     def _drop_expected(self, command: Command) -> None:
         for name, arriving in command.destinations.items():
             for pod in arriving:
                 self._expected.get(name, {}).pop(pod.key, None)
 
-    def _carry_out(self, command: Command, leaving: list[Instance], new: Sequence[str], places: dict[str, str]) -> None:
+    def _carry_out(
+        self, command: Command, leaving: list[Instance], new: Sequence[str], places: dict[str, str], model: ClusterModel
+    ) -> None:
         old_types = Counter((one.kind.name, one.capacity_type) for one in leaving)
         new_types = Counter((self._instances[name].kind.name, self._instances[name].capacity_type) for name in new)
         text = (
@@ -546,6 +559,9 @@ class ModelCluster:
         self.record.short_lived += sum(self._now - one.launched <= SOON for one in leaving)
         self._last_consolidation = self._now
         self._drop_expected(command)
+        for name, times in arrivals_of(command, model, new, self._time(self._now)).items():
+            if one := self._instances.get(name):
+                one.arrivals = (*one.arrivals, Arrival(self._time(self._now), times))[-MAX_KEPT:]
         for name in new:
             self._expected.pop(name, None)
             self._instances[name].replacement_for = ""
@@ -575,7 +591,7 @@ class ModelCluster:
             self.record.log.append(f"{self._clock()} moved again within 10 min: {state.pod.name}")
         self._last_eviction[state.place] = self._now
         name = f"{state.workload.name}-{next(self._order)}"
-        pod = replace(self._specs[state.workload.name, state.revision], name=name, uid=name, created=self._now)
+        pod = self._pod_of(state.workload.name, state.revision, name)
         fresh = replace(state, pod=pod, created=self._now, node="", planned=place)
         self._pods[pod.key] = fresh
         self._pending[pod.key] = fresh
@@ -588,6 +604,12 @@ class ModelCluster:
     def _clock(self) -> str:
         seconds = int(self._now)
         return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+
+
+def _replacement(name: str, claim: PlannedClaim) -> Replacement:
+    """Return the replacement with the part of its NodeClaim that a validation reads."""
+    types = {"key": labels.INSTANCE_TYPE, "operator": "In", "values": list(claim.instance_types)}
+    return Replacement(name=name, pool=POOL, body={"spec": {"requirements": [types]}})
 
 
 def _listed(kinds: Counter[tuple[str, str]]) -> str:

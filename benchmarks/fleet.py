@@ -40,6 +40,7 @@ from temporalio.worker import Worker as TemporalWorker
 
 from benchmarks.fleet_api import serve
 from benchmarks.fleet_workflows import WAITING
+from sandbox.ec2.authorization import identities
 from sandbox.ports import free_ports
 from worker.runtime.profiling import gather
 from worker.runtime.temporal_plugin import TenonPlugin
@@ -55,6 +56,11 @@ current-context: fleet
 clusters: [{name: fleet, cluster: {server: "http://127.0.0.1:%d"}}]
 users: [{name: fleet, user: {token: none}}]
 contexts: [{name: fleet, context: {cluster: fleet, user: fleet}}]
+"""
+START = """
+import runpy, sys
+sys.modules["grpc"] = None  # only tests install it; if it is there, Temporal's SDK loads it into every process
+runpy.run_module("worker.runtime.cluster_process", run_name="__main__", alter_sys=True)
 """
 START_SECONDS = 600.0
 SETTLE_SECONDS = 75.0
@@ -151,17 +157,14 @@ def cluster_process(folder: Path, address: str, api: int, ec2: int) -> Iterator[
         "TEMPORAL_ADDRESS": address,
         "AWS_ENDPOINT_URL": f"http://127.0.0.1:{ec2}",
         "AWS_REGION": "us-west-2",
-        "AWS_ACCESS_KEY_ID": "fleet",
-        "AWS_SECRET_ACCESS_KEY": "fleet",
+        **identities.environment(identities.worker_key(CLUSTER)),
         "CLUSTER_NAME": CLUSTER,
         "CLUSTER_ENDPOINT": f"http://127.0.0.1:{api}",
         "PROMETHEUS_MULTIPROC_DIR": str(metrics),
         "ENABLE_PROFILING": "true",
     }
     with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "worker.runtime.cluster_process"], env=environment, stdout=output
-        )
+        process = subprocess.Popen([sys.executable, "-c", START], env=environment, stdout=output)
     try:
         yield Measured(process, metrics), log
     finally:

@@ -268,7 +268,14 @@ _NODE = _template(_node_body())
 _CLAIM = _template(_claim_body()).replace(b'"@CONDITIONS@"', b"@CONDITIONS@")
 CONDITIONS = json.dumps(
     [
-        {"type": kind, "status": "True", "reason": kind, "message": "", "lastTransitionTime": LONG_AGO}
+        {
+            "type": kind,
+            "status": "True",
+            "reason": kind,
+            "message": "",
+            "lastTransitionTime": LONG_AGO,
+            "observedGeneration": 1,
+        }
         for kind in ("Launched", "Registered", "Initialized", "Ready")
     ],
     separators=(",", ":"),
@@ -297,13 +304,16 @@ def claim_json(number: int, version: int, noted: str = LONG_AGO, conditions: str
 def pool_body(number: int, *, policy: str, consolidate_after: str) -> Object:
     """Return a NodePool with this consolidationPolicy and consolidateAfter."""
     reference = {"group": GROUP, "kind": "EC2NodeClass", "name": "default"}
-    only = {"key": labels.INSTANCE_TYPE, "operator": "In", "values": ["m5.4xlarge"]}
+    only = [  # no cheaper node exists: spot capacity would replace every on-demand node
+        {"key": labels.INSTANCE_TYPE, "operator": "In", "values": ["m5.4xlarge"]},
+        {"key": labels.CAPACITY_TYPE, "operator": "In", "values": ["on-demand"]},
+    ]
     return {
         "kind": "NodePool",
         "apiVersion": "karpenter.sh/v1",
         "metadata": {"name": f"pool-{number}", "uid": f"uid-pool-{number}", "generation": 1},
         "spec": {
-            "template": {"spec": {"nodeClassRef": reference, "requirements": [only], "expireAfter": "Never"}},
+            "template": {"spec": {"nodeClassRef": reference, "requirements": only, "expireAfter": "Never"}},
             "disruption": {"consolidationPolicy": policy, "consolidateAfter": consolidate_after},
             "limits": {"cpu": "1000000"},
         },

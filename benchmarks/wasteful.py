@@ -15,13 +15,15 @@ from benchmarks.catalogue import ec2_pool
 from benchmarks.mixes import CPU, MEMORY
 from tenon.apis import labels
 from tenon.apis.nodepool import Budget
+from tenon.disruption.carried_out import carried_out
 from tenon.disruption.cost import rescheduling_cost
-from tenon.disruption.model import ClusterModel, ManagedNode, NodeDetail, PoolPolicy, Situation
+from tenon.disruption.model import ClusterModel, Command, ManagedNode, NodeDetail, PoolPolicy, Situation
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import IN, Requirement
 from tenon.resources import CPU as CORES
 from tenon.resources import parse_resources, total
-from tenon.scheduling.model import InstanceType, Node, Offering, Problem
+from tenon.scheduling.model import InstanceType, Node, Offering, Plan, Problem
+from tenon.scheduling.type_table import TypeTables
 
 CATEGORY = "karpenter.k8s.aws/instance-category"
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -41,12 +43,31 @@ class Wasteful:
     situation: Situation
     model: ClusterModel
 
+    def after(self, commands: Sequence[Command]) -> Wasteful:
+        """Return the cluster as the commands leave it, with new nodes of their cheapest types."""
+        moves = [
+            ([one.node.claim for one in command.candidates], Plan(command.replacements, command.destinations))
+            for command in commands
+        ]
+        later = carried_out(self.model, moves)
+        gone = {claim for claims, _ in moves for claim in claims}
+        pool_of = {name: one.pool for claims, plan in moves for name, one in later.named(claims, plan)}
+        managed = [node for node in self.situation.nodes if node.claim not in gone]
+        managed += [_managed(name, pool_of[name], empty=False) for name in later.new]
+        details = {
+            claim: replace(detail, quiet_since=detail.quiet_since or NOW)
+            for claim, detail in later.model.details.items()
+        }
+        model = replace(later.model, details=details, tables=TypeTables(self.model.tables))
+        return Wasteful(replace(self.situation, nodes=managed, model=model), model)
 
-def wasteful_cluster(nodes: int, pods: int, seed: int, budget: str = "100%") -> Wasteful:
-    """Build a cluster of on-demand nodes, each filled to a random share."""
+
+def wasteful_cluster(nodes: int, pods: int, seed: int, budget: str = "100%", node_pools: int = 1) -> Wasteful:
+    """Build a cluster of on-demand nodes, each filled to a random share. Its pods may run in every NodePool."""
     random = Random(seed)
     pool = ec2_pool()
     pool = replace(pool, requirements=pool.requirements.with_(Requirement.new(CATEGORY, IN, ("c", "m", "r"))))
+    names = ["default", *(f"pool-{number:02}" for number in range(1, node_pools))]
     sold = [
         (kind, offerings)
         for kind in pool.instance_types
@@ -64,10 +85,8 @@ def wasteful_cluster(nodes: int, pods: int, seed: int, budget: str = "100%") -> 
         offering = random.choice(offerings)
         mine = _fill(kind, waiting, shares[number])
         name = f"node-{number:05}"
-        made.append(_node(name, kind, offering, mine))
-        managed.append(
-            ManagedNode(f"claim-{number:05}", name, "default", True, True, False, not mine, False, NOW, name)
-        )
+        made.append(_node(name, names[number % node_pools], kind, offering, mine))
+        managed.append(_managed(f"claim-{number:05}", names[number % node_pools], name, empty=not mine))
         details[managed[-1].claim] = NodeDetail(
             node=name,
             instance_type=kind.name,
@@ -78,9 +97,24 @@ def wasteful_cluster(nodes: int, pods: int, seed: int, budget: str = "100%") -> 
             cost=rescheduling_cost((0, 0) for _ in mine),
             quiet_since=NOW - timedelta(hours=1),
         )
-    model = ClusterModel(Problem((), [pool], made), details)
-    policy = PoolPolicy("default", timedelta(0), (Budget(nodes=budget),))
-    return Wasteful(Situation(managed, {"default": policy}, NOW, model=model), model)
+    model = ClusterModel(Problem((), [replace(pool, name=name) for name in names], made), details)
+    policies = {name: PoolPolicy(name, timedelta(0), (Budget(nodes=budget),)) for name in names}
+    return Wasteful(Situation(managed, policies, NOW, model=model), model)
+
+
+def _managed(claim: str, pool: str, node: str = "", *, empty: bool) -> ManagedNode:
+    return ManagedNode(
+        claim=claim,
+        uid=claim,
+        pool=pool,
+        initialized=True,
+        ready=True,
+        leaving=False,
+        empty=empty,
+        protected=False,
+        quiet_since=NOW,
+        node=node or claim,
+    )
 
 
 def _pod(number: int, random: Random) -> Pod:
@@ -103,13 +137,13 @@ def _fill(kind: InstanceType, waiting: list[Pod], share: float) -> tuple[Pod, ..
     return tuple(taken)
 
 
-def _node(name: str, kind: InstanceType, offering: Offering, pods: Sequence[Pod]) -> Node:
+def _node(name: str, pool: str, kind: InstanceType, offering: Offering, pods: Sequence[Pod]) -> Node:
     known = {key: one.values[0] for key, one in kind.requirements.items() if len(one.values) == 1}
     own = {
         labels.INSTANCE_TYPE: kind.name,
         labels.ZONE: offering.zone,
         labels.CAPACITY_TYPE: offering.capacity_type,
-        labels.NODEPOOL: "default",
+        labels.NODEPOOL: pool,
         labels.HOSTNAME: name,
     }
     return Node(name, {**known, **own}, (), kind.allocatable, total(pod.requests for pod in pods), pods=tuple(pods))

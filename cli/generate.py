@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 import yaml
 
+from cli.cloudformation import TEMPLATE, template_text
 from cli.helm_values import chart_texts
 from tenon.apis.crd import custom_resource_definitions
 
@@ -30,8 +31,8 @@ def generate(
     check: Annotated[bool, typer.Option("--check", help="Write nothing; fail if a file is stale.")] = False,
     directory: Annotated[Path, typer.Option(help="Where the CRD manifests are.")] = CRD_DIRECTORY,
 ) -> None:
-    """Write the CustomResourceDefinitions, and the parts of the Helm chart that say what code says."""
-    texts = {directory / name: text for name, text in crd_texts().items()} | chart_texts()
+    """Write the CustomResourceDefinitions, the CloudFormation template, and parts of the Helm chart."""
+    texts = {directory / name: text for name, text in crd_texts().items()} | chart_texts() | {TEMPLATE: template_text()}
     stale = [path for path, text in texts.items() if not _holds(path, text)]
     if not check:
         for path in stale:

@@ -16,6 +16,7 @@ from cli.streams import open_what_is_closed, report_unwritable_output
 COMMANDS = {
     "convert": "cli.convert",
     "demo": "cli.demo",
+    "doctor": "cli.doctor",
     "explain": "cli.explain",
     "generate": "cli.generate",
     "handback": "cli.handback",

@@ -12,10 +12,11 @@ import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from sandbox import build, kubectl, metrics
 from sandbox.control import order
+from sandbox.ec2.authorization import identities
 from sandbox.ec2.client import Ec2Admin
 from sandbox.layout import CLUSTER_NAME, NAMESPACE, REGION, Layout
 from sandbox.metrics.usage import parse_load
@@ -218,8 +219,7 @@ class Sandbox:
             "TEMPORAL_NAMESPACE": "default",
             "AWS_ENDPOINT_URL": self.ec2_endpoint,
             "AWS_REGION": REGION,
-            "AWS_ACCESS_KEY_ID": "sandbox",
-            "AWS_SECRET_ACCESS_KEY": "sandbox",
+            **identities.environment(identities.worker_key(CLUSTER_NAME)),
             "CLUSTER_NAME": CLUSTER_NAME,
             "CLUSTER_ENDPOINT": self.kubernetes_endpoint,
             "METRICS_PORT": str(metrics),
@@ -227,6 +227,18 @@ class Sandbox:
             "WEBHOOK_PORT": str(webhook),
             "WEBHOOK_URL": f"https://127.0.0.1:{webhook}",
         }
+
+    def aws(self, service: Any) -> Any:
+        """The administrator's client of an AWS service."""
+        import boto3
+
+        return boto3.Session().client(  # a session of its own, because the default one is not thread-safe
+            service,
+            endpoint_url=self.ec2_endpoint,
+            region_name=REGION,
+            aws_access_key_id=identities.ADMINISTRATOR_KEY,
+            aws_secret_access_key=identities.SECRET,
+        )
 
     def apply(self, *manifests: kubectl.Manifest | Iterable[kubectl.Manifest]) -> str:
         """Apply files and objects, alone or in lists, server-side and as the administrator.

@@ -1,3 +1,9 @@
 """Fixtures shared by all tests."""
 
-pytest_plugins = ["tests.fuzzing", "tests.machine_lock", "tests.temporal_fixture", "tests.sandbox_fixture"]
+pytest_plugins = [
+    "tests.fuzzing",
+    "tests.machine_lock",
+    "tests.rights",
+    "tests.temporal_fixture",
+    "tests.sandbox_fixture",
+]

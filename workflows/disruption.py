@@ -15,6 +15,7 @@ from temporalio.workflow import ParentClosePolicy
 from tenon.evolve import evolve
 
 with workflow.unsafe.imports_passed_through():
+    from tenon.disruption.savings import is_forgotten, remember
     from tenon.lifecycle.messages.base import ActivityName, Message
     from tenon.lifecycle.messages.disruption import (
         AwaitDisruptionInput,
@@ -22,7 +23,9 @@ with workflow.unsafe.imports_passed_through():
         DisruptionCommand,
         DisruptionDecision,
         LedgerEntry,
+        PoolSavings,
         Postponement,
+        SavingReport,
     )
     from workflows import names
     from workflows.disruption_command import DisruptionCommandWorkflow
@@ -38,11 +41,16 @@ MOVE_GRACE = timedelta(minutes=75)
 """The same for a command that moves pods, which reports its end. It covers the longest command and a slow drain."""
 
 
+LEARNS = "learn-saving"
+"""The patch with which the planner is asked again once it must know what a command saved."""
+
+
 class DisruptionInput(Message):
     """The state that each run passes on when it continues as new."""
 
     cluster: str
     ledger: dict[str, LedgerEntry] = Field(default_factory=dict)
+    savings: dict[str, PoolSavings] = Field(default_factory=dict)
     plan_queue: str = ""
 
 
@@ -55,8 +63,10 @@ class DisruptionWorkflow(PlannerCaller):
         super().__init__(begin.plan_queue)
         self.cluster = begin.cluster
         self.ledger = dict(begin.ledger)
+        self.savings = dict(begin.savings)
+        """By NodePool, the last consolidation commands if they saved less than predicted."""
         self.postponed = False
-        """A command failed since the planner was asked, so the planner must know the new ledger."""
+        """A command ended since the planner was asked, so the planner must know what it says."""
 
     @workflow.run
     async def run(self, begin: DisruptionInput) -> None:
@@ -70,13 +80,16 @@ class DisruptionWorkflow(PlannerCaller):
                     await self._start(command)
             if workflow.info().is_continue_as_new_suggested() or workflow.info().get_current_history_length() > 500:
                 await workflow.wait_condition(workflow.all_handlers_finished)
-                workflow.continue_as_new(evolve(begin, ledger=self.ledger, plan_queue=self.plan_queue))
+                workflow.continue_as_new(
+                    evolve(begin, ledger=self.ledger, savings=self.savings, plan_queue=self.plan_queue)
+                )
 
     async def _await_decision(self) -> DisruptionDecision | None:
         """The commands to start, or None if the planner must be polled again."""
         now = workflow.now()
         self.ledger = {claim: entry for claim, entry in self.ledger.items() if entry.until > now}
-        given = AwaitDisruptionInput(cluster=self.cluster, ledger=self.ledger)
+        self.savings = {pool: one for pool, one in self.savings.items() if not is_forgotten(one, now)}
+        given = AwaitDisruptionInput(cluster=self.cluster, ledger=self.ledger, savings=self.savings)
         self.postponed = False
         return await self.poll(
             ActivityName.AWAIT_DISRUPTION,
@@ -129,6 +142,19 @@ class DisruptionWorkflow(PlannerCaller):
             if claim in self.ledger:
                 self.ledger[claim] = evolve(self.ledger[claim], until=until, due=until, postponed=True)
                 self.postponed = True
+
+    @workflow.signal
+    def saved(self, given: SavingReport) -> None:
+        """Receive what a consolidation command saves. A NodePool whose commands do not pay is slowed down."""
+        now = workflow.now()
+        before = dict(self.savings)
+        for pool, saving in given.pools.items():
+            found = remember(self.savings.pop(pool, None), saving, started=given.started, now=now)
+            if found is not None:
+                self.savings[pool] = found
+        # an earlier version received the signal without knowing it, and its open call went on
+        if self.savings != before and workflow.patched(LEARNS):
+            self.postponed = True
 
     @workflow.query
     def open_commands(self) -> dict[str, LedgerEntry]:

@@ -16,15 +16,22 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
+    from tenon.apis.reasons import Reason
+    from tenon.disruption.savings import total
     from tenon.errors import TenonError
+    from tenon.evolve import evolve
     from tenon.lifecycle.messages.base import ActivityName, Message
     from tenon.lifecycle.messages.disruption import (
         DisruptInput,
         DisruptionCommand,
         DisruptResult,
         FinishInput,
+        MeasuredSaving,
+        MeasureInput,
+        MeasureResult,
         Postponement,
         ReplacementsInput,
+        SavingReport,
         StepResult,
     )
     from workflows import names
@@ -34,8 +41,14 @@ VALIDATION_DELAY = timedelta(seconds=15)
 """How long a graceful command waits before it is validated, so that it does not act on a passing state (DIS-46)."""
 REPLACEMENTS_WITHIN = timedelta(minutes=10)
 """How long the replacements may take to be initialized (DIS-65)."""
+SURGE_WITHIN = timedelta(minutes=10)
+"""How long Deployments may take to start their new pods."""
 FAILED_PAUSE = timedelta(minutes=5)
 """How long the candidates of a command that failed are left alone."""
+MEASURES = "measure-saving"
+"""The patch with which a command measures what it saves."""
+SURGES = "surge"
+"""The patch with which Deployments start their new pods first."""
 CANCELLED = "an operator cancelled it"
 
 Answer = TypeVar("Answer", bound=Message)
@@ -94,7 +107,29 @@ class DisruptionMoveWorkflow:
         # What leaves for another reason needs its replacement all the same.
         await self._finish(stay, undo=not (result.accepted or result.leaving))
         await self._postpone(stay)
+        left = sorted({*result.accepted, *result.leaving})
+        if left and command.predicted is not None and workflow.patched(MEASURES):
+            return evolve(result, saving=await self._measure(left))
         return result
+
+    async def _measure(self, left: list[str]) -> MeasuredSaving | None:
+        """Compare what the command saves with what was predicted, and report it to the disruption workflow."""
+        begin = self.begin
+        given = MeasureInput(cluster=begin.cluster, command=begin.command, left=left)
+        try:
+            result = await self._run(ActivityName.MEASURE_SAVING, given, MeasureResult, names.plan_queue(begin.cluster))
+        except ActivityError as error:
+            self._tell(f"what it saves is not known: {error.cause or error}")
+            return None
+        if not result.pools:
+            self._tell("what it saves is not known, because a price is not known")
+            return None
+        saving = total(result.pools.values())
+        self._tell(f"saves ${saving.reached:.4f} an hour; ${saving.predicted:.4f} was predicted")
+        if begin.command.reason == Reason.UNDERUTILIZED:
+            report = SavingReport(command=begin.command.id, started=workflow.info().start_time, pools=result.pools)
+            await self._report("saved", report)
+        return saving
 
     async def _prepare(self, command: DisruptionCommand) -> None:
         if command.graceful:
@@ -108,7 +143,19 @@ class DisruptionMoveWorkflow:
             await self._step(ActivityName.CREATE_REPLACEMENTS)
             self._tell(f"created {', '.join(one.name for one in command.replacements)}")
             await self._await_replacements(command)
+        if command.surge and workflow.patched(SURGES):
+            await self._start_new_pods_first(command)
         await self._step(ActivityName.CHECK_CANDIDATES)
+
+    async def _start_new_pods_first(self, command: DisruptionCommand) -> None:
+        """Let Deployments that ask for it start their new pods before the old ones stop."""
+        if self.cancelled:
+            raise CommandFailedError(CANCELLED)
+        self._show(f"waits for new pods of {', '.join(command.surge)}")
+        given = ReplacementsInput(cluster=self.begin.cluster, command=command, until=workflow.now() + SURGE_WITHIN)
+        if failure := (await self._run(ActivityName.SURGE, given, StepResult)).failure:
+            raise CommandFailedError(failure)
+        self._tell(f"{', '.join(command.surge)} had their new pods ready before the old ones left")
 
     async def _await_replacements(self, command: DisruptionCommand) -> None:
         """Wait in one long activity. Unlike other steps, it changes nothing, so a cancellation need not wait for it."""
@@ -178,15 +225,16 @@ class DisruptionMoveWorkflow:
 
     async def _postpone(self, claims: list[str]) -> None:
         """Ask the disruption workflow to leave these nodes alone for a while."""
-        if not claims:
-            return
+        if claims:
+            await self._report("postpone", Postponement(claims=claims, seconds=FAILED_PAUSE.total_seconds()))
+
+    async def _report(self, signal: str, what: Message) -> None:
         handle = workflow.get_external_workflow_handle(names.disruption_id(self.begin.cluster))
         try:
-            await handle.signal("postpone", Postponement(claims=claims, seconds=FAILED_PAUSE.total_seconds()))
+            await handle.signal(signal, what)
         except Exception as error:  # it is not running: a new one has no memory of this command anyway
             workflow.logger.warning(
-                "The command failed to report the nodes that stay to the disruption workflow",
-                extra={"error": str(error)},
+                "The command failed to report its result to the disruption workflow", extra={"error": str(error)}
             )
 
     def _tell(self, line: str) -> None:

@@ -37,6 +37,9 @@ LONG_HISTORY = 200
 LAUNCH_GOES_ON = "launch-goes-on"
 """The patch id of runs that retry a launch that timed out without an outcome. Earlier runs end the claim instead."""
 
+EXPIRES_WITHIN_BUDGETS = "expires-within-budgets"
+"""The patch id of runs in which an expired node asks whether its NodePool makes it wait. Earlier runs leave at once."""
+
 
 @workflow.defn(name="NodeClaim")
 class NodeClaimWorkflow:
@@ -141,7 +144,8 @@ class NodeClaimWorkflow:
         try:
             await workflow.wait_condition(lambda: bool(self.inbox), timeout=timeout, timeout_summary=step.what)
         except TimeoutError:
-            self._apply(DeadlinePassed())
+            expires = machine.asks_before_it_expires(self.state, workflow.now())
+            self._apply(DeadlinePassed(asks_first=expires and workflow.patched(EXPIRES_WITHIN_BUDGETS)))
 
     def _force_waits(self) -> bool:
         return any(isinstance(event, LeaveRequest) and event.force for event in self.inbox)

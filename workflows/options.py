@@ -12,13 +12,14 @@ from temporalio.common import RetryPolicy
 from temporalio.workflow import ActivityCancellationType
 
 from tenon.lifecycle.messages.base import ActivityName, ErrorType, Message
-from tenon.lifecycle.messages.disruption import DisruptionDecision, DisruptResult, StepResult
+from tenon.lifecycle.messages.disruption import DisruptionDecision, DisruptResult, MeasureResult, StepResult
 from tenon.lifecycle.messages.launch import LaunchResult, PrepareLaunchResult
 from tenon.lifecycle.messages.node import (
     BindResult,
     CordonResult,
     DetachResult,
     DrainResult,
+    ExpirationResult,
     InitializeResult,
     RegisterResult,
     ReleaseInput,
@@ -92,6 +93,7 @@ OPTIONS: dict[ActivityName, Options] = {
     ActivityName.BIND: Options(BindResult, _seconds(30), first_pause=_seconds(0.2), tries=TRIES),
     ActivityName.KEEP: Options(KeepRecorded, _seconds(30), first_pause=_seconds(0.2), tries=TRIES),
     ActivityName.WITHDRAW: Options(Withdrawn, _seconds(30), first_pause=_seconds(0.2)),
+    ActivityName.CHECK_EXPIRATION: Options(ExpirationResult, _seconds(30), first_pause=_seconds(0.2)),
     ActivityName.CORDON: Options(CordonResult, _seconds(30), first_pause=_seconds(0.2), tries=TRIES),
     ActivityName.DRAIN: Options(DrainResult, _seconds(120), heartbeat=_seconds(45), lane=DRAINING, tries=TRIES),
     ActivityName.DETACH_VOLUMES: Options(
@@ -106,8 +108,10 @@ OPTIONS: dict[ActivityName, Options] = {
     ActivityName.TAINT_CANDIDATES: Options(StepResult, _seconds(30), _seconds(600)),
     ActivityName.CREATE_REPLACEMENTS: Options(StepResult, _seconds(30), _seconds(600)),
     ActivityName.AWAIT_REPLACEMENTS: Options(StepResult, _seconds(900), heartbeat=_seconds(30)),
+    ActivityName.SURGE: Options(StepResult, _seconds(900), heartbeat=_seconds(30)),
     ActivityName.CHECK_CANDIDATES: Options(StepResult, _seconds(30), _seconds(600)),
     ActivityName.DISRUPT: Options(DisruptResult, _seconds(60), _seconds(600)),
     ActivityName.FINISH_COMMAND: Options(StepResult, _seconds(300), heartbeat=_seconds(30)),
+    ActivityName.MEASURE_SAVING: Options(MeasureResult, _seconds(60), _seconds(600), longest_pause=_seconds(5)),
     ActivityName.RESOLVE_NODECLASS: Options(NodeClassResult, _seconds(60), longest_pause=_seconds(60)),
 }

@@ -32,6 +32,8 @@ log = loggers.INSTANCE_TYPES
 
 TTL_SECONDS = 12 * 3600.0
 RETRY_SECONDS = 300.0
+REFUSED_SECONDS = 30.0
+"""How soon to read again after a refusal, which ends when somebody grants the right."""
 MAX_BUILT = 100
 
 
@@ -64,6 +66,7 @@ class Catalogue:
         self._lock = threading.Lock()
         self._region: _Region | None = None
         self._read_again_at = 0.0
+        self._refusal: EC2Error | None = None
         self._built: dict[tuple[str, str, bool], tuple[str, list[InstanceType]]] = {}
         """Key: the class's name, its kubelet settings, which a NodePool may override, and whether unpriced types are
         included. Value: the digest from `_state_of` and the instance types."""
@@ -114,14 +117,29 @@ class Catalogue:
         return {name: evaluate_settings(item, settings).kubelet for name, item in chosen.items()}
 
     def price(self, instance_type: str, zone: str, capacity_type: str) -> float:
-        """Dollars per hour of an offering, or 0 if the price is unknown."""
+        """The price per hour of an offering, or 0 if the price is unknown."""
         return self._pricing.current()[1].of(instance_type, zone, capacity_type) or 0.0
+
+    def price_remarks(self) -> list[str]:
+        """Which prices are not known, why, and what is used instead."""
+        return self._pricing.remarks()
 
     def warm(self) -> None:
         """Read types and prices in advance, so that the first request does not wait seconds for them."""
         with self._lock:
             self._current()
             self._pricing.current()
+
+    def check(self) -> None:
+        """Read the instance types if they are due.
+
+        Raises:
+            EC2Error: EC2 could not be read and there is no earlier answer, or EC2 refused the last read.
+        """
+        with self._lock:
+            self._current()
+            if self._refusal is not None:
+                raise self._refusal
 
     def forget(self) -> None:
         """Expire what was read, so that the next call reads EC2 again."""
@@ -141,9 +159,10 @@ class Catalogue:
                 "The worker failed to read the instance types and keeps the last known ones",
                 extra={"error": str(error)},
             )
-            self._read_again_at = now + RETRY_SECONDS
+            self._refusal = None if error.retryable else error
+            self._read_again_at = now + (RETRY_SECONDS if error.retryable else REFUSED_SECONDS)
             return known
-        self._region, self._read_again_at = fresh, now + TTL_SECONDS
+        self._region, self._read_again_at, self._refusal = fresh, now + TTL_SECONDS, None
         return fresh
 
     def _read_types(self) -> dict[str, dict[str, Any]]:

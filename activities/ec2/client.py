@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import boto3
@@ -17,10 +18,17 @@ if TYPE_CHECKING:
     from types_boto3_eks import EKSClient
     from types_boto3_iam import IAMClient
     from types_boto3_pricing import PricingClient
+    from types_boto3_sqs import SQSClient
     from types_boto3_ssm import SSMClient
 
-PRICING_REGION = "us-east-1"
-"""The price list API exists in a few regions only. Each of them has the prices of all regions."""
+
+def pricing_region(region: str) -> str:
+    """The region to ask for the prices of a region.
+
+    The price list API exists in a few regions only. Each of them has the prices of all regions of its partition.
+    """
+    nearest = {"cn": "cn-northwest-1", "eu": "eu-central-1", "ap": "ap-south-1"}
+    return nearest.get(region.partition("-")[0], "us-east-1")
 
 
 class Ec2:
@@ -50,7 +58,14 @@ class Ec2:
         self.ssm: SSMClient = session.client("ssm", **options)
         self.iam: IAMClient = session.client("iam", **options)
         self.eks: EKSClient = session.client("eks", **options)
-        self.pricing: PricingClient = session.client("pricing", **{**options, "region_name": PRICING_REGION})
+        self.pricing: PricingClient = session.client("pricing", **{**options, "region_name": pricing_region(region)})
+        self._session, self._options = session, options
+
+    @cached_property
+    def sqs(self) -> SQSClient:
+        """The client of SQS, made when it is needed: most processes read no queue."""
+        client: SQSClient = self._session.client("sqs", **self._options)
+        return client
 
 
 def instant(value: Any) -> datetime:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from activities import loggers
@@ -13,7 +14,7 @@ log = loggers.CLUSTER
 
 
 def describe_cluster(
-    clients: Ec2, name: str, *, endpoint: str = "", ca_bundle: str = "", server_version: str = ""
+    clients: Ec2, name: str, *, endpoint: str = "", ca_bundle: str = "", server_version: str = "", dns_ip: str = ""
 ) -> Cluster:
     """Describe the cluster of this name.
 
@@ -23,6 +24,7 @@ def describe_cluster(
         endpoint: CLUSTER_ENDPOINT; if empty, the value from EKS.
         ca_bundle: CLUSTER_CA_BUNDLE; if empty, the value from EKS.
         server_version: the Kubernetes version that the API server reports; if empty, the value from EKS.
+        dns_ip: the address of the Service kube-dns; empty if it is not known.
 
     Raises:
         EC2Error: EKS has no such cluster or cannot be reached, and the arguments do not state everything; or EKS
@@ -38,18 +40,27 @@ def describe_cluster(
             raise
         log.warning(
             "The worker failed to describe the EKS cluster: nodes get what the settings say, and no AL2023 node can "
-            "launch without the range of service addresses",
+            "launch until EKS tells the range of service addresses",
             extra={"cluster": name, "error": str(error)},
         )
-    network = found.get("kubernetesNetworkConfig", {})
     return Cluster(
         name=name,
         region=clients.region,
         endpoint=endpoint or found.get("endpoint", ""),
         ca_bundle=ca_bundle or found.get("certificateAuthority", {}).get("data", ""),
-        service_cidr=network.get("serviceIpv4Cidr") or network.get("serviceIpv6Cidr") or "",
+        service_cidr=_service_range(found),
+        dns_ip=dns_ip,
         kubernetes_version=server_version or found.get("version", ""),
     )
+
+
+def service_range(clients: Ec2, name: str) -> str:
+    """The cluster's range of service addresses; empty if EKS knows none.
+
+    Raises:
+        EC2Error: EKS has no such cluster, refuses the call, or cannot be reached.
+    """
+    return _service_range(_describe(clients, name))
 
 
 def version_by_eks(clients: Ec2, name: str) -> str:
@@ -59,6 +70,11 @@ def version_by_eks(clients: Ec2, name: str) -> str:
         EC2Error: EKS has no such cluster or cannot be reached.
     """
     return str(_describe(clients, name).get("version", ""))
+
+
+def _service_range(found: Mapping[str, Any]) -> str:
+    network = found.get("kubernetesNetworkConfig", {})
+    return network.get("serviceIpv4Cidr") or network.get("serviceIpv6Cidr") or ""
 
 
 def _describe(clients: Ec2, name: str) -> dict[str, Any]:

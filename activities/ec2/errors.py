@@ -16,17 +16,33 @@ from tenon.lifecycle.messages.launch import OfferingRef
 
 THROTTLED_SECONDS = 120.0
 """How long a throttled call is retried. The client determines the pauses between attempts."""
+NO_CONNECTION = "ConnectionError"
+"""The code of a call that reached no server of AWS, or for which there are no credentials."""
 Answer = TypeVar("Answer")
 
 
 class EC2Error(TenonError):
     """AWS refused a call. ``retryable`` says whether the same call may succeed later."""
 
-    def __init__(self, code: str, message: str, *, retryable: bool = False) -> None:
+    def __init__(self, code: str, message: str, *, retryable: bool = False, operation: str = "") -> None:
         super().__init__(f"{code}: {message}")
         self.code = code
         self.message = message
         self.retryable = retryable
+        self.operation = operation
+        """The call that AWS refused, which may be one that gets credentials; empty if AWS did not answer."""
+
+    @property
+    def unauthorized(self) -> bool:
+        """Whether AWS refused the call for lack of a right."""
+        return self.code in codes.UNAUTHORIZED
+
+    @property
+    def explained(self) -> str:
+        """Which call AWS refused and what allows it, or why AWS did not answer."""
+        if self.retryable or not self.operation:
+            return str(self)
+        return codes.refusal(self.operation, self.code, self.message.removeprefix(f"{self.operation}: "))
 
     @property
     def not_found(self) -> bool:
@@ -71,10 +87,11 @@ def translated(operation: str) -> Iterator[None]:
         if code in codes.THROTTLED:
             raise ThrottledError(code, message) from error
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        raise EC2Error(code, message, retryable=code in codes.RETRYABLE or status >= 500) from error
+        retryable = code in codes.RETRYABLE or status >= 500
+        raise EC2Error(code, message, retryable=retryable, operation=error.operation_name) from error
     except BotoCoreError as error:
-        metrics.CLOUD_ERRORS.labels("", operation, "aws", "ConnectionError").inc()
-        raise EC2Error("ConnectionError", f"{operation}: {error}", retryable=True) from error
+        metrics.CLOUD_ERRORS.labels("", operation, "aws", NO_CONNECTION).inc()
+        raise EC2Error(NO_CONNECTION, f"{operation}: {error}", retryable=True) from error
     finally:
         metrics.CLOUD_SECONDS.labels("", operation, "aws").observe(time.perf_counter() - began)
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from activities.ec2.client import Ec2
-from activities.ec2.errors import translated
+from activities.ec2.errors import EC2Error, translated
 from activities.ec2.network import tag_filters
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.ec2terms import AMISelectorTerm
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 PARAMETER_SECONDS = 300.0
 """The maximum cache TTL of a parameter's value."""
-_BATCH = 10
-"""The maximum number of parameters in one GetParameters call."""
 
 
 class Images:
@@ -96,12 +94,23 @@ class Images:
         now = self._clock()
         with self._lock:
             stale = [name for name in names if self._parameters.get(name, (float("-inf"), None))[0] <= now]
-        for start in range(0, len(stale), _BATCH):
-            batch = stale[start : start + _BATCH]
-            with translated("GetParameters"):
-                answer = self._clients.ssm.get_parameters(Names=batch)
-            values = {each["Name"]: each["Value"] for each in answer["Parameters"]}
+        for name in stale:
+            value = self._value(name)
             with self._lock:
-                self._parameters.update({name: (now + self._parameter_seconds, values.get(name)) for name in batch})
+                self._parameters[name] = (now + self._parameter_seconds, value)
         with self._lock:
             return {name: self._parameters[name][1] for name in names}
+
+    def _value(self, name: str) -> str | None:
+        """The value of one parameter.
+
+        GetParameters would take ten names, but it is another right than Karpenter's role grants, and it answers with
+        other names than asked for if they have a version, a label or an ARN.
+        """
+        try:
+            with translated("GetParameter"):
+                return self._clients.ssm.get_parameter(Name=name)["Parameter"].get("Value")
+        except EC2Error as error:
+            if error.not_found:
+                return None
+            raise

@@ -12,6 +12,7 @@ from activities.ec2.client import Ec2
 from activities.ec2.errors import EC2Error, retry_throttled, translated
 from activities.ec2.request_batching import RequestBatcher, Turns
 from tenon.apis import labels
+from tenon.ec2 import errors as codes
 from tenon.housekeeping.facts import ObservedInstance
 from tenon.housekeeping.instances import NAME, tags_to_write
 from tenon.lifecycle.messages.launch import Instance, LaunchGroup
@@ -137,7 +138,7 @@ class Instances:
                     Resources=[instance_id], Tags=[{"Key": key, "Value": tags[key]} for key in sorted(tags)]
                 )
         except EC2Error as error:
-            if error.not_found:
+            if error.not_found or self._unknown([instance_id], error):
                 return False
             raise
         return True
@@ -170,15 +171,30 @@ class Instances:
             with translated("TerminateInstances"):
                 answer = self._clients.ec2.terminate_instances(InstanceIds=list(instance_ids))
         except EC2Error as error:
+            try:
+                unknown = self._unknown(instance_ids, error)
+            except EC2Error as failure:  # whether they exist is not known, so the next attempt asks again
+                return dict.fromkeys(instance_ids, failure)
             if error.retryable or len(instance_ids) == 1:
-                return dict.fromkeys(instance_ids, None if error.not_found else error)
-            unknown = set(_ID.findall(error.message)) & set(instance_ids) if error.not_found else set()
+                return {each: None if each in unknown else error for each in instance_ids}
             if not unknown:
                 return {each: outcome for each in instance_ids for outcome in self._end([each]).values()}
             rest = [each for each in instance_ids if each not in unknown]
             return {**dict.fromkeys(unknown), **(self._end(rest) if rest else {})}
         ended = {change["InstanceId"]: change["CurrentState"]["Name"] for change in answer["TerminatingInstances"]}
         return {each: ended.get(each) for each in instance_ids}
+
+    def _unknown(self, instance_ids: Sequence[str], error: EC2Error) -> set[str]:
+        """The instances among those of a refused call that EC2 does not know.
+
+        EC2 judges rights before it looks for an instance. Under a policy that asks for tags, as Tenon's does, it
+        answers UnauthorizedOperation for an instance that is gone, because that has no tags.
+        """
+        if error.not_found:
+            return set(instance_ids) if len(instance_ids) == 1 else set(_ID.findall(error.message)) & set(instance_ids)
+        if error.code not in codes.UNAUTHORIZED:
+            return set()
+        return set(instance_ids) - self.states(instance_ids).keys()
 
     def _oldest(self, raw: Iterable[InstanceTypeDef]) -> Instance | None:
         found = sorted(raw, key=lambda each: (each["LaunchTime"], each["InstanceId"]))

@@ -17,7 +17,7 @@ from tenon.ec2.launch_template import LaunchTemplate, tag_list
 from tenon.ec2.tags import group_tags
 from tenon.evolve import evolve
 from tenon.housekeeping.facts import ObservedTemplate
-from tenon.lifecycle.messages.launch import Instance, LaunchRequest, LaunchResult, LaunchWait
+from tenon.lifecycle.messages.launch import Instance, LaunchRequest, LaunchResult, LaunchWait, OfferingRef
 from tenon.provisioning.launch_groups import group_token
 
 if TYPE_CHECKING:
@@ -45,12 +45,15 @@ class Launcher:
         *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
+        mark_full: Callable[[str], None] = lambda _: None,
     ) -> None:
+        """``mark_full`` gets each subnet in which EC2 has no address left."""
         self._clients = clients
         self._instances = instances
         self._cluster = cluster
         self._clock = clock
         self._sleep = sleep
+        self._mark_full = mark_full
         self._known: SingleFlight[None] = SingleFlight(KNOWN_SECONDS, clock)
         self._answers: SingleFlight[CreateFleetResultTypeDef] = SingleFlight(SHARED_SECONDS, clock)
 
@@ -125,6 +128,17 @@ class Launcher:
             with translated("DeleteLaunchTemplate"):
                 self._clients.ec2.delete_launch_template(LaunchTemplateId=template.id)
         except EC2Error as error:
+            # Under a policy that asks for tags, EC2 refuses the call for a template that does not exist.
+            if error.not_found or (error.code in codes.UNAUTHORIZED and not self._exists(template.id)):
+                return False
+            raise
+        return True
+
+    def _exists(self, template_id: str) -> bool:
+        try:
+            with translated("DescribeLaunchTemplates"):
+                self._clients.ec2.describe_launch_templates(LaunchTemplateIds=[template_id])
+        except EC2Error as error:
             if error.not_found:
                 return False
             raise
@@ -176,7 +190,7 @@ class Launcher:
             return LaunchResult(instance=found)
         if error.code in codes.TEMPLATE_NOT_FOUND:
             self._forget(request)
-        unavailable = codes.unavailable_offerings([{"ErrorCode": error.code}], request.capacity_type, _tried(request))
+        unavailable = self._unavailable(request, [{"ErrorCode": error.code}])
         reason = codes.reason_for(error.code, error.message)
         # EC2 may have accepted the same request before and its answer may be lost. The caller decides.
         waits = None if unavailable else LaunchWait(reason=reason, message=str(error), unsettled=True)
@@ -184,7 +198,7 @@ class Launcher:
 
     def _result(self, request: LaunchRequest, answer: CreateFleetResultTypeDef) -> LaunchResult:
         failures = cast("Sequence[dict[str, Any]]", answer.get("Errors") or [])
-        unavailable = codes.unavailable_offerings(failures, request.capacity_type, _tried(request))
+        unavailable = self._unavailable(request, failures)
         bought = {
             instance_id: launched.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
             for launched in answer.get("Instances") or []
@@ -200,7 +214,7 @@ class Launcher:
         if any(failure.get("ErrorCode") in codes.TEMPLATE_NOT_FOUND for failure in failures):
             self._forget(request)
         busy = next((f for f in failures if f.get("ErrorCode") in codes.BUSY), None)
-        capacity = codes.INSUFFICIENT_CAPACITY | codes.NO_SPOT
+        capacity = codes.INSUFFICIENT_CAPACITY | codes.NO_SPOT | {codes.SUBNET_FULL}
         decisive = busy or next((f for f in failures if f.get("ErrorCode") not in capacity), failures[0])
         code, text = decisive.get("ErrorCode", ""), decisive.get("ErrorMessage", "")
         reason = codes.reason_for(code, text)
@@ -208,6 +222,14 @@ class Launcher:
         kept = busy is not None or not unavailable
         waits = LaunchWait(reason=reason, message=message, answered=busy is None) if kept else None
         return LaunchResult(unavailable=unavailable, reason=reason, message=message, waits=waits)
+
+    def _unavailable(self, request: LaunchRequest, failures: Sequence[dict[str, Any]]) -> list[OfferingRef]:
+        """The offerings that the failures rule out. Records the subnets that they call full."""
+        rows = [row for template in request.templates for row in template.overrides]
+        subnets = {(row.instance_type, row.zone): row.subnet_id for row in rows}
+        for subnet_id in codes.full_subnets(failures, subnets):
+            self._mark_full(subnet_id)
+        return codes.unavailable_offerings(failures, request.capacity_type, subnets)
 
     def _bought(self, request: LaunchRequest) -> Instance | None:
         """The instance that an earlier request of the claim, or of its launch group, bought for it, or None."""

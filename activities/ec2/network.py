@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 FREE_SECONDS = 30.0
 """Cache TTL of a count of free addresses. Launches since it was read are subtracted from it."""
+FULL_SECONDS = 180.0
+"""How long a subnet counts as full after EC2 refused a launch in it, whatever its count says (AWS-033): with address
+prefixes, single addresses may be free that no node can use."""
 
 
 def tag_filters(tags: Mapping[str, str]) -> list[FilterTypeDef]:
@@ -34,6 +37,7 @@ class Network:
         self._clock = clock
         self._lock = threading.Lock()
         self._free: dict[str, tuple[float, int]] = {}
+        self._full_until: dict[str, float] = {}
 
     def subnets(self, node_class: EC2NodeClass) -> list[Subnet]:
         """The subnets that the class's terms select, those with the most free addresses first."""
@@ -72,8 +76,19 @@ class Network:
             stale = [each for each in subnet_ids if self._free.get(each, (float("-inf"), 0))[0] < oldest]
         if stale:
             self._remember(self._subnets([{"Name": "subnet-id", "Values": sorted(stale)}]))
+        now = self._clock()
         with self._lock:
-            return {each: self._free[each][1] for each in subnet_ids if each in self._free}
+            self._full_until = {each: until for each, until in self._full_until.items() if until > now}
+            return {
+                each: 0 if each in self._full_until else self._free[each][1]
+                for each in subnet_ids
+                if each in self._free
+            }
+
+    def mark_full(self, subnet_id: str) -> None:
+        """Record that EC2 refused a launch in the subnet for lack of addresses."""
+        with self._lock:
+            self._full_until[subnet_id] = self._clock() + FULL_SECONDS
 
     def took_address(self, subnet_id: str) -> None:
         """Subtract a launch in the subnet from the cached count of free addresses."""

@@ -1,21 +1,79 @@
-"""Finds the AWS resources that an EC2NodeClass selects. `tenon` decides what they mean for the class's status."""
+"""Finds the AWS resources that an EC2NodeClass selects. `tenon` decides what they mean for the class's status.
+
+Each part is looked up on its own, so that a refused call shows in the condition of its part and hides no other part.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from activities.ec2.client import Ec2
+from activities.ec2.errors import NO_CONNECTION, EC2Error
 from activities.ec2.images import Images
 from activities.ec2.network import Network
 from activities.ec2.profiles import ProfileLimitError, ProfileNotFoundError, Profiles
 from activities.ec2.ttl_cache import DEFAULT, Refresh, TtlCache
-from tenon.apis.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus, Subnet
-from tenon.ec2.amis import Image, UnsupportedAliasError
+from tenon.apis import ec2nodeclass as api
+from tenon.apis.conditions import get_condition
+from tenon.apis.ec2nodeclass import AMI, EC2NodeClass, EC2NodeClassStatus, Subnet
+from tenon.ec2.amis import UnsupportedAliasError
 from tenon.ec2.cluster import Cluster
-from tenon.ec2.nodeclass_status import PASSED, CheckResult, Resolved, new_status
+from tenon.ec2.nodeclass_status import PASSED, CheckResult, Resolved, ami, new_status
 
-ExpressionsCheck = Callable[[EC2NodeClass], CheckResult]
+ClassCheck = Callable[[EC2NodeClass], CheckResult]
+Found = TypeVar("Found")
+
+GIVE_UP_AFTER = 2
+"""After this many parts without a connection to AWS, the others are not asked for: each costs many seconds, and the
+activity has a minute to write the status."""
+UNAUTHORIZED = "Unauthorized"
+_REASONS = {
+    api.AMIS_READY: "AMIResolutionFailed",
+    api.SUBNETS_READY: "SubnetResolutionFailed",
+    api.SECURITY_GROUPS_READY: "SecurityGroupResolutionFailed",
+    api.INSTANCE_PROFILE_READY: "InstanceProfileResolutionFailed",
+    api.VALIDATION_SUCCEEDED: "InstanceTypeResolutionFailed",
+}
+
+
+class UnansweredError(EC2Error):
+    """AWS did not answer for some parts of a class. ``status`` has the others; resolve the class again soon."""
+
+    def __init__(self, status: EC2NodeClassStatus, cause: EC2Error) -> None:
+        super().__init__(cause.code, cause.message, retryable=True, operation=cause.operation)
+        self.status = status
+
+
+@dataclass
+class _Lookup:
+    """The parts of one class, looked up one by one."""
+
+    node_class: EC2NodeClass
+    unanswered: list[EC2Error] = field(default_factory=list)
+
+    def part(self, type_: str, ask: Callable[[], Found], known: Found, reason: str = "") -> tuple[Found, CheckResult]:
+        """What ``ask`` finds. If AWS refuses the call or does not answer, what is known, and the condition's finding.
+
+        A refusal is a finding. Throttling and outages are not: a class that AWS accepted stays as it is.
+        """
+        try:
+            unreachable = [each for each in self.unanswered if each.code == NO_CONNECTION]
+            if len(unreachable) >= GIVE_UP_AFTER:
+                raise unreachable[-1]
+            return ask(), PASSED
+        except EC2Error as error:
+            reason = UNAUTHORIZED if error.unauthorized else reason or _REASONS[type_]
+            if not error.retryable:
+                return known, CheckResult(reason, error.explained)
+            self.unanswered.append(error)
+            before = get_condition(self.node_class.status.conditions, type_)
+            current = before is not None and before.observed_generation == self.node_class.metadata.generation
+            if before is None or not current or before.status == "Unknown":
+                return known, CheckResult(reason, error.explained, unknown=True)
+            return known, PASSED if before.status == "True" else CheckResult(before.reason, before.message)
 
 
 class NodeClassResolver:
@@ -24,51 +82,95 @@ class NodeClassResolver:
     def __init__(
         self,
         clients: Ec2,
-        cluster: Cluster,
+        cluster: Callable[[EC2NodeClass], Cluster],
         network: Network,
         profiles: Profiles,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         *,
         refresh: Refresh = DEFAULT,
-        expressions: ExpressionsCheck | None = None,
+        check_types: Callable[[], None] = lambda: None,
+        check_expressions: ClassCheck = lambda _: PASSED,
     ) -> None:
-        """``expressions`` checks the expressions in a class; if None, they are not checked."""
-        self._expressions = expressions
+        """Set up the look-ups.
+
+        Args:
+            clients: the AWS clients.
+            cluster: the cluster that nodes join, with what the nodes of a class need; raises EC2Error if EKS does not
+                tell it.
+            network: finds subnets and security groups.
+            profiles: finds and creates instance profiles.
+            now: the clock.
+            refresh: how long images and subnets are cached.
+            check_types: raises EC2Error if EC2 does not describe its instance types.
+            check_expressions: checks the expressions in a class.
+        """
+        self._check_types = check_types
+        self._check_expressions = check_expressions
         self._cluster = cluster
         self._network = network
         self._images = Images(clients, now=now, parameter_seconds=refresh.images.total_seconds())
-        self._known_images: TtlCache[Image] = TtlCache(refresh.kept(refresh.images))
+        self._known_images: TtlCache[AMI] = TtlCache(refresh.kept(refresh.images))
         self._known_subnets: TtlCache[Subnet] = TtlCache(refresh.kept(refresh.subnets))
         self._profiles = profiles
         self._now = now
 
     def resolve(self, node_class: EC2NodeClass, kubernetes_version: str) -> EC2NodeClassStatus:
-        """The class's new status. Missing resources become conditions, not errors.
+        """The class's new status. Missing resources and refused calls become conditions, not errors.
 
         Raises:
-            EC2Error: an AWS call failed. Keep the old status.
+            UnansweredError: AWS throttled a call or did not answer.
         """
-        images, images_result = self._found_images(node_class, kubernetes_version)
-        profile, profile_result = self._found_profile(node_class)
-        resolved = Resolved(
-            subnets=self._known_subnets.get(
+        old, lookup = node_class.status, _Lookup(node_class)
+        (images, images_result), images_refused = lookup.part(
+            api.AMIS_READY, lambda: self._found_images(node_class, kubernetes_version), (old.amis, PASSED)
+        )
+        subnets, subnets_refused = lookup.part(
+            api.SUBNETS_READY,
+            lambda: self._known_subnets.get(
                 repr(node_class.spec.subnet_selector_terms), lambda: self._network.subnets(node_class)
             ),
-            security_groups=self._network.security_groups(node_class),
-            images=images,
-            images_result=images_result,
-            instance_profile=profile,
-            profile_result=profile_result,
-            expressions_result=self._expressions(node_class) if self._expressions else PASSED,
+            old.subnets,
         )
-        return new_status(node_class, resolved, self._cluster, self._now())
+        groups, groups_refused = lookup.part(
+            api.SECURITY_GROUPS_READY, lambda: self._network.security_groups(node_class), old.security_groups
+        )
+        (profile, profile_result), profile_refused = lookup.part(
+            api.INSTANCE_PROFILE_READY, lambda: self._found_profile(node_class), (old.instance_profile or "", PASSED)
+        )
+        cluster, cluster_refused = lookup.part(
+            api.VALIDATION_SUCCEEDED, lambda: self._cluster(node_class), None, "ClusterCIDRResolutionFailed"
+        )
+        _, types_refused = lookup.part(api.VALIDATION_SUCCEEDED, self._check_types, None)
+        expressions_result, expressions_refused = lookup.part(
+            api.VALIDATION_SUCCEEDED, lambda: self._check_expressions(node_class), PASSED
+        )
+        resolved = Resolved(
+            subnets=subnets,
+            subnets_result=subnets_refused,
+            security_groups=groups,
+            security_groups_result=groups_refused,
+            images=images,
+            images_result=images_refused if images_refused.reason else images_result,
+            instance_profile=profile,
+            profile_result=profile_refused if profile_refused.reason else profile_result,
+            cluster_result=cluster_refused,
+            types_result=types_refused,
+            expressions_result=expressions_refused if expressions_refused.reason else expressions_result,
+        )
+        status = new_status(node_class, resolved, cluster, self._now())
+        if lookup.unanswered:
+            raise UnansweredError(status, lookup.unanswered[0])
+        return status
 
-    def _found_images(self, node_class: EC2NodeClass, kubernetes_version: str) -> tuple[list[Image], CheckResult]:
+    def _found_images(self, node_class: EC2NodeClass, kubernetes_version: str) -> tuple[list[AMI], CheckResult]:
+        asked = f"{kubernetes_version} {node_class.spec.ami_selector_terms!r}"
         try:
-            asked = f"{kubernetes_version} {node_class.spec.ami_selector_terms!r}"
-            return self._known_images.get(asked, lambda: self._images.resolve(node_class, kubernetes_version)), PASSED
+            found = self._known_images.get(
+                asked, lambda: [ami(image) for image in self._images.resolve(node_class, kubernetes_version)]
+            )
         except UnsupportedAliasError as error:
             return [], CheckResult("UnsupportedAlias", str(error))
+        return found, PASSED
 
     def _found_profile(self, node_class: EC2NodeClass) -> tuple[str, CheckResult]:
         try:

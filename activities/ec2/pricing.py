@@ -1,7 +1,8 @@
-"""EC2 prices: list prices from the price list service, spot prices from the spot price history, or a built-in table.
+"""EC2 prices: list prices from the price list service, or a built-in table, and spot prices from the price history.
 
-Prices are cached for twelve hours. A failing service never stops a launch: the last known prices stay in use, or the
-built-in table if none have been read yet.
+Prices are cached for twelve hours. A failing service never stops a launch: the last known prices stay in use. Before
+the first answer, list prices are those of the built-in table, and spot capacity counts at the list price. `remarks`
+says so.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ log = loggers.PRICING
 TTL_SECONDS = 12 * 3600.0
 RETRY_SECONDS = 300.0
 """How soon to ask again after a service returned no prices."""
+BUILT_IN_REGIONS = frozenset({"us-east-1", "us-west-2"})
+"""The regions that the built-in table is right for."""
 Key = TypeVar("Key")
 _PRODUCTS = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
 _METAL = "Compute Instance (bare metal)"
@@ -44,12 +47,38 @@ class Pricing:
         """``isolated``: do not call the price list service, which has no VPC endpoint; use the built-in list prices."""
         self._clients = clients
         self._clock = clock
-        self._isolated = isolated
+        self._no_list = (
+            "the price list service has no endpoint in an isolated VPC"
+            if isolated
+            else "the price list service does not answer to accounts of AWS GovCloud"
+            if clients.region.startswith("us-gov-")
+            else ""
+        )
+        self._currency = "CNY" if clients.region.startswith("cn-") else "USD"
         self._lock = threading.Lock()
         self._built_in = built_in_prices()
         self._prices = self._built_in
         self._version = 0
         self._refresh_at: float | None = None
+        self._failures: dict[str, str] = {"list": self._no_list} if self._no_list else {}
+
+    def remarks(self) -> list[str]:
+        """Which prices are not known, why, and what is used instead; empty if all prices are those of the region.
+
+        Does not wait for prices that are being read, and says nothing before they have been read once.
+        """
+        found: list[str] = []
+        prices, failures, region = self._prices, dict(self._failures), self._clients.region
+        built_in = prices.on_demand is self._built_in.on_demand
+        if built_in and "list" in failures and not (self._no_list and region in BUILT_IN_REGIONS):
+            found.append(
+                f"the on-demand prices of {region} are not known ({failures['list']}): those of us-east-1 are used"
+            )
+        if not prices.spot and "spot" in failures:
+            found.append(
+                f"the spot prices of {region} are not known ({failures['spot']}): spot counts at the on-demand price"
+            )
+        return found
 
     def current(self) -> tuple[int, Prices]:
         """The version of the prices, a number that grows with each change, and the prices."""
@@ -59,26 +88,29 @@ class Pricing:
             return self._version, self._prices
 
     def _refresh(self) -> None:
-        on_demand: Mapping[str, float] = {} if self._isolated else self._read(self._on_demand)
-        spot = self._read(self._spot)
-        complete = (bool(on_demand) or self._isolated) and bool(spot)
+        on_demand: Mapping[str, float] = {} if self._no_list else self._read("list", self._on_demand)
+        spot = self._read("spot", self._spot)
+        complete = (bool(on_demand) or bool(self._no_list)) and bool(spot)
         self._refresh_at = self._clock() + (TTL_SECONDS if complete else RETRY_SECONDS)
         old = self._prices
-        new = Prices(
-            on_demand=on_demand or old.on_demand,
-            spot=spot or old.spot,
-            spot_estimates=old.spot_estimates,
-        )
+        list_prices = on_demand or old.on_demand
+        if list_prices is self._built_in.on_demand and self._currency != "USD":
+            spot = {}  # prices of two currencies cannot be compared
+            self._failures["spot"] = f"those in {self._currency} cannot be compared with the built-in prices in USD"
+        new = Prices(on_demand=list_prices, spot=spot or old.spot)
         if new != old:
             self._version += 1
             self._prices = new
 
-    def _read(self, ask: Callable[[], Mapping[Key, float]]) -> Mapping[Key, float]:
+    def _read(self, kind: str, ask: Callable[[], Mapping[Key, float]]) -> Mapping[Key, float]:
         try:
-            return ask()
+            found = ask()
         except EC2Error as error:
             log.warning("The worker failed to read prices and keeps the last known ones", extra={"error": str(error)})
+            self._failures[kind] = error.explained
             return {}
+        self._failures[kind] = "AWS lists none"
+        return found
 
     def _on_demand(self) -> dict[str, float]:
         prices: dict[str, float] = {}
@@ -99,7 +131,7 @@ class Pricing:
             with translated("GetProducts"):
                 for page in paginator.paginate(ServiceCode="AmazonEC2", Filters=filters):
                     for text in page["PriceList"]:
-                        prices.update(_product_price(json.loads(text), family))
+                        prices.update(_product_price(json.loads(text), family, self._currency))
         return prices
 
     def _spot(self) -> dict[tuple[str, str], float]:
@@ -119,20 +151,20 @@ class Pricing:
         return {key: price for key, (_, price) in newest.items()}
 
 
-def _product_price(product: Mapping[str, Any], family: str) -> Iterator[tuple[str, float]]:
-    """Yield instance type and dollars per hour from one price list entry of this product family, if it has a price."""
+def _product_price(product: Mapping[str, Any], family: str, currency: str) -> Iterator[tuple[str, float]]:
+    """Yield instance type and price per hour from one price list entry of this product family, if it has a price."""
     described = product.get("product", {})
     if described.get("productFamily") != family:
         return
     name = described.get("attributes", {}).get("instanceType")
     for term in product.get("terms", {}).get("OnDemand", {}).values():
         for dimension in term.get("priceDimensions", {}).values():
-            price = float(dimension.get("pricePerUnit", {}).get("USD", 0))
+            price = float(dimension.get("pricePerUnit", {}).get(currency, 0))
             if name and price > 0:
                 yield name, price
 
 
 def built_in_prices() -> Prices:
-    """The built-in table of list prices and estimated spot prices."""
+    """The built-in table of list prices. Its spot prices are the sandbox's, and no worker may decide by them."""
     table = json.loads(resources.files("activities.ec2").joinpath("data/prices.json").read_text())
-    return Prices(on_demand=table["onDemand"], spot_estimates=table["spot"])
+    return Prices(on_demand=table["onDemand"])

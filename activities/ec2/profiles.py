@@ -61,7 +61,10 @@ class Profiles:
     def delete_managed(self, node_class: EC2NodeClass) -> None:
         """Delete the profile that was created for the class. Do nothing if it is gone already."""
         name = managed_name(self._cluster, self._clients.region, node_class)
-        for role in self._roles(name) or ():
+        roles = self._roles(name)
+        if roles is None:  # IAM would refuse to delete it, because Tenon's policy asks for the profile's tags
+            return
+        for role in roles:
             self._quiet_delete(name, role)
         self._quiet_delete(name)
 
@@ -111,6 +114,9 @@ class Profiles:
             with translated("AddRoleToInstanceProfile"):
                 self._clients.iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName=role)
         except EC2Error as error:
+            if error.not_found and "instance profile" in error.message.lower():
+                # IAM does not show the new profile everywhere yet.
+                raise EC2Error(error.code, error.message, retryable=True) from error
             if error.not_found:
                 raise ProfileNotFoundError(f"role {role} does not exist: create it or name another") from error
             if error.code != LIMIT_EXCEEDED:

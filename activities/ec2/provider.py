@@ -7,10 +7,12 @@ All methods block, so call them from threads. AWS failures are raised as `EC2Err
 from __future__ import annotations
 
 from collections.abc import Container, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 
 from activities.ec2.catalogue import Catalogue
 from activities.ec2.client import Ec2
+from activities.ec2.cluster import service_range
 from activities.ec2.errors import (
     EC2Error,
     InsufficientCapacityError,
@@ -30,7 +32,7 @@ from tenon.ec2.cluster import Cluster
 from tenon.ec2.expressions_check import check_expressions
 from tenon.ec2.instance_types import without
 from tenon.ec2.launch_filters import NoOfferingError
-from tenon.ec2.launch_request import plan_launch
+from tenon.ec2.launch_request import plan_launch, without_addresses
 from tenon.ec2.nodeclass_status import CheckResult, not_ready, readiness_unknown
 from tenon.housekeeping.facts import ObservedInstance, ObservedTemplate
 from tenon.kube.offerings import OfferingKey
@@ -53,6 +55,7 @@ class Ec2Provider:
         refresh: Refresh = DEFAULT,
     ) -> None:
         self.cluster = cluster
+        self._clients = clients
         self.catalogue = Catalogue(
             clients,
             Pricing(clients, isolated=isolated),
@@ -64,14 +67,39 @@ class Ec2Provider:
         self.refresh = refresh
         self._expressions = expressions
         self._resolver = NodeClassResolver(
-            clients, cluster, self._network, self._profiles, refresh=refresh, expressions=self._check_expressions
+            clients,
+            self._cluster_for,
+            self._network,
+            self._profiles,
+            refresh=refresh,
+            check_types=self.catalogue.check,
+            check_expressions=self._check_expressions,
         )
         self._instances = Instances(clients, cluster.name, self.catalogue.price)
-        self._launcher = Launcher(clients, self._instances, cluster.name)
+        self._launcher = Launcher(clients, self._instances, cluster.name, mark_full=self._network.mark_full)
 
     def resolve_node_class(self, node_class: EC2NodeClass, kubernetes_version: str = "") -> EC2NodeClassStatus:
-        """The class's new status with its conditions. Creates the instance profile if the class needs one."""
+        """The class's new status with its conditions. Creates the instance profile if the class needs one.
+
+        Raises:
+            UnansweredError: AWS throttled a call or did not answer. The error has the status of what is known.
+        """
         return self._resolver.resolve(node_class, kubernetes_version or self.cluster.kubernetes_version)
+
+    def _cluster_for(self, node_class: EC2NodeClass) -> Cluster:
+        """The cluster. If EKS did not tell its service range at the start, asks again for a class that needs it.
+
+        Raises:
+            EC2Error: EKS refuses the call, or cannot be reached.
+        """
+        if not self.cluster.service_cidr and node_class.spec.resolved_family == "AL2023":
+            found = service_range(self._clients, self.cluster.name)
+            self.cluster = replace(self.cluster, service_cidr=found)
+        return self.cluster
+
+    def price_remarks(self) -> list[str]:
+        """Which prices are not known, why, and what is used instead."""
+        return self.catalogue.price_remarks()
 
     def _check_expressions(self, node_class: EC2NodeClass) -> CheckResult:
         return check_expressions(node_class, self.catalogue.described, allowed=self._expressions)
@@ -102,25 +130,28 @@ class Ec2Provider:
             NodeClassReadinessUnknownError: the class has not been resolved since its last change.
             InsufficientCapacityError: EC2 has no capacity for anything that the claim allows.
             ValueError: the claim's requirements or the class's user data are invalid.
+            EC2Error: an AWS call failed.
         """
         if why := not_ready(node_class):
             raise NodeClassNotReadyError(why)
         if why := readiness_unknown(node_class):
             raise NodeClassReadinessUnknownError(why)
-        subnet_ids = [subnet.id for subnet in node_class.status.subnets]
+        free = self._network.free_addresses([subnet.id for subnet in node_class.status.subnets])
         sold = self.instance_types(node_class, unavailable) if types is None else without(types, unavailable)
         try:
             plan = plan_launch(
                 claim,
                 node_class,
-                self.cluster,
+                self._cluster_for(node_class),
                 sold,
-                self._network.free_addresses(subnet_ids),
+                free,
                 attempt,
                 self.catalogue.kubelets(node_class, {each.name for each in sold}),
             )
         except NoOfferingError as error:
-            raise InsufficientCapacityError(str(error)) from error
+            full, refused = without_addresses(claim, node_class, sold, free)
+            why = f"{error}; no subnet of the class in {', '.join(full)} has a free address" if full else str(error)
+            raise InsufficientCapacityError(why, refused) from error
         self._launcher.ensure_templates(plan.templates, afresh=attempt > 1)
         return plan.request
 

@@ -106,10 +106,11 @@ class Housekeeping:
                 _add(figures, found.kind, "found", "failed")
                 metrics.HOUSEKEEPING_FAILED.labels(found.kind.value).inc()
                 faults[found.key] = f"{found.kind.value} {found.name}: {error}"[:MAX_ERROR_LENGTH]
-                log.warning(
-                    "The sweep failed to terminate an orphaned object",
-                    extra={"kind": found.kind.value, "object": found.name, "error": str(error)},
-                )
+                extra = {"kind": found.kind.value, "object": found.name, "error": str(error)}
+                if found.kind is Kind.UNTAGGED_INSTANCE:
+                    log.warning("The sweep failed to tag an instance", extra=extra)
+                else:
+                    log.warning("The sweep failed to terminate an orphaned object", extra=extra)
                 continue
             if held:
                 await self._publish_events(found, figures)
@@ -124,7 +125,10 @@ class Housekeeping:
             _add(figures, found.kind, "found", "ended")
             metrics.HOUSEKEEPING_ENDED.labels(found.kind.value).inc()
             extra = {"kind": found.kind.value, "object": found.name, "nodeclaim": found.claim}
-            log.info("The sweep terminated an orphaned object", extra={**extra, "since": found.since.isoformat()})
+            if found.kind is Kind.UNTAGGED_INSTANCE:
+                log.info("The sweep tagged an instance", extra=extra)
+            else:
+                log.info("The sweep terminated an orphaned object", extra={**extra, "since": found.since.isoformat()})
         event = event_for(found)
         if event is not None:
             about, reason, text = event

@@ -90,6 +90,8 @@ async def drain(
             )
         idle = len(waited) == before and not wanted.force
         pause, before = min(pause * 1.5, MAX_POLL_SECONDS) if idle else POLL_SECONDS, len(waited)
+        if (next_try := evictor.next_try(waited)) is not None:
+            left = min(left, max((next_try - now()).total_seconds(), POLL_SECONDS))
         if next_force_at is not None:
             left = min(left, max((next_force_at - now()).total_seconds(), POLL_SECONDS))
         await sleep(min(pause, left))

@@ -18,6 +18,8 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConflictError
 from activities.kubernetes.resources import EVENTS
 from tenon.apis.json_object import JsonObject
+from tenon.ec2.interruption import EVENTS as EVENTS_OF_NOTICES
+from tenon.ec2.interruption import LEAVES
 
 log = loggers.EVENTS
 
@@ -31,7 +33,14 @@ WINDOWS = {
 }
 """Reason to the seconds during which repetitions are not written."""
 
-RATES = {"Nominated": (5.0, 10.0), "Unconsolidatable": (1.0, 20.0)}
+INTERRUPTIONS = (10.0, 100.0)
+"""A wave of interruptions must not delay the taints of its own nodes: all requests share one limit."""
+RATES = {
+    "Nominated": (5.0, 10.0),
+    "Unconsolidatable": (1.0, 20.0),
+    "ConsolidationMeasured": (1.0, 20.0),
+    **dict.fromkeys((event.reason for event in (*EVENTS_OF_NOTICES.values(), LEAVES)), INTERRUPTIONS),
+}
 """Reason to (events per second, burst), for reasons that occur in large numbers."""
 
 _REMEMBERED = 20_000

@@ -49,6 +49,10 @@ class Evictor:
         """Why the remaining pods are blocked, in the order of ``waited``."""
         return [self._held[uid] for uid in map(pods.uid, waited) if uid in self._held]
 
+    def next_try(self, waited: Sequence[Object]) -> datetime | None:
+        """When the next refused eviction of these pods is retried."""
+        return min((self._retry_at[uid] for uid in map(pods.uid, waited) if uid in self._retry_at), default=None)
+
     def gives_up(self, waited: Sequence[Object], now: datetime) -> bool:
         """Whether the node's grace period is over and the API server refuses to delete every remaining pod."""
         force_at = self._wanted.force_at

@@ -1,4 +1,4 @@
-"""Reads of a NodePool what metrics about its nodes say."""
+"""Reads of a NodePool what its nodes need when they leave."""
 
 from __future__ import annotations
 
@@ -7,10 +7,17 @@ import re
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import NODEPOOLS
+from tenon.apis.expiration import expires_within_budgets
 from tenon.apis.nodepool import Disruption
 from tenon.apis.reasons import Reason
 
 _CONSOLIDATION = (Reason.EMPTY, Reason.UNDERUTILIZED)
+
+
+async def makes_expired_nodes_wait(kube: Kube, pool: str) -> bool:
+    """Return whether expired nodes of the NodePool wait for its budgets; not if it is gone."""
+    found = await kube.get(NODEPOOLS, pool)
+    return found is not None and expires_within_budgets(found["metadata"].get("annotations") or {})
 
 
 async def consolidation_policy(kube: Kube, pool: str, reason: str) -> str:

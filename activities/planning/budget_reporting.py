@@ -53,7 +53,7 @@ class BudgetReporter:
     async def _publish(self, blocked: Sequence[BudgetState], pools: Mapping[str, NodePool]) -> None:
         for state in blocked:
             why = f": the NodePool is {state.closed}" if state.closed else " due to blocking budget"
-            text = f"No allowed disruptions for disruption reason {state.reason}{why}"
+            text = f"No allowed disruptions for disruption reason {state.reason.camel_case}{why}"
             await self._recorder.publish(pool_reference(pools[state.pool]), "DisruptionBlocked", text)
 
 

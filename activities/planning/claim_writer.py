@@ -12,7 +12,7 @@ of another planner, and the retry finds it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -25,9 +25,11 @@ from activities.kubernetes.resources import NODECLAIMS
 from tenon.apis import labels
 from tenon.apis.json_object import JsonObject
 from tenon.apis.nodepool import NodePool
+from tenon.kube.offerings import OfferingKey
 from tenon.provisioning import launch_groups
 from tenon.provisioning.claims import claim_body, claim_name
 from tenon.provisioning.overlays import Overlaid
+from tenon.provisioning.unavailable_offerings import unavailable_annotation
 from tenon.scheduling.model import Plan, PlannedClaim
 
 log = loggers.PROVISIONER
@@ -107,6 +109,7 @@ async def write_claims(
     batch: int,
     seen: Overlaid | None = None,
     explanations: Sequence[str] = (),
+    avoided: Collection[OfferingKey] = (),
 ) -> Written:
     """Write every NodeClaim of a plan that the API server accepts.
 
@@ -117,6 +120,7 @@ async def write_claims(
         batch: the batch number, from which the claims' names are derived.
         seen: the instance types with NodeOverlays applied; the claims get annotations about them.
         explanations: for each claim of the plan, why it is bought.
+        avoided: the offerings that EC2 refused recently; the claims name those of their types.
 
     Raises:
         ApiError: the API server is not available, and no claim was written.
@@ -126,6 +130,8 @@ async def write_claims(
     wanted = [_claim_to_write(planned, pools[planned.pool], batch, n, seen) for n, planned in enumerate(plan.claims)]
     for one, why in zip(wanted, explanations, strict=False):
         one.body["metadata"]["annotations"][labels.EXPLANATION] = why
+    for one in wanted:
+        one.body["metadata"]["annotations"] |= unavailable_annotation(one.planned.instance_types, avoided)
     launch_groups.annotate([one.body for one in wanted], batch)
     waiting = await writing.first(wanted)
     gate = asyncio.Semaphore(WRITERS)

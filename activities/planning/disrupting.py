@@ -15,7 +15,8 @@ from activities.planning.buffers import BufferRoom
 from activities.planning.interfaces import ClusterView
 from activities.planning.moves import MoveFinder
 from activities.planning.pacing import Pace
-from tenon.disruption.commands import to_message
+from activities.planning.slowed_pools import SlowedPools
+from tenon.disruption.commands import command_id, to_message
 from tenon.disruption.deciding import decide
 from tenon.disruption.ledger import claims_of, finished_commands
 from tenon.disruption.methods import METHODS
@@ -25,6 +26,8 @@ from tenon.lifecycle.messages.disruption import (
     DisruptionCommand,
     DisruptionDecision,
     LedgerEntry,
+    MeasureInput,
+    MeasureResult,
     StepResult,
 )
 
@@ -47,13 +50,15 @@ class Disruptor:
         buffers: BufferRoom | None = None,
         moves: MoveFinder | None = None,
         budgets: BudgetReporter | None = None,
+        slowed: SlowedPools | None = None,
     ) -> None:
         """``promised`` returns the names of Nodes and NodeClaims that pods are nominated for. ``buffers``: where
         CapacityBuffers keep room. ``moves``: looks for commands that move pods; None for no such commands.
-        ``budgets``: reports what the budgets allow.
+        ``budgets``: reports what the budgets allow. ``slowed``: gets what the workflow says of earlier commands.
         """
         self._moves = moves
         self._budgets = budgets
+        self._slowed = slowed or SlowedPools()
         self._view = view
         self._promised = promised
         self._buffers = buffers or BufferRoom()
@@ -70,6 +75,7 @@ class Disruptor:
         self._turn += 1
         turn = self._turn
         self._ledger = given.ledger
+        self._slowed.update(given.savings)
         while (left := give_up - loop.time()) > 0 and turn == self._turn:  # a newer call ends an older one
             if not (self._view.synced() and self._buffers.known):
                 await self._view.nodes_changed(min(left, 1.0))
@@ -79,7 +85,7 @@ class Disruptor:
             if decision.commands:
                 for command in decision.commands:
                     _report(command)
-                return self._answer(commands=[to_message(command) for command in decision.commands], gone=gone)
+                return self._answer(commands=[self._message(command) for command in decision.commands], gone=gone)
             look = None
             if self._moves is not None:
                 rest = {claim: entry for claim, entry in given.ledger.items() if claim not in gone}
@@ -109,11 +115,21 @@ class Disruptor:
         self._ledger = {**rest, **started}
         return DisruptionDecision(commands=list(commands), moves=list(moves), gone=gone)
 
+    def _message(self, command: Command) -> DisruptionCommand:
+        """Return the command's message. One that does not depend on empty nodes may be repeated for the same nodes."""
+        return to_message(command, ident="" if command.only_if_empty else command_id(command, self._now()))
+
     async def validate(self, command: DisruptionCommand) -> StepResult:
         """Check that a command that moves pods still holds."""
         if self._moves is None:
             return StepResult()
         return StepResult(failure=await self._moves.validate(command, self._ledger))
+
+    async def measure(self, given: MeasureInput) -> MeasureResult:
+        """Compare what a command saves with what was predicted."""
+        if self._moves is None:
+            return MeasureResult()
+        return MeasureResult(pools=await self._moves.measure(given.command, given.left))
 
     async def _wait(self, seconds: float, look: asyncio.Future[Any] | None) -> None:
         """Wait until the nodes change or the look ends, at the latest until the next look is due."""

@@ -31,7 +31,7 @@ class DisruptionCluster(Cluster, Protocol):
     """A snapshot of the cluster from which disruption builds its model."""
 
     def node_details(self, types: Mapping[str, Sequence[InstanceType]]) -> Mapping[str, NodeDetail]:
-        """The details of all initialized nodes of NodePools, by NodeClaim. ``types``: by NodePool, for the prices."""
+        """The details of all nodes of NodePools, by NodeClaim. ``types``: by NodePool, for the prices."""
         ...
 
 

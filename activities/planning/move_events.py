@@ -12,7 +12,7 @@ from tenon.apis.json_object import JsonObject
 from tenon.apis.nodepool import NodePool
 from tenon.disruption.methods.balanced import LEAST_SCORE
 from tenon.disruption.model import Decision, ManagedNode
-from tenon.lifecycle.messages.disruption import DisruptionCommand
+from tenon.lifecycle.messages.disruption import DisruptionCommand, MeasuredSaving
 
 TASK = "move events"
 Event = tuple[JsonObject, str, str]
@@ -41,6 +41,16 @@ class MoveEvents:
             return
         for one in command.candidates:
             await self._recorder.publish(claim_reference(one.claim, one.uid), "ConsolidationRejected", why)
+
+    async def measured(
+        self, command: DisruptionCommand, savings: Mapping[str, MeasuredSaving], pools: Sequence[NodePool]
+    ) -> None:
+        """Say on each NodePool what a consolidation saves, and what was predicted."""
+        by_name = {pool.metadata.name: pool for pool in pools}
+        for pool, one in savings.items():
+            if pool in by_name:
+                text = f"Command {command.id} saves ${one.reached:.4f} an hour; ${one.predicted:.4f} was predicted"
+                await self._recorder.publish(pool_reference(by_name[pool]), "ConsolidationMeasured", text)
 
     def decided(self, decision: Decision, nodes: Mapping[str, ManagedNode], pools: Sequence[NodePool]) -> None:
         """Publish what a look says about nodes, in the background, so that its commands need not wait for the events.

@@ -24,30 +24,34 @@ from activities.planning.interfaces import ClusterView, DisruptionCluster, Types
 from activities.planning.launch_refusals import LaunchRefusals
 from activities.planning.move_events import MoveEvents
 from activities.planning.offerings import instance_types_by_pool
+from activities.planning.slowed_pools import SlowedPools
 from activities.planning.solving import Limit
 from tenon.apis.nodepool import NodePool
-from tenon.disruption.commands import command_id, to_message
+from tenon.apis.reasons import Reason
+from tenon.disruption.commands import arrivals_of, command_id, to_message
 from tenon.disruption.consolidatable import moves_from
 from tenon.disruption.deciding import decide
 from tenon.disruption.ledger import claims_of
 from tenon.disruption.methods.base import Method
 from tenon.disruption.model import ClusterModel, Command, Decision, ManagedNode, Situation, model_of, policy_of
+from tenon.disruption.savings import measured, slowed_pools
 from tenon.disruption.validation import still_allowed, why_invalid
 from tenon.kube.pod import Pod
-from tenon.lifecycle.messages.disruption import DisruptionCommand, LedgerEntry, Replacement
+from tenon.lifecycle.messages.disruption import DisruptionCommand, LedgerEntry, MeasuredSaving, Replacement
 from tenon.provisioning.claims import name_after, replacement_claim_body
 from tenon.provisioning.overlays import Overlaid
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.problem import problem_of
 from tenon.provisioning.readiness import usable_pools
 from tenon.provisioning.static_capacity import usable_static_pools
+from tenon.scheduling.type_table import TypeTables
 
 log = loggers.DISRUPTION
 
 LOOK_SECONDS = 10.0
 """Seconds between two looks, as in Karpenter."""
-PAUSE_FACTOR = 50.0
-"""A look that found nothing is followed by a pause of this many times its CPU time: looks use 2 % of a core."""
+PAUSE_FACTOR = 100.0
+"""A look that found nothing is followed by a pause of this many times its CPU time: looks use 1 % of a core."""
 MAX_PAUSE = 300.0
 MAX_COMMANDS = 25
 """How many commands of one look start. Each is validated on the whole cluster, and together they must fit in a message.
@@ -74,11 +78,14 @@ class MoveFinder:
         policy: PlanPolicy | None = None,
         buffers: BufferRoom | None = None,
         refusals: LaunchRefusals | None = None,
+        slowed: SlowedPools | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        free_memory: Callable[[], None] = lambda: None,
     ) -> None:
         """``policy``: the operator's settings that affect plans. ``buffers``: where CapacityBuffers keep room.
 
-        ``refusals``: what EC2 refuses, which no replacement is made of.
+        ``refusals``: what EC2 refuses, which no replacement is made of. ``slowed``: the pools whose moves do not pay.
+        ``free_memory`` is called in a thread after each look, because its model of the cluster is large.
         """
         self._view = view
         self._types = types
@@ -86,11 +93,15 @@ class MoveFinder:
         self._events = MoveEvents(recorder)
         self._blocked_at: dict[str, datetime] = {}
         """By NodeClaim, when a method last found that it cannot leave."""
+        self._tables = TypeTables()
+        """The index of the instance types, as the last look left it."""
         self._methods = methods
         self._policy = policy or PlanPolicy()
         self._buffers = buffers or BufferRoom()
         self._refusals = refusals or LaunchRefusals(now=now)
+        self._slowed = slowed or SlowedPools()
         self._now = now
+        self._free_memory = free_memory
         self._look: asyncio.Task[list[DisruptionCommand]] | None = None
         self._limit: Limit | None = None
         self._due = 0.0
@@ -121,7 +132,7 @@ class MoveFinder:
             elif self._batcher.undecided():
                 self._due = clock() + 1.0  # pods come first: their plan changes the cluster in a moment
             else:
-                self._look = asyncio.create_task(self._find(nodes, ledger))
+                self._look = asyncio.create_task(self._find_and_free(nodes, ledger))
         return self._look
 
     def _idle_for(self, nodes: Sequence[ManagedNode]) -> float:
@@ -176,6 +187,41 @@ class MoveFinder:
             await self._events.rejected(command, why)
         return why
 
+    async def measure(self, command: DisruptionCommand, left: Collection[str]) -> dict[str, MeasuredSaving]:
+        """Return what a command saves, by NodePool; empty if a price is not known. Consolidation says it in an event.
+
+        ``left``: the NodeClaims that leave.
+
+        Raises:
+            ApplicationError: the worker has just started and does not know the cluster yet. Temporal retries.
+        """
+        if not self._view.synced():
+            raise ApplicationError("the cluster cache is not synced yet", type="CacheBehind")
+        prices: dict[str, float] = {}
+        if command.replacements:
+            sold = await self._sold()
+            details = await asyncio.to_thread(self._view.snapshot().node_details, sold.types_by_pool())
+            prices = {one.name: details[one.name].price for one in command.replacements if one.name in details}
+        found = measured(command, left, prices) or {}
+        if command.reason == Reason.UNDERUTILIZED:
+            await self._events.measured(command, found, self._view.node_pools())
+        return found
+
+    async def _sold(self) -> Overlaid:
+        """What the pools can buy."""
+        find_class = self._view.node_class
+        node_pools = self._view.node_pools()
+        pools = [*usable_pools(node_pools, find_class), *usable_static_pools(node_pools, find_class)]
+        return await instance_types_by_pool(self._view, self._types, pools, self._refusals.avoided())
+
+    async def _find_and_free(
+        self, nodes: Sequence[ManagedNode], ledger: Mapping[str, LedgerEntry]
+    ) -> list[DisruptionCommand]:
+        try:
+            return await self._find(nodes, ledger)
+        finally:
+            await asyncio.to_thread(self._free_memory)
+
     async def _find(self, nodes: Sequence[ManagedNode], ledger: Mapping[str, LedgerEntry]) -> list[DisruptionCommand]:
         clock = asyncio.get_running_loop().time
         limit = self._limit = Limit(MAX_SECONDS)
@@ -183,6 +229,8 @@ class MoveFinder:
         self._computed = 0.0
         try:
             situation, sold = await self._situation(nodes, ledger)
+            assert situation.model is not None
+            self._tables = situation.model.tables
             methods = self._methods(limit)
             decision = await self._compute(decide, situation, methods, decision_metrics.timed)
             _count_timeouts(methods, limit)
@@ -202,13 +250,11 @@ class MoveFinder:
     ) -> tuple[Situation, Overlaid]:
         """The situation with its model, and what the pools can buy."""
         node_pools = self._view.node_pools()
-        find_class = self._view.node_class
-        pools = [*usable_pools(node_pools, find_class), *usable_static_pools(node_pools, find_class)]
-        sold = await instance_types_by_pool(self._view, self._types, pools, self._refusals.avoided())
+        sold = await self._sold()
         snapshot = self._view.snapshot()
         reserved = self._batcher.reserved()
         refused = frozenset(self._refusals.breakers())
-        model = await self._compute(_model, snapshot, sold, self._policy, reserved, refused)
+        model = await self._compute(_model, snapshot, sold, self._policy, reserved, refused, self._tables)
         situation = Situation(
             nodes=nodes,
             policies={pool.metadata.name: policy_of(pool) for pool in node_pools},
@@ -218,6 +264,7 @@ class MoveFinder:
             nominated=frozenset(self._batcher.nominated_nodes()),
             buffer_hosts=self._buffers.hosts(),
             model=model,
+            slowed=slowed_pools(self._slowed.savings, ledger, self._now()),
             blocked_at=dict(self._blocked_at),
         )
         return situation, sold
@@ -257,7 +304,18 @@ class MoveFinder:
             body["metadata"]["annotations"] |= sold.overlay_annotations(planned.pool, planned.instance_types)
             replacements.append(Replacement(name=name, pool=planned.pool, body=body))
         pods = {one.node.claim: model.details[one.node.claim].pods for one in command.candidates}
-        return to_message(command, ident=ident, replacements=replacements, pods=pods)
+        prices = {one.node.claim: model.details[one.node.claim].price for one in command.candidates}
+        arrivals = arrivals_of(command, model, [one.name for one in replacements], self._now())
+        surge = [each for one in command.candidates for each in model.details[one.node.claim].surges]
+        return to_message(
+            command,
+            ident=ident,
+            replacements=replacements,
+            pods=pods,
+            prices=prices,
+            arrivals=arrivals,
+            surge=surge,
+        )
 
 
 def _model(
@@ -266,10 +324,11 @@ def _model(
     policy: PlanPolicy,
     reserved: Mapping[str, Sequence[Pod]],
     refused: Collection[str],
+    tables: TypeTables,
 ) -> ClusterModel:
     static = {pool.metadata.name for pool, _ in sold.sold if pool.spec.replicas is not None}
     problem = problem_of(snapshot, [], sold.sold, policy, reserved)
-    return model_of(problem, snapshot.node_details(sold.types_by_pool()), static, refused)
+    return model_of(problem, snapshot.node_details(sold.types_by_pool()), static, refused, tables)
 
 
 def _count_timeouts(methods: Sequence[Method], limit: Limit) -> None:

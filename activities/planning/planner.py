@@ -147,7 +147,15 @@ class Planner:
         if made is None:
             return PlanResult(batch=given.batch)
         try:
-            written = await write_claims(self._kube, made.plan, made.pools, given.batch, made.seen, made.explanations)
+            written = await write_claims(
+                self._kube,
+                made.plan,
+                made.pools,
+                given.batch,
+                made.seen,
+                made.explanations,
+                self._refusals.avoided(),
+            )
         except ApiError as error:
             nothing = Written((), (), tuple(UnwrittenClaim(planned, error) for planned in made.plan.claims))
             unwritten = _as_written(made, nothing)

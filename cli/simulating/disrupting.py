@@ -10,6 +10,7 @@ from tenon.disruption.carried_out import carried_out
 from tenon.disruption.deciding import decide
 from tenon.disruption.methods import METHODS, moving_methods
 from tenon.disruption.model import ClusterModel, Command, ManagedNode, Situation, policy_of
+from tenon.disruption.slowed_condition import slowed_by_conditions
 from tenon.disruption.why_stays import WhyStays, why_leaving
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.records import NodeRecord
@@ -54,6 +55,7 @@ def disruption_of(
         nominated=frozenset(name for name, pods in plan.placements.items() if any(not pod.buffer for pod in pods)),
         buffer_hosts=frozenset(name for name, pods in plan.placements.items() if any(pod.buffer for pod in pods)),
         model=model_after(plan, view, question, view.snapshot().node_details),
+        slowed=slowed_by_conditions({pool.metadata.name: pool.status.conditions for pool in view.node_pools()}),
     )
     decision = decide(situation, (*METHODS, *moving_methods(never, spot_to_spot=spot_to_spot)))
     for error in decision.failed.values():

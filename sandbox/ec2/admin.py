@@ -18,12 +18,14 @@ from sandbox.ec2.admin_requests import (
     read,
 )
 from sandbox.ec2.boot import BootPlan, BootRule
+from sandbox.ec2.consistency import Delays
 from sandbox.ec2.errors import Answer, json_answer
 from sandbox.ec2.external_faults import ExternalFaults
 from sandbox.ec2.faults import Fault
 from sandbox.ec2.held_calls import Hold
 from sandbox.ec2.instances import Timing
 from sandbox.ec2.market import CapacityRule
+from sandbox.ec2.rights import Rights
 from sandbox.ec2.world import World
 
 
@@ -42,7 +44,8 @@ class AdminApi:
         self._world = world
         self._boot = boot
         self._reset = reset
-        self._mishaps = ExternalFaults(world)
+        self._others = ExternalFaults(world).actions | Rights(world).actions
+        self._others["POST consistency"] = self._set_delays
         self.joiner: Rejections | None = None
 
     def answer(self, method: str, path: str, query: dict[str, str], body: bytes) -> Answer:
@@ -106,13 +109,17 @@ class AdminApi:
                     return json_answer(200, {"instances": self._instances()})
                 case "POST reset":
                     self._reset()
-                case _ if name in self._mishaps.actions:
-                    return json_answer(200, self._mishaps.actions[name](body))
+                case _ if name in self._others:
+                    return json_answer(200, self._others[name](body))
                 case _:
                     return json_answer(404, {"message": f"The sandbox has no {method} {path}"})
         except (ValidationError, ValueError) as error:
             return json_answer(400, {"message": f"{method} {path}: {error}"})
         return json_answer(200, {"status": "ok"})
+
+    def _set_delays(self, body: bytes) -> dict[str, Any]:
+        self._world.consistency.delays = read(Delays, body)
+        return {"status": "ok"}
 
     def _set_timing(self, request: LifecycleBody) -> None:
         timing: Timing = self._world.book.timing

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
@@ -56,10 +56,30 @@ class LifecycleBody(Body):
     purge: float | None = Field(default=None, ge=0)
 
 
+class RightsBody(Body):
+    """POST /sandbox/rights."""
+
+    enforced: bool
+
+
+class PolicyBody(Body):
+    """POST /sandbox/policy. Without ``cluster`` it is the sandbox's own; without ``document`` the default returns."""
+
+    cluster: str = ""
+    document: dict[str, Any] | None = None
+
+
 class InstanceBody(Body):
-    """POST /sandbox/kill-instance, vanish-instance and stop-instance."""
+    """POST /sandbox/kill-instance, vanish-instance, stop-instance, recommend-rebalance and schedule-retirement."""
 
     id: str
+
+
+class InterruptBody(Body):
+    """POST /sandbox/interrupt-instance."""
+
+    id: str
+    notice_seconds: float = Field(default=120.0, ge=0)
 
 
 class PlantInstanceBody(Body):

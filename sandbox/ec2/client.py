@@ -83,6 +83,20 @@ class Ec2Admin:
         """Turn the account's request limits on, with full buckets, or off."""
         self._call("POST", "buckets", {"enforced": enforced})
 
+    def rights(self) -> dict[str, Any]:
+        """Whether calls are judged (``enforced``), the actions that workers ``used``, and what was ``refused``: action,
+        resource, message.
+        """
+        return self._call("GET", "rights")
+
+    def enforce_rights(self, enforced: bool = True) -> None:
+        """Judge the workers' calls by their policies, or let every call through."""
+        self._call("POST", "rights", {"enforced": enforced})
+
+    def policy(self, document: dict[str, Any] | None, *, cluster: str = "") -> None:
+        """Replace the policy of a cluster's worker (None: the shipped one). Refusals under it count as expected."""
+        self._call("POST", "policy", {"cluster": cluster, "document": document})
+
     def capacity(
         self,
         available: int | None = 0,
@@ -140,6 +154,20 @@ class Ec2Admin:
         """Make EC2 forget an instance (InvalidInstanceID.NotFound). Its Node stays behind, not ready."""
         self._call("POST", "vanish-instance", {"id": instance_id})
 
+    def interrupt_instance(self, instance_id: str, *, notice_seconds: float = 120.0) -> None:
+        """Send the interruption notice of a spot instance, and take it back after ``notice_seconds``. Its Node stays
+        behind, not ready.
+        """
+        self._call("POST", "interrupt-instance", {"id": instance_id, "notice_seconds": notice_seconds})
+
+    def recommend_rebalance(self, instance_id: str) -> None:
+        """Send EC2's recommendation to replace a spot instance."""
+        self._call("POST", "recommend-rebalance", {"id": instance_id})
+
+    def schedule_retirement(self, instance_id: str) -> None:
+        """Send AWS Health's notice that an instance will be retired."""
+        self._call("POST", "schedule-retirement", {"id": instance_id})
+
     def plant_instance(
         self,
         tags: dict[str, str],
@@ -173,6 +201,15 @@ class Ec2Admin:
     ) -> None:
         """Set how many seconds states last."""
         self._call("POST", "lifecycle", {"pending": pending, "shutting_down": shutting_down, "purge": purge})
+
+    def consistency(
+        self, *, profile: float = 0.0, instance: float = 0.0, tags: float = 0.0, chance: float = 0.5, seed: int = 0
+    ) -> None:
+        """Set how many seconds it takes at most until what was created is seen: a new instance profile by launches, and
+        new instances and their tags by DescribeInstances. A share of the instances is late, drawn from ``seed``.
+        """
+        body = {"profile": profile, "instance": instance, "tags": tags, "chance": chance, "seed": seed}
+        self._call("POST", "consistency", body)
 
     def calls(self, action: str = "") -> list[dict[str, Any]]:
         """The calls received, oldest first: service, action, parameters, status, error, time."""

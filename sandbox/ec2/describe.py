@@ -18,7 +18,7 @@ Filters = Mapping[str, Iterable[str]]
 
 def _tags(machine: Machine) -> dict[str, str]:
     found: dict[str, str] = machine.instance.ec2_backend.tags.get(machine.id) or {}
-    return found
+    return found if machine.tags_shown else {}
 
 
 def _profile_arn(machine: Machine) -> str:
@@ -229,4 +229,4 @@ def page(machines: list[Machine], start: int, size: int) -> tuple[list[Machine],
 
 def describe(book: InstanceBook, ids: list[str], filters: Filters) -> list[Machine]:
     """The instances of a DescribeInstances call, before paging."""
-    return select(book.find(ids) if ids else book.all(), filters)
+    return select(book.shown(ids), filters)

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from uuid import uuid4
 from xml.sax.saxutils import escape
 
+from sandbox.ec2.authorization.judge import Refusal
+
 JSON_SERVICES = frozenset({"ssm", "pricing", "eks", "sqs", "events", "logs", "kms"})
 
 
@@ -40,3 +42,25 @@ def aws_error(service: str, status: int, code: str, message: str) -> Answer:
     else:
         text = f"<ErrorResponse>{error}<RequestId>{uuid4()}</RequestId></ErrorResponse>"
     return Answer(status, [("Content-Type", "text/xml;charset=UTF-8")], f'<?xml version="1.0"?>{text}'.encode())
+
+
+def access_denied(service: str, refusal: Refusal) -> Answer:
+    """The error of a service for a call that the caller's policy does not allow."""
+    if service == "ec2":
+        return aws_error(service, 403, "UnauthorizedOperation", refusal.ec2_message)
+    if service == "sqs":
+        answer = aws_error(service, 403, "AccessDeniedException", refusal.message)
+        # Clients take the code from this header, which keeps the one of SQS's earlier protocol.
+        return Answer(answer.status, [*answer.headers, ("x-amzn-query-error", "AccessDenied;Sender")], answer.body)
+    if service in JSON_SERVICES:
+        return aws_error(service, 403 if service == "eks" else 400, "AccessDeniedException", refusal.message)
+    return aws_error(service, 403, "AccessDenied", refusal.message)
+
+
+def unknown_caller(service: str) -> Answer:
+    """The error of a service for an access key that the account does not have."""
+    if service == "ec2":
+        message = "AWS was not able to validate the provided access credentials"
+        return aws_error(service, 401, "AuthFailure", message)
+    code = "UnrecognizedClientException" if service in JSON_SERVICES else "InvalidClientTokenId"
+    return aws_error(service, 403, code, "The security token included in the request is invalid.")

@@ -9,12 +9,20 @@ from typing import Any
 from moto.ec2.models import ec2_backends
 
 from sandbox.ec2 import catalogue
-from sandbox.ec2.admin_requests import ExhaustBody, InstanceBody, PlantInstanceBody, PlantTemplateBody, read
+from sandbox.ec2.admin_requests import (
+    ExhaustBody,
+    InstanceBody,
+    InterruptBody,
+    PlantInstanceBody,
+    PlantTemplateBody,
+    read,
+)
+from sandbox.ec2.authorization.identities import ACCOUNT
 from sandbox.ec2.images import images
 from sandbox.ec2.launch import LaunchRefusedError, launch
 from sandbox.ec2.market import CapacityRule
 from sandbox.ec2.templates import LaunchSpec
-from sandbox.ec2.world import ACCOUNT, REGION, World
+from sandbox.ec2.world import REGION, World
 
 BY_HAND = ("Client.UserInitiatedShutdown", "User initiated shutdown")
 
@@ -28,6 +36,9 @@ class ExternalFaults:
             "POST kill-instance": self._kill,
             "POST stop-instance": self._stop,
             "POST vanish-instance": self._vanish,
+            "POST interrupt-instance": self._interrupt,
+            "POST recommend-rebalance": self._recommend_rebalance,
+            "POST schedule-retirement": self._schedule_retirement,
             "POST plant-instance": self._plant_instance,
             "POST plant-launch-template": self._plant_template,
             "POST exhaust-cheapest": self._exhaust,
@@ -43,6 +54,21 @@ class ExternalFaults:
 
     def _vanish(self, body: bytes) -> dict[str, Any]:
         self._world.book.vanish(read(InstanceBody, body).id)
+        return {"status": "ok"}
+
+    def _interrupt(self, body: bytes) -> dict[str, Any]:
+        request = read(InterruptBody, body)
+        machine = self._world.book.interrupt(request.id, request.notice_seconds)
+        self._world.events.spot_interrupted(machine.id, machine.pool[1])
+        return {"status": "ok"}
+
+    def _recommend_rebalance(self, body: bytes) -> dict[str, Any]:
+        machine = self._world.book.living(read(InstanceBody, body).id)
+        self._world.events.rebalance_recommended(machine.id, machine.pool[1])
+        return {"status": "ok"}
+
+    def _schedule_retirement(self, body: bytes) -> dict[str, Any]:
+        self._world.events.retirement_scheduled(self._world.book.living(read(InstanceBody, body).id).id)
         return {"status": "ok"}
 
     def _plant_instance(self, body: bytes) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,10 +17,17 @@ from moto.ec2.exceptions import EC2ClientError
 from moto.ec2.utils import random_fleet_id, random_spot_request_id
 
 from sandbox.ec2 import catalogue
+from sandbox.ec2.authorization.judge import Refusal
+from sandbox.ec2.authorization.needs import Launch, launching
+from sandbox.ec2.authorization.policy import Request
+from sandbox.ec2.consistency import Consistency
 from sandbox.ec2.instances import InstanceBook, Machine
-from sandbox.ec2.launch import LaunchRefusedError, launch
+from sandbox.ec2.launch import LaunchRefusedError, launch, unknown_profile
 from sandbox.ec2.market import Market, Offer
 from sandbox.ec2.templates import FleetRequest, LaunchSpec
+
+Judge = Callable[[Iterable[Request]], Refusal | None]
+"""Returns the first of the requests that the caller may not make, or None."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +47,12 @@ class Fleets:
 
     market: Market
     book: InstanceBook
+    consistency: Consistency
     records: dict[str, FleetRecord] = field(default_factory=dict)
     by_token: dict[str, FleetRecord] = field(default_factory=dict)
 
-    def create(self, backend: Any, params: dict[str, Any]) -> dict[str, Any]:
-        """Handle CreateFleet.
+    def create(self, backend: Any, params: dict[str, Any], judge: Judge | None = None) -> dict[str, Any]:
+        """Handle CreateFleet. ``judge`` refuses the launches that the caller may not make.
 
         Raises:
             EC2ClientError: the whole call is invalid: a template is missing, or a token was used again with other
@@ -61,7 +70,7 @@ class Fleets:
                 )
             return known.answer
         fleet_id = str(random_fleet_id())
-        answer = self._allocate(backend, request, fleet_id)
+        answer = self._allocate(backend, request, fleet_id, judge)
         tags = request.tags.get("fleet", {})
         if tags:
             backend.create_tags([fleet_id], tags)
@@ -76,14 +85,16 @@ class Fleets:
         self.records.clear()
         self.by_token.clear()
 
-    def _allocate(self, backend: Any, request: FleetRequest, fleet_id: str) -> dict[str, Any]:
+    def _allocate(self, backend: Any, request: FleetRequest, fleet_id: str, judge: Judge | None) -> dict[str, Any]:
         specs = request.specs(backend)
         errors: list[dict[str, Any]] = []
         groups: list[dict[str, Any]] = []
         offers = []
         for index, spec in enumerate(specs):
             zone = zone_of(backend, spec)
-            offer = self._offer(backend, request, index, spec, zone)
+            offer = self._unauthorized(backend, request, spec, judge) or self._offer(
+                backend, request, index, spec, zone
+            )
             if isinstance(offer, LaunchRefusedError):
                 errors.append(_error(offer, spec, zone, request.capacity_type))
             else:
@@ -118,12 +129,37 @@ class Fleets:
                 errors.append(_error(refused, spec, zone, request.capacity_type))
         return {"FleetId": fleet_id, "Errors": errors, "Instances": groups}
 
+    def _unauthorized(
+        self, backend: Any, request: FleetRequest, spec: LaunchSpec, judge: Judge | None
+    ) -> LaunchRefusedError | None:
+        """The error of an override that the caller may not launch. A fleet reports it like a lack of capacity."""
+        if judge is None:
+            return None
+        ebs = [device["Ebs"] for device in spec.block_devices]
+        wanted = Launch(
+            region=str(backend.region_name),
+            image=spec.image_id,
+            subnet=spec.subnet_id,
+            security_groups=tuple(spec.security_groups),
+            instance_type=spec.instance_type,
+            template=spec.template_id,
+            profile=spec.profile,
+            tags=_all_tags(spec, request),
+            spot=request.capacity_type == "spot",
+            snapshots=tuple(str(one["SnapshotId"]) for one in ebs if one.get("SnapshotId")),
+        )
+        refusal = judge(launching(wanted))
+        return None if refusal is None else LaunchRefusedError("UnauthorizedOperation", refusal.ec2_message)
+
     def _offer(
         self, backend: Any, request: FleetRequest, index: int, spec: LaunchSpec, zone: str
     ) -> Offer | LaunchRefusedError:
         """An override as an offer of the market, or the reason why EC2 refuses it."""
         if not zone:
             return LaunchRefusedError("InvalidSubnetID.NotFound", f"The subnet ID '{spec.subnet_id}' does not exist")
+        profile = spec.profile.get("Name") or spec.profile.get("Arn", "").rpartition("/")[2]
+        if not self.consistency.knows_profile(profile):
+            return unknown_profile(profile)
         kind = spec.instance_type
         if catalogue.describe_type(kind) is None:
             return LaunchRefusedError("InvalidParameterValue", f"Invalid value '{kind}' for InstanceType.")
@@ -147,10 +183,7 @@ class Fleets:
     def _launch(
         self, backend: Any, request: FleetRequest, spec: LaunchSpec, offer: Offer, count: int, fleet_id: str
     ) -> list[Machine]:
-        tags: dict[str, dict[str, str]] = {}
-        for source in (spec.tags, request.tags):
-            for kind, values in source.items():
-                tags.setdefault(kind, {}).update(values)
+        tags = _all_tags(spec, request)
         reservation = launch(backend, spec, count, tags, spot=request.capacity_type == "spot", token=request.token)
         machines = []
         for instance in reservation.instances:
@@ -163,8 +196,18 @@ class Fleets:
                 },
             )
             spot_request = str(random_spot_request_id()) if request.capacity_type == "spot" else ""
-            machines.append(self.book.add(instance, offer.pool, reservation.id, fleet_id, spot_request))
+            delays = self.consistency.delays
+            machines.append(self.book.add(instance, offer.pool, reservation.id, fleet_id, spot_request, delays=delays))
         return machines
+
+
+def _all_tags(spec: LaunchSpec, request: FleetRequest) -> dict[str, dict[str, str]]:
+    """The tags of the resources that a launch creates, by kind: the template's, and the fleet's over them."""
+    tags: dict[str, dict[str, str]] = {}
+    for source in (spec.tags, request.tags):
+        for kind, values in source.items():
+            tags.setdefault(kind, {}).update(values)
+    return tags
 
 
 def fingerprint(params: dict[str, Any]) -> str:

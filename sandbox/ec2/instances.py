@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from threading import RLock
 from typing import Any
 
 from moto.ec2.exceptions import EC2ClientError
 
+from sandbox.ec2.consistency import Delays
 from sandbox.ec2.market import Market, Pool
 
 CODES = {"pending": 0, "running": 16, "shutting-down": 32, "terminated": 48, "stopping": 64, "stopped": 80}
+
+
+RECLAIMED = ("Server.SpotInstanceTermination", "Server.SpotInstanceTermination: Spot instance termination")
 
 
 @dataclass
@@ -45,6 +49,9 @@ class Machine:
     """Whether it ever becomes a node."""
     reason: tuple[str, str] | None = None
     """Code and message of why it stopped or terminated, if its owner did not request that."""
+    shown: bool = True
+    """Whether DescribeInstances shows it."""
+    tags_shown: bool = True
     fixed: dict[str, Any] = field(default_factory=dict)
     """The parts of its description that never change, computed once."""
 
@@ -72,6 +79,8 @@ class InstanceBook:
         self._machines: dict[str, Machine] = {}
         self._due: list[tuple[float, int, str, str]] = []
         self._sequence = 0
+        self.on_state: Callable[[str, str], None] = lambda _id, _state: None
+        """Called with an instance's ID and its state whenever the state changes."""
         self.abandoned: set[str] = set()
         """Instances whose Node is not deleted. It stays behind like the Node of a lost machine."""
 
@@ -83,14 +92,22 @@ class InstanceBook:
         fleet_id: str = "",
         spot_request_id: str = "",
         age: float = 0.0,
+        delays: Delays | None = None,
     ) -> Machine:
-        """Add a new instance, which is pending from now on, or since ``age`` seconds ago."""
+        """Add a new instance, which is pending from now on, or since ``age`` seconds ago. It, or its tags, may be
+        shown later.
+        """
         with self.lock:
             self._sequence += 1
             machine = Machine(self._sequence, instance, pool, reservation_id, fleet_id, spot_request_id)
-            machine.enter("pending")
+            self._enter(machine, "pending")
             self._machines[machine.id] = machine
             self._later(self.timing.pending - age, machine, "running")
+            if delays is not None:
+                shown, tags_shown = delays.of_instance(machine.sequence)
+                machine.shown, machine.tags_shown = not shown, not tags_shown
+                self._later(shown, machine, "shown")
+                self._later(tags_shown, machine, "tags shown")
             return machine
 
     def get(self, instance_id: str) -> Machine | None:
@@ -98,8 +115,18 @@ class InstanceBook:
         return self._machines.get(instance_id)
 
     def all(self) -> list[Machine]:
-        """All instances that can be described, oldest first."""
+        """All instances, oldest first."""
         return list(self._machines.values())
+
+    def shown(self, instance_ids: Iterable[str] = ()) -> list[Machine]:
+        """The instances that can be described: those with these IDs, in the order requested, or all, oldest first.
+
+        Raises:
+            EC2ClientError: InvalidInstanceID.NotFound, naming every ID that cannot.
+        """
+        wanted = list(instance_ids)
+        visible = {name: machine for name, machine in list(self._machines.items()) if machine.shown}
+        return self._found(wanted, visible) if wanted else list(visible.values())
 
     def find(self, instance_ids: Iterable[str]) -> list[Machine]:
         """The instances with these IDs, in the order requested.
@@ -107,13 +134,15 @@ class InstanceBook:
         Raises:
             EC2ClientError: InvalidInstanceID.NotFound, naming every ID that is unknown.
         """
-        wanted = list(instance_ids)
-        unknown = [instance_id for instance_id in wanted if instance_id not in self._machines]
+        return self._found(list(instance_ids), self._machines)
+
+    def _found(self, wanted: list[str], known: Mapping[str, Machine]) -> list[Machine]:
+        unknown = [instance_id for instance_id in wanted if instance_id not in known]
         if unknown:
             ids, verb = ("IDs", "do") if len(unknown) > 1 else ("ID", "does")
             quoted = ", ".join(unknown)
             raise EC2ClientError("InvalidInstanceID.NotFound", f"The instance {ids} '{quoted}' {verb} not exist")
-        return [self._machines[instance_id] for instance_id in wanted]
+        return [known[instance_id] for instance_id in wanted]
 
     def terminate(self, instance_ids: list[str]) -> list[tuple[Machine, str]]:
         """Start the termination of instances. Returns each with its previous state. Repeated calls change nothing."""
@@ -122,7 +151,7 @@ class InstanceBook:
             result = [(machine, machine.state) for machine in machines]
             for machine in machines:
                 if machine.state not in ("shutting-down", "terminated"):
-                    machine.enter("shutting-down")
+                    self._enter(machine, "shutting-down")
                     self._later(self.timing.shutting_down, machine, "terminated")
             return result
 
@@ -144,11 +173,40 @@ class InstanceBook:
         """
         with self.lock:
             machine = self._abandon(instance_id, code, message)
-            machine.enter("stopping")
+            self._enter(machine, "stopping")
             self._later(self.timing.shutting_down, machine, "stopped")
 
+    def interrupt(self, instance_id: str, notice_seconds: float) -> Machine:
+        """Take a spot instance back after ``notice_seconds``, unless it has ended by then.
+
+        Raises:
+            ValueError: the instance does not exist, has ended, or is not a spot instance.
+        """
+        with self.lock:
+            machine = self.living(instance_id)
+            if machine.pool[2] != "spot":
+                raise ValueError(f"{instance_id} is not a spot instance")
+            self._later(notice_seconds, machine, "reclaimed")
+            return machine
+
+    def living(self, instance_id: str) -> Machine:
+        """The instance of this ID.
+
+        Raises:
+            ValueError: it does not exist or has ended.
+        """
+        machine = self._machines.get(instance_id)
+        if machine is None or machine.state in ("shutting-down", "terminated"):
+            what = "has no instance" if machine is None else "has ended the instance"
+            raise ValueError(f"EC2 {what} {instance_id}")
+        return machine
+
+    def _enter(self, machine: Machine, state: str) -> None:
+        machine.enter(state)
+        self.on_state(machine.id, state)
+
     def _abandon(self, instance_id: str, code: str, message: str) -> Machine:
-        machine = self._living(instance_id)
+        machine = self.living(instance_id)
         machine.reason = (code, message)
         self.abandoned.add(instance_id)
         return machine
@@ -167,13 +225,6 @@ class InstanceBook:
             if machine.state != "terminated":
                 self._free(machine)
             self._purge(machine)
-
-    def _living(self, instance_id: str) -> Machine:
-        machine = self._machines.get(instance_id)
-        if machine is None or machine.state in ("shutting-down", "terminated"):
-            what = "has no instance" if machine is None else "has ended the instance"
-            raise ValueError(f"EC2 {what} {instance_id}")
-        return machine
 
     def advance(self) -> None:
         """Apply every state change that is due by now."""
@@ -200,13 +251,19 @@ class InstanceBook:
     def _change(self, machine: Machine, state: str, due: float) -> None:
         match state:
             case "running" if machine.state == "pending":
-                machine.enter("running")
+                self._enter(machine, "running")
                 machine.running_since = due
+            case "shown":
+                machine.shown = True
+            case "tags shown":
+                machine.tags_shown = True
             case "stopped" if machine.state == "stopping":
-                machine.enter("stopped")
+                self._enter(machine, "stopped")
+            case "reclaimed" if machine.state not in ("shutting-down", "terminated"):
+                self.lose(machine.id, *RECLAIMED)
             case "terminated":
                 self._free(machine)
-                machine.enter("terminated")
+                self._enter(machine, "terminated")
                 self._later(self.timing.purge, machine, "purged")
             case "purged":
                 self._purge(machine)

@@ -125,8 +125,12 @@ def _profile(backend: Any, wanted: dict[str, str]) -> Any:
         )
     except ServiceException as error:
         # The mock returns IAM's "not found" here, but EC2 has its own error.
-        named = wanted.get("Name") or wanted.get("Arn")
-        raise LaunchRefusedError(
-            "InvalidParameterValue",
-            f"Value ({named}) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name",
-        ) from error
+        raise unknown_profile(wanted.get("Name") or wanted.get("Arn") or "") from error
+
+
+def unknown_profile(name: str) -> LaunchRefusedError:
+    """EC2's error for an instance profile that it does not know, or not yet."""
+    return LaunchRefusedError(
+        "InvalidParameterValue",
+        f"Value ({name}) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name",
+    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ def prepare(state: Path, world: World) -> Callable[..., Iterable[bytes]]:
     from moto.ec2.models.core import TaggedEC2Resource
     from moto.ec2.models.subnets import Subnet
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+    from moto.sqs.models import SQSBackend
 
     from sandbox.ec2.responses import SandboxEC2
 
@@ -38,6 +40,7 @@ def prepare(state: Path, world: World) -> Callable[..., Iterable[bytes]]:
     moto.ec2.urls.url_paths["{0}/"] = SandboxEC2.dispatch
     TaggedEC2Resource.get_tags = _own_tags
     Subnet.get_available_subnet_ip = _next_address
+    SQSBackend.is_message_valid_based_on_retention_period = _is_retained
     EC2QueryParser._do_parse = _parse_form
     EC2QueryParser._gonna_recurse = _says_nothing
     names = moto.core.responses.method_names_from_class
@@ -68,6 +71,14 @@ def _next_address(subnet: Any, instance: Any) -> str:
         address = str(subnet._unused_ips.pop())
     subnet._subnet_ips[address] = instance
     return address
+
+
+def _is_retained(backend: Any, queue_name: str, message: Any) -> bool:
+    """Whether the queue still keeps a message. The mock counts all messages of the queue for each message that it
+    delivers, to report the counts among the queue's attributes.
+    """
+    seconds = int(backend.get_queue(queue_name).message_retention_period)
+    return bool(message.sent_timestamp / 1000 + seconds > time.time())
 
 
 class _Form(dict[str, Any]):

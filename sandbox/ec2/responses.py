@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from moto.core.responses import ActionResult
@@ -10,6 +11,7 @@ from moto.ec2.exceptions import EC2ClientError, FilterNotImplementedError, Inval
 from moto.ec2.responses import EC2Response
 
 from sandbox.ec2 import catalogue, describe, spot_history, tokens
+from sandbox.ec2.authorization.identities import Caller, access_key
 from sandbox.ec2.describe import pattern
 from sandbox.ec2.instances import CODES
 from sandbox.ec2.world import World
@@ -39,7 +41,9 @@ class SandboxEC2(EC2Response):  # type: ignore[misc]
         if self._get_param("Type", "maintain") != "instant":
             return super().create_fleet()
         self.error_on_dryrun()
-        answer = self.world.fleets.create(self.ec2_backend, _plain(self.params))
+        caller = Caller.of(access_key(str(self.headers.get("Authorization") or "")))
+        judge = None if caller is None else partial(self.world.judge.refuse, caller)
+        answer = self.world.fleets.create(self.ec2_backend, _plain(self.params), judge)
         return render("CreateFleet", answer)
 
     def describe_fleets(self) -> Any:

@@ -11,8 +11,9 @@ from moto.eks.models import eks_backends
 from moto.iam.models import iam_backends
 from moto.ssm.models import Parameter, ssm_backends
 
+from sandbox.ec2.authorization.identities import ACCOUNT
 from sandbox.ec2.images import images
-from sandbox.ec2.world import ACCOUNT, REGION, ZONES, ClusterFacts
+from sandbox.ec2.world import REGION, ZONES, ClusterFacts
 
 VPC_CIDR = "10.0.0.0/16"
 SUBNETS = dict(zip(ZONES, ("10.0.0.0/18", "10.0.64.0/18", "10.0.128.0/18", "10.0.192.0/18"), strict=True))

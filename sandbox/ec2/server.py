@@ -81,6 +81,7 @@ def start(
             place.clear()
             boot.clear()
             seed(place.cluster)
+            place.events.create_queue()
 
     class Handler(MotoRequestHandler):  # type: ignore[misc]
         """Logs nothing, and closes the connection after each response.

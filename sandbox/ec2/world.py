@@ -5,7 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from threading import RLock
 
+from sandbox.ec2.authorization.identities import ACCOUNT
+from sandbox.ec2.authorization.judge import Judge
 from sandbox.ec2.buckets import Buckets
+from sandbox.ec2.consistency import Consistency
+from sandbox.ec2.eventbridge import EventBridge
 from sandbox.ec2.faults import CallLog, FaultTable, Throttle
 from sandbox.ec2.fleets import Fleets
 from sandbox.ec2.held_calls import HoldTable
@@ -13,7 +17,6 @@ from sandbox.ec2.instances import InstanceBook
 from sandbox.ec2.market import Market
 from sandbox.ec2.prices import PriceBook
 
-ACCOUNT = "123456789012"
 REGION = "us-west-2"
 ZONES = ("us-west-2a", "us-west-2b", "us-west-2c", "us-west-2d")
 
@@ -41,6 +44,7 @@ class World:
     throttle: Throttle = field(default_factory=Throttle)
     buckets: Buckets = field(default_factory=Buckets)
     calls: CallLog = field(default_factory=CallLog)
+    judge: Judge = field(default_factory=lambda: Judge(REGION))
     lock: RLock = field(default_factory=RLock)
     internal_errors: list[str] = field(default_factory=list)
     """Calls on which the mock failed, as ``service.Action``. They are defects of the sandbox, never of its user."""
@@ -48,7 +52,14 @@ class World:
     def __post_init__(self) -> None:
         self.market = Market(self.prices)
         self.book = InstanceBook(self.market)
-        self.fleets = Fleets(self.market, self.book)
+        self.consistency = Consistency(self.now)
+        self.fleets = Fleets(self.market, self.book, self.consistency)
+        self.events = EventBridge(ACCOUNT, REGION, self.cluster.name)
+        self.book.on_state = self.events.state_changed
+
+    def now(self) -> float:
+        """Seconds on the clock that instances live by."""
+        return self.book.clock()
 
     def clear(self) -> None:
         """Clear instances, fleets and everything injected."""
@@ -60,4 +71,6 @@ class World:
         self.throttle.clear()
         self.buckets.fill()
         self.calls.clear()
+        self.judge.clear()
+        self.consistency.clear()
         self.internal_errors.clear()

@@ -1,8 +1,8 @@
 """The front of the sandbox's AWS. Every call passes through it before and after the mock.
 
-It determines the service and the action, applies limits and injected faults, and lets only one changing call run at a
-time, because the mock is not thread-safe. It records the call, and turns the mock's failures into proper errors that
-are counted.
+It determines the service, the action and the caller, applies limits, rights and injected faults, and lets only one
+changing call run at a time, because the mock is not thread-safe. It records the call, and turns the mock's failures
+into proper errors that are counted.
 """
 
 from __future__ import annotations
@@ -21,13 +21,18 @@ from urllib.parse import parse_qsl
 
 from activities import loggers
 from sandbox.ec2 import pricing
-from sandbox.ec2.errors import Answer, aws_error, json_answer
+from sandbox.ec2.authorization.identities import Caller
+from sandbox.ec2.authorization.needs import needs
+from sandbox.ec2.errors import Answer, access_denied, aws_error, json_answer, unknown_caller
 from sandbox.ec2.faults import Fault
 from sandbox.ec2.world import World
 
+POLL_SECONDS = 0.1
+"""How often a call that waits for messages looks for them."""
 BODY_LIMIT = 8 * 1024 * 1024
+PROFILE_CHANGES = ("CreateInstanceProfile", "AddRoleToInstanceProfile")
 READING = ("Describe", "Get", "List", "Head")
-SCOPE = re.compile(r"Credential=[^/]+/[^/]+/[^/]+/(?P<service>[^/]+)/")
+SCOPE = re.compile(r"Credential=(?P<key>[^/]+)/[^/]+/(?P<region>[^/]+)/(?P<service>[^/]+)/")
 log = loggers.SANDBOX_EC2
 StartResponse = Callable[[str, list[tuple[str, str]]], Any]
 
@@ -46,6 +51,10 @@ class Call:
     action: str
     parameters: dict[str, str]
     body: bytes
+    path: str = ""
+    region: str = ""
+    access_key: str = ""
+    """Empty if the call is not signed."""
 
     @property
     def changes(self) -> bool:
@@ -92,6 +101,8 @@ class Front:
         empty = world.buckets.refused_by(call.action, call.parameters) if call.service == "ec2" else ""
         if empty or not world.throttle.allows(call.action):
             return aws_error(call.service, 503, "RequestLimitExceeded", "Request limit exceeded.")
+        if (problem := self._unauthorized(call)) is not None:
+            return problem
         fault, hold = world.faults.next(call.action, call.parameters), world.holds.next(call.action)
         if hold is not None and not hold.after_effect and not world.holds.wait(lambda: client_gone(environ)):
             return aws_error(call.service, 503, "RequestCanceled", "The client went away before the call took effect.")
@@ -102,13 +113,44 @@ class Front:
         if call.service == "pricing":
             answer = pricing.answer(world.prices, call.action, call.body)
         else:
-            with world.lock if call.changes else nullcontext():
-                answer = self._forward(call, environ)
+            answer = self._receive(call, environ) if call.action == "ReceiveMessage" else self._locked(call, environ)
+        if call.action in PROFILE_CHANGES and answer.status < 400:
+            world.consistency.profile_changed(call.parameters.get("InstanceProfileName", ""))
         if hold is not None and hold.after_effect:
             world.holds.wait(lambda: client_gone(environ))
         if fault is not None and fault.code:
             return _injected(call, fault)
         return answer
+
+    def _unauthorized(self, call: Call) -> Answer | None:
+        """The error for a caller that the account does not know, or whose policy does not allow the call."""
+        caller = Caller.of(call.access_key)
+        if caller is None:
+            return unknown_caller(call.service)
+        refusal = self._world.judge.refuse(caller, needs(call))
+        return None if refusal is None else access_denied(call.service, refusal)
+
+    def _locked(self, call: Call, environ: dict[str, Any]) -> Answer:
+        """Forward a call while no other call changes what it may change."""
+        if call.service == "sqs":
+            with self._world.events.lock:
+                return self._forward(call, environ)
+        with self._world.lock if call.changes else nullcontext():
+            return self._forward(call, environ)
+
+    def _receive(self, call: Call, environ: dict[str, Any]) -> Answer:
+        """Wait for messages as SQS does. The mock would wait inside the call, and keep other calls waiting too."""
+        request = json.loads(call.body or b"{}")
+        until = time.monotonic() + float(request.get("WaitTimeSeconds") or 0)
+        body = json.dumps({**request, "WaitTimeSeconds": 0}).encode()
+        while True:
+            environ["wsgi.input"], environ["CONTENT_LENGTH"] = io.BytesIO(body), str(len(body))
+            answer = self._locked(call, environ)
+            if answer.status != 200 or b"ReceiptHandle" in answer.body or time.monotonic() >= until:
+                return answer
+            if client_gone(environ):
+                return answer
+            time.sleep(POLL_SECONDS)
 
     def _forward(self, call: Call, environ: dict[str, Any]) -> Answer:
         started: list[Any] = []
@@ -151,17 +193,22 @@ def client_gone(environ: dict[str, Any]) -> bool:
 
 
 def parse_call(environ: dict[str, Any], body: bytes) -> Call:
-    """Determine the service (from the signature) and the action (from the form, the target header, or the path)."""
+    """Determine service and caller (from the signature) and action (from the form, the target header, or the path)."""
     scope = SCOPE.search(str(environ.get("HTTP_AUTHORIZATION") or ""))
     service = scope["service"].lower() if scope else ""
+    path, region, key = (
+        str(environ.get("PATH_INFO") or ""),
+        scope["region"] if scope else "",
+        scope["key"] if scope else "",
+    )
     target = str(environ.get("HTTP_X_AMZ_TARGET") or "")
     if target:
-        return Call(service, target.rpartition(".")[2], _json_parameters(body), body)
+        return Call(service, target.rpartition(".")[2], _json_parameters(body), body, path, region, key)
     form = dict(parse_qsl(body.decode("utf-8", "replace"))) if b"Action=" in body else {}
     if not form:
         form = dict(parse_qsl(str(environ.get("QUERY_STRING") or "")))
     action = form.pop("Action", "") or _rest_action(service, environ)
-    return Call(service, action, form, body)
+    return Call(service, action, form, body, path, region, key)
 
 
 def _rest_action(service: str, environ: dict[str, Any]) -> str:

@@ -77,14 +77,46 @@ def vanished(sandbox: Sandbox, instance: Instance = "", seed: Seed = 0) -> Done:
     return [chosen]
 
 
-def _choose(sandbox: Sandbox, instance: str, seed: int) -> dict[str, Any]:
-    """The instance of this ID, or a running one of the cluster, chosen by the seed from the instances in
-    launch order.
+@fault("spot-interrupted", heal=None)
+def spot_interrupted(
+    sandbox: Sandbox,
+    instance: Instance = "",
+    notice: Annotated[float, "Seconds from the notice to the end of the instance."] = 120.0,
+    seed: Seed = 0,
+) -> Done:
+    """EC2 takes a spot instance back: the notice goes to the interruption queue."""
+    chosen = _choose(sandbox, instance, seed, capacity_type=labels.SPOT)
+    sandbox.ec2().interrupt_instance(chosen["instance"], notice_seconds=notice)
+    return [chosen]
+
+
+@fault("rebalance-recommended", heal=None)
+def rebalance_recommended(sandbox: Sandbox, instance: Instance = "", seed: Seed = 0) -> Done:
+    """EC2 recommends to replace a spot instance, with a message in the interruption queue."""
+    chosen = _choose(sandbox, instance, seed, capacity_type=labels.SPOT)
+    sandbox.ec2().recommend_rebalance(chosen["instance"])
+    return [chosen]
+
+
+@fault("retirement-scheduled", heal=None)
+def retirement_scheduled(sandbox: Sandbox, instance: Instance = "", seed: Seed = 0) -> Done:
+    """AWS Health announces the retirement of a running instance, with a message in the interruption queue."""
+    chosen = _choose(sandbox, instance, seed)
+    sandbox.ec2().schedule_retirement(chosen["instance"])
+    return [chosen]
+
+
+def _choose(sandbox: Sandbox, instance: str, seed: int, capacity_type: str = "") -> dict[str, Any]:
+    """The instance of this ID, or a running one of the cluster and the capacity type, chosen by the seed from the
+    instances in launch order.
     """
     own = [one for one in sandbox.ec2().instances() if one["tags"].get(labels.TAG_CLUSTER) == sandbox.cluster_name]
-    found = [one for one in own if one["id"] == instance or (not instance and one["state"] == "running")]
+    running = [
+        one for one in own if one["state"] == "running" and capacity_type in ("", one["capacity_type"]) and not instance
+    ]
+    found = [one for one in own if one["id"] == instance] or running
     if not found:
-        what = f"no instance {instance}" if instance else "no running instance"
+        what = f"no instance {instance}" if instance else f"no running {capacity_type} instance".replace("  ", " ")
         raise SandboxError(f"The cluster {sandbox.cluster_name} has {what}.")
     chosen = random.Random(seed).choice(found)
     return {"instance": chosen["id"], "claim": chosen["tags"].get(labels.TAG_NODECLAIM, "")}

@@ -20,20 +20,11 @@ ZONES = ("us-west-2a", "us-west-2b", "us-west-2c")
 
 def _remove(sandbox: Sandbox) -> None:
     """Remove what remains of the orphans."""
-    import boto3
-
     admin = sandbox.ec2()
     for one in admin.instances():
         if MARK in one["tags"] and one["state"] not in ("shutting-down", "terminated"):
             admin.vanish_instance(one["id"])
-    environment = sandbox.worker_env()
-    ec2 = boto3.client(
-        "ec2",
-        endpoint_url=sandbox.ec2_endpoint,
-        region_name=sandbox.region,
-        aws_access_key_id=environment["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=environment["AWS_SECRET_ACCESS_KEY"],
-    )
+    ec2 = sandbox.aws("ec2")
     pages = ec2.get_paginator("describe_launch_templates").paginate(Filters=[{"Name": "tag-key", "Values": [MARK]}])
     for name in [template["LaunchTemplateName"] for page in pages for template in page["LaunchTemplates"]]:
         ec2.delete_launch_template(LaunchTemplateName=name)
@@ -71,12 +62,12 @@ def _plant(admin: Ec2Admin, cluster: str, draw: random.Random, name: str, kind: 
         f"kubernetes.io/cluster/{owner}": "owned",
         labels.TAG_CLUSTER: owner,
         labels.TAG_NODECLASS: "default",
+        labels.TAG_NODEPOOL: "default",
     }
     row = {"kind": kind, "name": name, "cluster": owner}
     if kind.endswith("launch-template"):
         template = f"{labels.AWS_GROUP}/{owner}/{name}"
         return row | {"id": admin.plant_launch_template(template, tags, age_seconds=age)}
-    tags[labels.TAG_NODEPOOL] = "default"
     if kind != "unnamed-instance":
         tags |= {"Name": name, labels.TAG_NODECLAIM: name}
     where: dict[str, Any] = {"type": instance_type, "zone": zone, "capacity_type": capacity_type}

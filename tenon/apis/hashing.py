@@ -21,8 +21,8 @@ from tenon.apis.nodepool import NodePool
 
 NODEPOOL_VERSION = "tenon-v1"
 """Change this when the same NodePool would get a different hash."""
-EC2NODECLASS_VERSION = "tenon-v1"
-"""Change this when the same EC2NodeClass would get a different hash."""
+EC2NODECLASS_VERSION = "tenon-v2"
+"""Change this when the same EC2NodeClass would get a different hash. Version 1 did not cover the CA bundle."""
 
 UNHASHED_SELECTORS = frozenset(
     {
@@ -56,10 +56,10 @@ def nodepool_hashes(pool: NodePool) -> dict[str, str]:
     return {labels.NODEPOOL_HASH: nodepool_hash(pool), labels.NODEPOOL_HASH_VERSION: NODEPOOL_VERSION}
 
 
-def ec2nodeclass_hashes(node_class: EC2NodeClass) -> dict[str, str]:
+def ec2nodeclass_hashes(node_class: EC2NodeClass, ca_bundle: str = "") -> dict[str, str]:
     """The hash annotations of a class and the NodeClaims launched from it."""
     return {
-        labels.EC2NODECLASS_HASH: ec2nodeclass_hash(node_class),
+        labels.EC2NODECLASS_HASH: ec2nodeclass_hash(node_class, ca_bundle),
         labels.EC2NODECLASS_HASH_VERSION: EC2NODECLASS_VERSION,
     }
 

@@ -51,6 +51,8 @@ NODE_LAUNCH_HEALTHY = "NodeLaunchHealthy"
 """False while EC2 refuses to launch its nodes. Set only after the first refusal; not one of READY_DEPENDENTS."""
 NODE_REGISTRATION_HEALTHY = "NodeRegistrationHealthy"
 """Whether its last launched NodeClaims became Nodes; not one of READY_DEPENDENTS."""
+CONSOLIDATION_SLOWED = "ConsolidationSlowed"
+"""Its last consolidation commands saved less than predicted. Set only if that is so; not one of READY_DEPENDENTS."""
 OVERLAPPING = "Overlapping"
 """The pool accepts the same pods as another pool. Set only if that is so; not one of READY_DEPENDENTS."""
 READY_DEPENDENTS = (VALIDATION_SUCCEEDED, NODECLASS_READY)

@@ -22,9 +22,11 @@ from tenon.apis.consolidation_limits import read_least_saving, read_rest
 from tenon.apis.disruption_windows import read_windows
 from tenon.apis.ec2launch import SIZE_PATTERN
 from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.apis.expiration import read_expire_within_budgets
 from tenon.apis.kubelet import KubeletConfiguration, expressions_in
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.apis.nodepool import SCHEDULE_PATTERN, NodePool, TemplateSpec
+from tenon.apis.rebalance import read_rebalance
 from tenon.apis.restricted import KNOWN_VALUES, restricted_reason
 
 ModelT = TypeVar("ModelT", bound=ApiModel)
@@ -34,6 +36,8 @@ _READERS: Mapping[str, Callable[[str], object]] = {
     labels.LEAST_SAVING: read_least_saving,
     labels.REST_AFTER_MOVE: read_rest,
     labels.DISRUPTION_WINDOWS: read_windows,
+    labels.EXPIRE_WITHIN_BUDGETS: read_expire_within_budgets,
+    labels.REPLACE_ON_REBALANCE: read_rebalance,
 }
 """Tenon's own annotations of a NodePool."""
 

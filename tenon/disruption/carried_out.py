@@ -15,7 +15,7 @@ from tenon.disruption.cost import NODE_BASE, eviction_cost
 from tenon.disruption.model import ClusterModel, NodeDetail
 from tenon.kube.pod import Pod
 from tenon.resources import add, subtract
-from tenon.scheduling.model import InstanceType, Node, Plan, PlannedClaim, Pool
+from tenon.scheduling.model import Node, Plan, PlannedClaim, Pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,10 @@ class CarriedOut:
     model: ClusterModel
     new: Mapping[str, int]
     """The NodeClaims of new nodes -> the position of the move that they belong to. Their Nodes have the same name."""
+
+    def named(self, claims: Sequence[str], plan: Plan) -> list[tuple[str, PlannedClaim]]:
+        """Return the new nodes of a move with their names in the model."""
+        return [(new_name(claims, number), planned) for number, planned in enumerate(plan.claims)]
 
 
 def carried_out(model: ClusterModel, moves: Sequence[tuple[Sequence[str], Plan]]) -> CarriedOut:
@@ -52,15 +56,19 @@ def carried_out(model: ClusterModel, moves: Sequence[tuple[Sequence[str], Plan]]
             if host is not None and host in details:
                 details[host] = _with_pods(details[host], arrived, each)
         for number, planned in enumerate(plan.claims):
-            name = f"new-{sorted(claims)[0]}-{number}"
+            name = new_name(claims, number)
             pool = pools[planned.pool]
-            kind = next(kind for kind in pool.instance_types if kind.name == planned.offering.instance_type)
-            nodes[name] = _node(name, planned, pool, kind)
+            nodes[name] = new_node(name, planned, pool)
             details[name] = _detail(name, planned)
             pools[pool.name] = replace(pool, usage=add(pool.usage, _used_by(nodes[name], pool)))
             new[name] = position
     problem = replace(model.problem, nodes=list(nodes.values()), pools=list(pools.values()))
-    return CarriedOut(ClusterModel(problem, details), new)
+    return CarriedOut(replace(model, problem=problem, details=details), new)
+
+
+def new_name(claims: Sequence[str], number: int) -> str:
+    """Return the name of a new node of the move that removes these NodeClaims."""
+    return f"new-{min(claims)}-{number}"
 
 
 def _used_by(node: Node, pool: Pool) -> dict[str, int]:
@@ -73,7 +81,9 @@ def _with_pods(detail: NodeDetail, pods: Iterable[Pod], cost: float) -> NodeDeta
     return replace(detail, pods=(*detail.pods, *arrived), cost=detail.cost + cost * len(arrived))
 
 
-def _node(name: str, claim: PlannedClaim, pool: Pool, kind: InstanceType) -> Node:
+def new_node(name: str, claim: PlannedClaim, pool: Pool) -> Node:
+    """Return the node that a claim becomes if it is launched as its cheapest type."""
+    kind = next(kind for kind in pool.instance_types if kind.name == claim.offering.instance_type)
     stated = {key: one.values[0] for key, one in kind.requirements.items() if len(one.members) == 1}
     own = {
         labels.INSTANCE_TYPE: kind.name,

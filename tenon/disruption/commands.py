@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from tenon.apis.reasons import Reason
-from tenon.disruption.model import Command
+from tenon.disruption.arrivals import arriving, times_moved
+from tenon.disruption.model import ClusterModel, Command
 from tenon.kube.pod import Pod
 from tenon.lifecycle.messages.disruption import DisruptionCandidate, DisruptionCommand, Replacement
 from tenon.lifecycle.messages.node import Disrupt
@@ -35,6 +36,9 @@ def to_message(
     ident: str = "",
     replacements: Sequence[Replacement] = (),
     pods: Mapping[str, Sequence[Pod]] | None = None,
+    prices: Mapping[str, float] | None = None,
+    arrivals: Mapping[str, Mapping[str, int]] | None = None,
+    surge: Iterable[str] = (),
 ) -> DisruptionCommand:
     """Return the command's message.
 
@@ -43,8 +47,11 @@ def to_message(
         ident: its ID; by default `command_id`, so that a retry is not a second command.
         replacements: the NodeClaims of its replacements.
         pods: by NodeClaim name, the pods that it moves from there.
+        prices: by NodeClaim name, dollars an hour of its offering.
+        arrivals: what `arrivals_of` says.
+        surge: the Deployments that start their new pod first.
     """
-    moved = pods or {}
+    moved, known = pods or {}, prices or {}
     candidates = [
         DisruptionCandidate(
             claim=candidate.node.claim,
@@ -53,6 +60,7 @@ def to_message(
             since=candidate.since,
             due=candidate.leaves_at,
             pods=[pod_mark(pod.uid) for pod in moved.get(candidate.node.claim, ())],
+            price=known.get(candidate.node.claim, 0.0),
         )
         for candidate in command.candidates
     ]
@@ -66,9 +74,31 @@ def to_message(
         consolidation_type=command.consolidation_type,
         replacements=list(replacements),
         saving=round(command.saving, 6),
+        predicted=round(command.expected, 6) if command.moves_pods else None,
         pods=sum(len(found) for found in moved.values()),
+        surge=sorted(set(surge)),
         explanation=list(command.explanation),
+        arrivals={claim: dict(times) for claim, times in (arrivals or {}).items()},
     )
+
+
+def arrivals_of(
+    command: Command, model: ClusterModel, replacements: Sequence[str], now: datetime
+) -> dict[str, dict[str, int]]:
+    """Return which pods arrive where, by NodeClaim, as `Arrival` has them.
+
+    ``replacements``: the names of the NodeClaims of the command's replacements, in their order.
+    """
+    moved_before = {
+        pod.key: times_moved(pod, one.node.arrivals, now)[0]
+        for one in command.candidates
+        if one.node.arrivals
+        for pod in model.details[one.node.claim].pods
+    }
+    claim_of = {detail.node: claim for claim, detail in model.details.items()} if command.destinations else {}
+    arriving_at = {name: planned.pods for name, planned in zip(replacements, command.replacements, strict=True)}
+    arriving_at |= {claim_of[node]: pods for node, pods in command.destinations.items() if node in claim_of}
+    return {claim: arriving(pods, moved_before) for claim, pods in arriving_at.items() if pods}
 
 
 def disrupt_request(command: DisruptionCommand, candidate: DisruptionCandidate) -> Disrupt:

@@ -37,14 +37,14 @@ def why_not(
         if held := pod_protected(pod["metadata"].get("annotations") or {}, started, now):
             return f"{name}: {held}"
         evicted = not pods.tolerates(pod, pods.DISRUPTED)  # a drain leaves the others alone
-        if evicted and (held := _held_by_budget(pod, budgets.get(pod["metadata"].get("namespace") or "", ()))):
+        if evicted and (held := held_by_budget(pod, budgets.get(pod["metadata"].get("namespace") or "", ()))):
             return f"{name}: {held}"
         if expected is not None and pods.is_reschedulable(pod) and pod_mark(pods.uid(pod)) not in expected:
             return f"{name} came after the decision"
     return ""
 
 
-def _held_by_budget(pod: Object, budgets: Collection[Object]) -> str:
+def held_by_budget(pod: Object, budgets: Collection[Object]) -> str:
     """Return which PodDisruptionBudget allows no eviction of the pod; empty if none forbids it (DIS-13)."""
     found = covering(pod, budgets)
     if len(found) > 1:

@@ -55,27 +55,38 @@ def decide(situation: Situation, methods: Sequence[Method] = METHODS, around: Ar
     return Decision(tuple(commands), look_again, failed, counts, blocked, unconsolidatable, tuple(verdicts))
 
 
-def eligible(situation: Situation) -> list[ManagedNode]:
-    """Return the nodes that no rule about the node itself excludes (DIS-10, DIS-11), by name. Ignores their pods."""
-    return sorted((node for node in situation.nodes if _is_eligible(node, situation)), key=lambda node: node.claim)
+def eligible(situation: Situation, reason: Reason = Reason.UNDERUTILIZED) -> list[ManagedNode]:
+    """Return the nodes that no rule about the node itself excludes (DIS-10, DIS-11), by name. Ignores their pods.
+
+    Only a disruption gives way to what protects a node. Expiration removes it all the same (QRK-13).
+    """
+    may = _may_be_disrupted if reason.is_disruption else may_leave
+    return sorted((node for node in situation.nodes if may(node, situation)), key=lambda node: node.claim)
 
 
-def _is_eligible(node: ManagedNode, situation: Situation) -> bool:
+def may_leave(node: ManagedNode, situation: Situation) -> bool:
+    """Return whether a forceful command may take the node, whatever protects it."""
     return (
         node.pool in situation.policies
         and node.initialized
         and not node.leaving
-        and not node.protected
         and not node.disrupted_by
-        and not node.replacement_for
         and node.claim not in situation.under_command
+    )
+
+
+def _may_be_disrupted(node: ManagedNode, situation: Situation) -> bool:
+    return (
+        may_leave(node, situation)
+        and not node.protected
+        and not node.replacement_for
         and node.claim not in situation.postponed
         and not node.named_in(situation.nominated)
     )
 
 
 def _proposal(method: Method, situation: Situation) -> Proposal:
-    allowed = eligible(situation)
+    allowed = eligible(situation, method.reason)
     proposal = method.propose(allowed, _budgets(method, situation), situation)
     _check(method, proposal, allowed, _budgets(method, situation))
     return proposal

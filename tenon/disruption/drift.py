@@ -70,7 +70,12 @@ class DesiredNode:
     """What the nodes of one NodePool should be like. Compares NodeClaims with it, which must be cheap."""
 
     def __init__(
-        self, pool: NodePool, node_class: EC2NodeClass | None, types: Sequence[InstanceType] | None = None
+        self,
+        pool: NodePool,
+        node_class: EC2NodeClass | None,
+        types: Sequence[InstanceType] | None = None,
+        *,
+        ca_bundle: str = "",
     ) -> None:
         """Prepare the comparison.
 
@@ -79,6 +84,7 @@ class DesiredNode:
             node_class: its EC2NodeClass; None if it does not exist or cannot be read.
             types: the instance types of the class with every offering, also those that EC2 refuses at the moment; None
                 if they could not be read.
+            ca_bundle: the certificate authority of the cluster that new nodes get.
         """
         self._pool = pool
         self._pool_hash = nodepool_hash(pool)
@@ -86,7 +92,7 @@ class DesiredNode:
             term.model_dump(by_alias=True, exclude_none=True) for term in pool.spec.template.spec.requirements
         )
         usable = node_class if node_class is not None and node_class.metadata.deletion_timestamp is None else None
-        self._class = _Class(pool, usable, types) if usable is not None else None
+        self._class = _Class(pool, usable, types, ca_bundle) if usable is not None else None
 
     def check(self, claim: ClaimRecord, now: datetime) -> Verdict:
         """Compare a NodeClaim of the pool that is launched."""
@@ -133,11 +139,14 @@ class DesiredNode:
 class _Class:
     """What the EC2NodeClass of a pool selects now."""
 
-    def __init__(self, pool: NodePool, node_class: EC2NodeClass, types: Sequence[InstanceType] | None) -> None:
+    def __init__(
+        self, pool: NodePool, node_class: EC2NodeClass, types: Sequence[InstanceType] | None, ca_bundle: str
+    ) -> None:
         self.name = node_class.metadata.name
         self._raw = node_class
-        self._hash = ec2nodeclass_hash(node_class)
-        self._hash_without_kubelet = ec2nodeclass_hash(evolve(node_class, spec=evolve(node_class.spec, kubelet=None)))
+        self._hash = ec2nodeclass_hash(node_class, ca_bundle)
+        without_kubelet = evolve(node_class, spec=evolve(node_class.spec, kubelet=None))
+        self._hash_without_kubelet = ec2nodeclass_hash(without_kubelet, ca_bundle)
         self._kubelet = with_own_kubelet(node_class, pool.metadata.annotations).spec.kubelet
         self._is_current = not not_ready(node_class) and not readiness_unknown(node_class)
         status = node_class.status
@@ -167,7 +176,7 @@ class _Class:
                 return Drift(
                     DriftReason.NODECLASS,
                     f"the spec of EC2NodeClass {self.name} changed since the launch: its hash was {stated} and is "
-                    f"{self._hash}",
+                    f"{self._hash} (it covers the cluster's CA bundle too)",
                 )
         if own and _plain(with_own_kubelet(self._raw, claim.annotations).spec.kubelet) != _plain(self._kubelet):
             return Drift(

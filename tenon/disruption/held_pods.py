@@ -37,6 +37,8 @@ def why_held(pod: PodRecord, budgets: Sequence[PodDisruptionBudget], now: dateti
         return protection
     if pod.mirror or any(toleration.tolerates(DISRUPTED) for toleration in pod.pod.tolerations):
         return ""  # a drain does not evict it
+    if pod.surges:
+        return ""  # its controller moves it, which needs no eviction
     if len(budgets) > 1:
         return f"PodDisruptionBudgets {', '.join(sorted(budget.name for budget in budgets))} select it"
     return next(

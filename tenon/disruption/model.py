@@ -11,10 +11,13 @@ from typing import TypeVar
 from tenon.apis import labels
 from tenon.apis.consolidation_limits import LeastSaving, read_least_saving, read_rest
 from tenon.apis.disruption_windows import DisruptionWindow, read_windows
+from tenon.apis.expiration import expires_within_budgets
 from tenon.apis.nodepool import NODES, Budget, ConsolidationPolicy, NodePool
 from tenon.apis.reasons import Reason
+from tenon.disruption.arrivals import Arrival
 from tenon.kube.pod import Pod
 from tenon.scheduling.model import PlannedClaim, Pool, Problem
+from tenon.scheduling.type_table import TypeTables
 
 ValueT = TypeVar("ValueT")
 AbsentT = TypeVar("AbsentT")
@@ -40,6 +43,8 @@ class PoolPolicy:
     """How long consolidation leaves alone a node that was created for a consolidation (WSH-01)."""
     windows: tuple[DisruptionWindow, ...] | None = ()
     """The only times at which its nodes may be disrupted (WSH-14): always if empty, never if None."""
+    expire_within_budgets: bool = False
+    """Expired nodes wait for the budgets (WSH-28). Without it, their workflows remove them at once."""
 
 
 def policy_of(pool: NodePool) -> PoolPolicy:
@@ -55,6 +60,7 @@ def policy_of(pool: NodePool) -> PoolPolicy:
         least_saving=_annotated(pool, labels.LEAST_SAVING, read_least_saving, absent=None, broken=_TOO_MUCH),
         rest_after_move=_annotated(pool, labels.REST_AFTER_MOVE, read_rest, absent=timedelta(), broken=_TOO_LONG),
         windows=_annotated(pool, labels.DISRUPTION_WINDOWS, read_windows, absent=(), broken=None),
+        expire_within_budgets=expires_within_budgets(pool.metadata.annotations),
     )
 
 
@@ -102,6 +108,10 @@ class ManagedNode:
     """The ID of the open command that it was created for."""
     created_for: str = ""
     """The reason of the command that it was created for, which may have ended long ago."""
+    arrivals: tuple[Arrival, ...] = ()
+    """Which pods commands moved to it in the last day."""
+    expires_at: datetime | None = None
+    """When it expires, or the end of an operator's keep request if that is later; None if never."""
 
     def named_in(self, names: frozenset[str]) -> bool:
         """True if the names contain its NodeClaim or its Node."""
@@ -113,7 +123,7 @@ class NodeDetail:
     """What a method that moves pods needs to know of a node, in addition to `ManagedNode`."""
 
     node: str
-    """The name of the Node."""
+    """The name of the Node; empty if the instance has none yet."""
     instance_type: str
     zone: str
     capacity_type: str
@@ -123,6 +133,8 @@ class NodeDetail:
     """The pods that need another node if this one leaves."""
     cost: float
     """The cost of moving its pods (`rescheduling_cost`)."""
+    surges: tuple[str, ...] = ()
+    """Deployments (``namespace/name``) with a pod on it that asks to start its new pod first."""
     held_by: str = ""
     """The pod, and what protects it, that keeps graceful methods away from the node (DIS-13); empty if none does."""
     has_grace_period: bool = False
@@ -145,13 +157,19 @@ class ClusterModel:
     problem: Problem
     """All nodes, and the pools with their instance types and prices. It has no pods to place."""
     details: Mapping[str, NodeDetail]
-    """By NodeClaim name. Nodes whose NodeClaim cannot be matched with a Node are missing."""
+    """By NodeClaim name. Those without an instance, or whose Node is gone, are missing."""
     static_pools: Mapping[str, Pool] = field(default_factory=dict)
     """By name, the static NodePools, from which plans do not buy."""
+    tables: TypeTables = field(default_factory=TypeTables, compare=False, repr=False)
+    """The index of the instance types, which all simulations share."""
 
 
 def model_of(
-    problem: Problem, details: Mapping[str, NodeDetail], static: Collection[str], refused: Collection[str] = ()
+    problem: Problem,
+    details: Mapping[str, NodeDetail],
+    static: Collection[str],
+    refused: Collection[str] = (),
+    tables: TypeTables | None = None,
 ) -> ClusterModel:
     """Return the model of a problem.
 
@@ -160,12 +178,14 @@ def model_of(
         details: by NodeClaim, what is known of its node.
         static: the names of the static NodePools.
         refused: the names of NodePools whose launches EC2 refuses, so that a move must not depend on one.
+        tables: those of an earlier model, which are used again while the instance types are the same objects.
     """
     pools = [sold_out(pool) if pool.name in refused else pool for pool in problem.pools]
     return ClusterModel(
         problem=replace(problem, pools=[pool for pool in pools if pool.name not in static]),
         details=details,
         static_pools={pool.name: pool for pool in pools if pool.name in static},
+        tables=TypeTables(tables),
     )
 
 
@@ -191,6 +211,9 @@ class Situation:
     """Nodes and NodeClaims on which CapacityBuffers reserve capacity."""
     model: ClusterModel | None = None
     """Only set for methods that move pods."""
+    slowed: Mapping[str, str] = field(default_factory=dict)
+    """By NodePool whose last consolidation commands saved less than predicted: why it must wait now, or an empty text
+    if it may start one command."""
     blocked_at: Mapping[str, datetime] = field(default_factory=dict)
     """By NodeClaim, when a method last found that it cannot leave. Others come first, so that it holds up none."""
 
@@ -226,6 +249,8 @@ class Command:
     """The command gives way to a pod that may not be moved, and is validated after a delay (DIS-46)."""
     saving: float = 0.0
     """Dollars an hour that the command saves, at least; negative if it costs more, as a drift may."""
+    expected: float = 0.0
+    """The same, if every new node is launched as its cheapest type."""
     explanation: tuple[str, ...] = ()
     """A few lines that say why, for the command's page in the Temporal UI."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tenon.apis.reasons import Reason
@@ -12,7 +12,7 @@ from tenon.disruption.model import ManagedNode, Situation
 from tenon.disruption.windows import why_closed
 
 REASONS = (Reason.EMPTY, Reason.DRIFTED, Reason.UNDERUTILIZED)
-"""The reasons that a budget may name."""
+"""The reasons that a budget may name. A budget that names none covers expiration too, if the NodePool asks for it."""
 
 
 @dataclass(slots=True)
@@ -71,14 +71,14 @@ def _is_unavailable(node: ManagedNode, situation: Situation) -> bool:
     return node.leaving or not node.ready or bool(node.disrupted_by) or node.claim in situation.under_command
 
 
-def budget_states(situation: Situation, reasons: Collection[Reason] = REASONS) -> list[BudgetState]:
-    """Return what the budgets of every NodePool say about each reason."""
+def budget_states(situation: Situation) -> list[BudgetState]:
+    """Return what the budgets of every NodePool say about each reason that they cover."""
     found = []
     members = members_of(situation)
     for pool, policy in sorted(situation.policies.items()):
         known = members.get(pool, Members())
         by_budgets: dict[tuple[bool, ...], int] = {}  # most budgets name no reason, and schedules are slow to evaluate
-        for reason in reasons:
+        for reason in (*REASONS, Reason.EXPIRED) if policy.expire_within_budgets else REASONS:
             same = tuple(budget.reasons is None or reason in budget.reasons for budget in policy.budgets)
             if same not in by_budgets:
                 by_budgets[same] = allowed(policy.budgets, reason, total=known.total, unavailable=0, now=situation.now)

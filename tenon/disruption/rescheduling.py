@@ -11,27 +11,26 @@ from dataclasses import replace
 
 from tenon.apis import labels
 from tenon.apis.nodepool import NODES
+from tenon.disruption.carried_out import new_name, new_node
 from tenon.disruption.model import ClusterModel, NodeDetail, Situation, sold_out
 from tenon.kube.pod import Pod
 from tenon.resources import CPU, MEMORY, PODS, Resources, add, maximum, subtract
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Node, Plan, Pool, Problem
-from tenon.scheduling.type_table import TypeTables
 
 
 class Rescheduler:
     """A model of the cluster that removals change one after another, so that no two of them use the same room."""
 
-    def __init__(self, model: ClusterModel, closed: Collection[str] = (), tables: TypeTables | None = None) -> None:
+    def __init__(self, model: ClusterModel, closed: Collection[str] = ()) -> None:
         """Start from the model.
 
         Args:
             model: the cluster.
             closed: names of more Nodes that must take no pods.
-            tables: the index of the instance types, if several models have the same types.
         """
-        self._tables = tables or TypeTables()
+        self._tables = model.tables
         self._details = model.details
         shut = frozenset(closed)
         self._nodes = {
@@ -80,13 +79,15 @@ class Rescheduler:
         return solve(replace(problem, nodes=_that_matter(problem)), expired, self._tables)
 
     def accept(self, claims: Iterable[str], plan: Plan) -> None:
-        """Change the model as the plan says. Its new nodes take no other pods."""
-        leaving = [self._details[claim] for claim in claims]
-        remaining = self._without(leaving, pods=(), buys=True)
+        """Change the model as the plan says. Its new nodes take no other pods, but rules between pods count theirs."""
+        names = list(claims)
+        remaining = self._without([self._details[claim] for claim in names], pods=(), buys=True)
         self._nodes = {node.name: node.with_pods(plan.placements.get(node.name, ())) for node in remaining.nodes}
         self._pools = {pool.name: pool for pool in remaining.pools}
-        for claim in plan.claims:
+        for number, claim in enumerate(plan.claims):
             pool = self._pools[claim.pool]
+            node = new_node(new_name(names, number), claim, pool)
+            self._nodes[node.name] = replace(node, closed=True)
             self._pools[claim.pool] = replace(pool, usage=add(pool.usage, claim.largest, {NODES: 1}))
 
     def _without(self, leaving: Collection[NodeDetail], *, pods: tuple[Pod, ...], buys: bool) -> Problem:

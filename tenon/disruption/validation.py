@@ -120,6 +120,8 @@ def _reason_gone(
     after = policy.consolidate_after
     if after is None or policy.consolidation_policy == "WhenEmpty":
         return "its NodePool does not consolidate it any more"
+    if why := situation.slowed.get(candidate.pool):
+        return why
     if {candidate.claim, detail.node} & situation.buffer_hosts:
         return "a CapacityBuffer keeps room on it"
     known = set(candidate.pods)

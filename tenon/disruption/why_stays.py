@@ -9,15 +9,18 @@ from tenon.apis import labels
 from tenon.apis.nodeclaim import DISRUPTION_REASON, DRIFTED
 from tenon.apis.nodepool import Budget
 from tenon.apis.reasons import Reason
+from tenon.disruption.arrivals import Arrival, rest_until, times_moved
 from tenon.disruption.budgets import binding, opens_at
+from tenon.disruption.deciding import may_leave
 from tenon.disruption.methods.balanced import Balance, approved
 from tenon.disruption.methods.consolidation import closed_nodes
-from tenon.disruption.methods.consolidation_price import LEAST_SAVING, SPOT_FLEXIBILITY, PriceRule
+from tenon.disruption.methods.consolidation_price import LEAST_SAVING, SPOT_FLEXIBILITY, PriceRule, may_be_spot
 from tenon.disruption.model import ManagedNode, NodeDetail, PoolPolicy, Situation
 from tenon.disruption.pool_budgets import Members, members_of, unavailable_nodes
 from tenon.disruption.rescheduling import Rescheduler, is_complete
 from tenon.disruption.windows import why_closed
 from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.pod import Pod
 from tenon.kube.timestamps import format_instant
 from tenon.scheduling.model import Plan, PlannedClaim
 
@@ -61,10 +64,11 @@ class WhyStays:
 
     def sentences(self, node: ManagedNode) -> tuple[str, ...]:
         """Return why the node is not disrupted now, one sentence each, without a period."""
+        expired = tuple(self._of_expiration(node))
         if own := tuple(self._of_node_itself(node)):
-            return own
+            return (*expired, *own)
         detail = self._model.details.get(node.claim)
-        found = list(self._of_drift(node, detail))
+        found = [*expired, *self._of_drift(node, detail)]
         if node.empty:
             found += self._of_emptiness(node)
         elif detail is None:
@@ -98,6 +102,15 @@ class WhyStays:
             yield f"It was created for disruption command {node.replacement_for}, which has not ended"
         if node.named_in(given.nominated):
             yield "Pods that have no node yet are expected to run on it"
+
+    def _of_expiration(self, node: ManagedNode) -> Iterator[str]:
+        """Why an expired node waits. It leaves at once unless its NodePool asks for budgets."""
+        given = self._situation
+        if node.expires_at is None or node.expires_at > given.now or not may_leave(node, given):
+            return
+        if given.policies[node.pool].expire_within_budgets:
+            waits = f"It expired at {format_instant(node.expires_at)} and waits ({labels.EXPIRE_WITHIN_BUDGETS})"
+            yield from (waits, *(self._of_budgets(node, Reason.EXPIRED) or ["A later look removes it"]))
 
     def _of_drift(self, node: ManagedNode, detail: NodeDetail | None) -> Iterator[str]:
         if detail is None or not detail.drifted:
@@ -156,6 +169,10 @@ class WhyStays:
             rested = detail.created_at + policy.rest_after_move
             if rested > self._situation.now:
                 yield f"Consolidation created it, so it rests until {format_instant(rested)} (tenon.sh/rest-after-move)"
+        if why := self._situation.slowed.get(node.pool):
+            yield f"NodePool {node.pool} is slowed down: {why}"
+        if (until := rest_until(detail.pods, node.arrivals, self._situation.now)) is not None:
+            yield _resting(detail.pods, node.arrivals, self._situation.now, until)
         if detail.node in self._hosts:
             yield "Pods of other nodes are about to move to it"
         yield from self._of_budgets(node, Reason.UNDERUTILIZED)
@@ -181,7 +198,7 @@ class WhyStays:
         )
         return [
             f"Budget {_text(tight[0])} of NodePool {node.pool} allows no more of its {_counted(total, 'node')} to be "
-            f"disrupted for {reason}{counted_already}{when}"
+            f"disrupted for {reason.camel_case}{counted_already}{when}"
         ]
 
     def _of_price(self, node: ManagedNode, detail: NodeDetail, *, free: bool) -> Iterator[str]:
@@ -217,7 +234,7 @@ class WhyStays:
 
     def _why_no_bill(self, detail: NodeDetail, plan: Plan) -> str:
         """Why a cheaper replacement breaks a rule of the price."""
-        if not self._rule.may_replace(detail):
+        if not self._rule.is_free(detail) and any(map(may_be_spot, plan.claims)):
             return (
                 "It is a spot node, which is replaced only with the feature gate SpotToSpotConsolidation; without it, "
                 "its pods must fit on other nodes"
@@ -241,6 +258,18 @@ def why_leaving(claim: ClaimRecord) -> tuple[str, ...]:
     if reason == Reason.DRIFTED and (message := drift.get("message")):
         found.append(f"It drifted ({drift.get('reason') or DRIFTED}): {message}")
     return tuple(found)
+
+
+def _resting(pods: Sequence[Pod], arrivals: Sequence[Arrival], now: datetime, until: datetime) -> str:
+    """Say which pod rests longest, and why."""
+    resting = next(pod for pod in pods if rest_until([pod], arrivals, now) == until)
+    times, last = times_moved(resting, arrivals, now)
+    assert last is not None
+    often = "once" if times == 1 else f"{times} times"
+    return (
+        f"Disruption commands have moved its pod {resting.key} {often} in the last day, at {format_instant(last)} for "
+        f"the last time, so consolidation lets it rest until {format_instant(until)}"
+    )
 
 
 def _due(since: datetime, policy: PoolPolicy) -> datetime:

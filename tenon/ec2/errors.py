@@ -1,10 +1,11 @@
-"""Classifies EC2's error codes for a launch: no capacity, already gone, or a mistake that a person must fix.
+"""Classifies AWS's error codes: no capacity, already gone, a missing right, or a mistake that a person must fix.
 
 The sets are data. Activities turn a refused call into one of these classes, and the workflow decides what follows.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -15,7 +16,6 @@ INSUFFICIENT_CAPACITY = frozenset(
         "InsufficientInstanceCapacity",
         "UnfulfillableCapacity",
         "Unsupported",
-        "InsufficientFreeAddressesInSubnet",
         "ReservationCapacityExceeded",
     }
 )
@@ -24,6 +24,9 @@ INSUFFICIENT_CAPACITY = frozenset(
 Karpenter also counts VcpuLimitExceeded and MaxFleetCountExceeded here. Tenon treats them as refusals, because they are
 account quotas that the next instance type would exceed as well.
 """
+
+SUBNET_FULL = "InsufficientFreeAddressesInSubnet"
+"""The subnet has no address left. That says nothing about the type, or about another subnet of the zone."""
 
 SPOT_ROLE_MISSING = "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
 """The account lacks EC2's service-linked role for spot."""
@@ -41,6 +44,7 @@ NOT_FOUND = frozenset(
         "AWS.SimpleQueueService.NonExistentQueue",
         "NoSuchEntity",
         "ParameterNotFound",
+        "ParameterVersionNotFound",
     }
 )
 TEMPLATE_NOT_FOUND = frozenset({"InvalidLaunchTemplateName.NotFoundException", "InvalidLaunchTemplateId.NotFound"})
@@ -54,11 +58,37 @@ RETRYABLE = frozenset(
 BUSY = THROTTLED | RETRYABLE
 """Codes that say nothing about the request, even if EC2 puts them into the answer of a fleet request."""
 
+UNAUTHORIZED = frozenset({"UnauthorizedOperation", "AccessDenied", "AccessDeniedException"})
+"""The credentials are valid, but no policy allows the call, or one denies it."""
+BAD_CREDENTIALS = frozenset(
+    {
+        "AuthFailure",
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "IncompleteSignature",
+        "InvalidClientTokenId",
+        "InvalidIdentityToken",
+        "SignatureDoesNotMatch",
+        "UnrecognizedClientException",
+    }
+)
+_SERVICES = {
+    "AssumeRole": "sts",
+    "AssumeRoleWithWebIdentity": "sts",
+    "DeleteMessageBatch": "sqs",
+    "DescribeAccessEntry": "eks",
+    "DescribeCluster": "eks",
+    "GetParameter": "ssm",
+    "GetProducts": "pricing",
+    "GetQueueUrl": "sqs",
+    "ReceiveMessage": "sqs",
+}
+_NOT_AUTHORIZED = re.compile(r"not authorized to perform: ([\w-]+:\w+)(?: on resource: (\S+))?")
+_DENIED = re.compile(r"with an explicit deny in (an? [\w -]*?(?:policy|boundary))")
+
 _REASONS: Mapping[str, str] = {
     SPOT_ROLE_MISSING: "SpotSLRCreationFailed",
-    "UnauthorizedOperation": "Unauthorized",
-    "AccessDenied": "Unauthorized",
-    "AccessDeniedException": "Unauthorized",
+    **dict.fromkeys(UNAUTHORIZED, "Unauthorized"),
     "AuthFailure": "AMIAuthorizationFailure",
     "InvalidIamInstanceProfile.NotFound": "InstanceProfileNameInvalid",
     "InvalidUserData.Malformed": "UserDataSizeLimitExceeded",
@@ -71,7 +101,7 @@ _REASONS: Mapping[str, str] = {
     "PendingVerification": "AccountPendingVerification",
     "MaxSpotInstanceCountExceeded": "SpotQuotaExceeded",
     "VcpuLimitExceeded": "VCPULimitExceeded",
-    "InsufficientFreeAddressesInSubnet": "InsufficientFreeAddressesInSubnet",
+    SUBNET_FULL: "InsufficientFreeAddressesInSubnet",
     "InvalidSubnetID.NotFound": "SubnetResolutionFailed",
     "InvalidInstanceType": "InstanceTypeResolutionFailed",
     "InvalidInstanceType.NotFound": "InstanceTypeResolutionFailed",
@@ -96,6 +126,52 @@ def _invalid_value_reason(message: str) -> str:
     if "user data" in message:
         return "UserDataSizeLimitExceeded"
     return "LaunchFailed"
+
+
+def refusal(operation: str, code: str, message: str) -> str:
+    """Say which call AWS refused, and what allows it.
+
+    The text is the same for each repetition of the call, so that a condition that shows it does not change.
+    """
+    action = f"{_SERVICES.get(operation, 'iam' if 'InstanceProfile' in operation else 'ec2')}:{operation}"
+    if code in BAD_CREDENTIALS:
+        return f"AWS refused {action} ({code}): check the AWS credentials of Tenon's Pods"
+    if code not in UNAUTHORIZED:
+        return f"AWS refused {action} ({code}: {message})"
+    if operation.startswith("AssumeRole"):
+        return (
+            f"AWS refused {action} ({code}): let the trust policy of Tenon's role name the ServiceAccount of its Pods"
+        )
+    named = _NOT_AUTHORIZED.search(message)
+    right, resource = (named[1], named[2]) if named else (action, None)
+    where = f"{right} on {resource}" if resource else right
+    if denied := _DENIED.search(message):
+        return f"AWS refused {action} ({code}): {denied[1]} denies {where} explicitly, remove that"
+    return f"AWS refused {action} ({code}): allow {where} in the IAM policy of Tenon's role"
+
+
+def full_subnets(fleet_errors: Iterable[Mapping[str, Any]], tried: Mapping[tuple[str, str], str]) -> set[str]:
+    """Return the subnets that the ``Errors`` of a fleet call full.
+
+    ``tried`` maps the (instance type, zone) pairs of the request to their subnets. An error without a type or zone is
+    about every subnet that matches the rest of it.
+    """
+    full: set[str] = set()
+    for error in fleet_errors:
+        if error.get("ErrorCode") != SUBNET_FULL:
+            continue
+        override = error.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
+        wanted_type, wanted_zone = override.get("InstanceType", ""), override.get("AvailabilityZone", "")
+        full |= (
+            {override["SubnetId"]}
+            if override.get("SubnetId")
+            else {
+                subnet
+                for (name, zone), subnet in tried.items()
+                if wanted_type in ("", name) and wanted_zone in ("", zone)
+            }
+        )
+    return full
 
 
 def unavailable_offerings(

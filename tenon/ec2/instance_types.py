@@ -27,9 +27,10 @@ class Prices:
 
     on_demand: Mapping[str, float] = field(default_factory=dict)
     spot: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    """By (instance type, zone). If there are any prices, a zone without one sells no spot capacity."""
-    spot_estimates: Mapping[str, float] = field(default_factory=dict)
-    """By instance type; used only while ``spot`` is empty."""
+    """By (instance type, zone). If there are any prices, a zone without one sells no spot capacity.
+
+    Otherwise spot capacity counts at the on-demand price, which it never exceeds by default.
+    """
 
     def of(self, name: str, zone: str, capacity_type: str) -> float | None:
         """Return the price of an offering; None if it is not sold."""
@@ -37,7 +38,7 @@ class Prices:
             return self.on_demand.get(name)
         if self.spot:
             return self.spot.get((name, zone))
-        return self.spot_estimates.get(name, self.on_demand.get(name))
+        return self.on_demand.get(name)
 
     def knows(self, name: str, zones: Iterable[str]) -> bool:
         """True if the type has any known price in these zones."""

@@ -15,14 +15,14 @@ from tenon.ec2 import launch_template, user_data
 from tenon.ec2.bootstrap import Bootstrap, node_labels, node_taints
 from tenon.ec2.cluster import Cluster
 from tenon.ec2.families import family_named
-from tenon.ec2.launch_filters import TypeOfferings, choose
+from tenon.ec2.launch_filters import TypeOfferings, choose, compatible
 from tenon.ec2.launch_template import LaunchTemplate
 from tenon.ec2.launched_labels import tenancy
 from tenon.ec2.settings import kubelet_map
 from tenon.ec2.tags import instance_tags, shared_tags
 from tenon.kube.requirements import Requirements
 from tenon.kube.taints import Taint
-from tenon.lifecycle.messages.launch import FleetOverride, FleetTemplate, LaunchRequest
+from tenon.lifecycle.messages.launch import FleetOverride, FleetTemplate, LaunchRequest, OfferingRef
 from tenon.resources import PODS, parse_resources
 from tenon.scheduling.model import InstanceType
 
@@ -127,6 +127,30 @@ def best_subnets(subnets: Iterable[Subnet], free_addresses: Mapping[str, int]) -
         if free_addresses.get(subnet.id, 0) > 0:
             best.setdefault(subnet.zone, subnet)
     return best
+
+
+def without_addresses(
+    claim: NodeClaim,
+    node_class: EC2NodeClass,
+    instance_types: Iterable[InstanceType],
+    free_addresses: Mapping[str, int],
+) -> tuple[list[str], list[OfferingRef]]:
+    """Return the zones in which all subnets of the class are full, and what the claim could buy there otherwise.
+
+    A claim that needs such a zone must not be planned again at once.
+    """
+    full = {subnet.zone for subnet in node_class.status.subnets} - set(
+        best_subnets(node_class.status.subnets, free_addresses)
+    )
+    if not full:
+        return [], []
+    requirements = Requirements.from_terms(term.to_dict() for term in claim.spec.requirements)
+    requests = parse_resources(claim.spec.resources.requests)
+    return sorted(full), [
+        OfferingRef(capacity_type=offering.capacity_type, instance_type=each.type.name, zone=offering.zone)
+        for each in compatible(requirements, requests, instance_types, frozenset(full))
+        for offering in each.offerings
+    ]
 
 
 def images_by_type(instance_types: Iterable[InstanceType], amis: Iterable[AMI]) -> dict[str, str]:

@@ -60,6 +60,8 @@ def build(
             "InstanceMetadataTags": "disabled",
         },
         "Monitoring": {"Enabled": bool(spec.detailed_monitoring)},
+        # EC2's default, open, takes any open reservation that matches, also those that others made for themselves.
+        "CapacityReservationSpecification": {"CapacityReservationPreference": "none"},
         "UserData": b64encode(user_data.encode()).decode(),
         "TagSpecifications": [{"ResourceType": kind, "Tags": tag_list(tags)} for kind in tagged],
         **_network(node_class, efa_interfaces),

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from email import message_from_string
 from email.message import Message
 
+import yaml
+
 SHELL = 'text/x-shellscript; charset="us-ascii"'
 NODE_CONFIG = "application/node.eks.aws"
 _BOUNDARY = "//"
@@ -17,7 +19,8 @@ Part = tuple[str, str]
 def parts_of(text: str) -> list[Part]:
     """Split a user's own user data into documents: the parts of a MIME archive, or the text itself.
 
-    A text that is not an archive is a shell script if it starts with ``#!``, and a NodeConfig otherwise.
+    A text that is not an archive is a NodeConfig if it is a YAML mapping with the fields of an object, and a shell
+    script otherwise.
     """
     stripped = text.strip()
     if not stripped:
@@ -25,7 +28,7 @@ def parts_of(text: str) -> list[Part]:
     if stripped.lower().startswith(("mime-version:", "content-type:")):
         archive = message_from_string(stripped)
         return [(part.get("Content-Type", SHELL), _text_of(part)) for part in archive.walk() if not part.is_multipart()]
-    return [(SHELL if stripped.startswith("#!") else NODE_CONFIG, stripped)]
+    return [(NODE_CONFIG if _is_object(stripped) else SHELL, stripped)]
 
 
 def join(parts: Iterable[Part]) -> str:
@@ -34,6 +37,17 @@ def join(parts: Iterable[Part]) -> str:
     for content_type, text in parts:
         lines += [f"--{_BOUNDARY}", f"Content-Type: {content_type}", "", text.strip("\n"), ""]
     return "\n".join([*lines, f"--{_BOUNDARY}--", ""])
+
+
+def _is_object(text: str) -> bool:
+    """Whether the text is a Kubernetes object. A line of shell with a colon is a YAML mapping too."""
+    if text.startswith("#!"):
+        return False
+    try:
+        found = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return False
+    return isinstance(found, dict) and not found.keys().isdisjoint({"apiVersion", "kind", "spec"})
 
 
 def _text_of(part: Message) -> str:

@@ -8,9 +8,9 @@ from datetime import datetime
 
 from tenon.apis import conditions as condition_list
 from tenon.apis import ec2nodeclass as api
-from tenon.apis.common import Condition, SelectorRequirement
+from tenon.apis.common import Condition, ConditionStatus, SelectorRequirement
 from tenon.apis.ec2nodeclass import AMI, EC2NodeClass, EC2NodeClassStatus, SecurityGroup, Subnet
-from tenon.apis.validation import check_ec2nodeclass
+from tenon.apis.validation import FieldError, check_ec2nodeclass
 from tenon.ec2 import user_data
 from tenon.ec2.amis import Image
 from tenon.ec2.bootstrap import Bootstrap, node_labels, node_taints
@@ -25,6 +25,13 @@ class CheckResult:
 
     reason: str = ""
     message: str = ""
+    unknown: bool = False
+    """True if AWS did not answer, so that it is not known whether the check passes."""
+
+    @property
+    def status(self) -> ConditionStatus:
+        """The status of the condition that shows the result."""
+        return "Unknown" if self.unknown else "False" if self.reason else "True"
 
 
 PASSED = CheckResult()
@@ -32,32 +39,57 @@ PASSED = CheckResult()
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """What the account has for a class. The parts that can fail in several ways come with their findings."""
+    """What the account has for a class, with the findings about each part.
+
+    A part that AWS refused to show is what the status of the class says already.
+    """
 
     subnets: Sequence[Subnet] = ()
+    subnets_result: CheckResult = PASSED
     security_groups: Sequence[SecurityGroup] = ()
-    images: Sequence[Image] = ()
+    security_groups_result: CheckResult = PASSED
+    images: Sequence[AMI] = ()
     images_result: CheckResult = PASSED
     instance_profile: str = ""
     profile_result: CheckResult = PASSED
+    cluster_result: CheckResult = PASSED
+    """Whether EKS tells what the nodes of the class need to know about the cluster."""
+    types_result: CheckResult = PASSED
+    """Whether EC2 describes its instance types, which all launches need."""
     expressions_result: CheckResult = PASSED
 
 
-def new_status(node_class: EC2NodeClass, resolved: Resolved, cluster: Cluster, now: datetime) -> EC2NodeClassStatus:
-    """Return the class's new status. A condition's transition time changes only if its status changes."""
+def new_status(
+    node_class: EC2NodeClass, resolved: Resolved, cluster: Cluster | None, now: datetime
+) -> EC2NodeClassStatus:
+    """Return the class's new status. A condition's transition time changes only if its status changes.
+
+    Without a ``cluster``, ``resolved`` says why it is not known.
+    """
     findings = {
-        api.SUBNETS_READY: _found_any(resolved.subnets, "SubnetsNotFound", "subnetSelectorTerms found no subnet"),
-        api.SECURITY_GROUPS_READY: _found_any(
-            resolved.security_groups, "SecurityGroupsNotFound", "securityGroupSelectorTerms found no security group"
+        api.SUBNETS_READY: _first(
+            resolved.subnets_result,
+            _found_any(resolved.subnets, "SubnetsNotFound", "subnetSelectorTerms found no subnet"),
         ),
-        api.AMIS_READY: resolved.images_result
-        if resolved.images_result.reason
-        else _found_any(resolved.images, "AMINotFound", "amiSelectorTerms found no image that can be booted"),
+        api.SECURITY_GROUPS_READY: _first(
+            resolved.security_groups_result,
+            _found_any(
+                resolved.security_groups, "SecurityGroupsNotFound", "securityGroupSelectorTerms found no security group"
+            ),
+        ),
+        api.AMIS_READY: _first(
+            resolved.images_result,
+            _found_any(resolved.images, "AMINotFound", "amiSelectorTerms found no image that can be booted"),
+        ),
         api.INSTANCE_PROFILE_READY: resolved.profile_result,
         api.PLACEMENT_GROUP_READY: _placement(node_class),
-        api.VALIDATION_SUCCEEDED: resolved.expressions_result
-        if resolved.expressions_result.reason
-        else validate(node_class, cluster),
+        api.CAPACITY_RESERVATIONS_READY: _reservations(node_class),
+        api.VALIDATION_SUCCEEDED: _first(
+            resolved.cluster_result,
+            resolved.types_result,
+            resolved.expressions_result,
+            validate(node_class, cluster) if cluster is not None else PASSED,
+        ),
     }
     conditions = node_class.status.conditions
     generation = node_class.metadata.generation
@@ -65,7 +97,7 @@ def new_status(node_class: EC2NodeClass, resolved: Resolved, cluster: Cluster, n
         conditions = condition_list.set_condition(
             conditions,
             type_,
-            "False" if finding.reason else "True",
+            finding.status,
             now=now,
             reason=finding.reason,
             message=finding.message,
@@ -74,7 +106,7 @@ def new_status(node_class: EC2NodeClass, resolved: Resolved, cluster: Cluster, n
     return EC2NodeClassStatus(
         subnets=list(resolved.subnets),
         security_groups=list(resolved.security_groups),
-        amis=[_ami(image) for image in resolved.images],
+        amis=list(resolved.images),
         instance_profile=resolved.instance_profile or None,
         conditions=condition_list.set_root(conditions, tuple(findings), now=now, observed_generation=generation),
     )
@@ -84,7 +116,7 @@ def validate(node_class: EC2NodeClass, cluster: Cluster) -> CheckResult:
     """Check that the class is valid and that its user data can be rendered."""
     faults = check_ec2nodeclass(node_class)
     if faults:
-        return CheckResult("InvalidKubeletConfiguration", "; ".join(str(fault) for fault in faults))
+        return CheckResult(_reason_of(faults[0], node_class), "; ".join(str(fault) for fault in faults))
     spec = node_class.spec
     if spec.resolved_family == "AL2023" and not cluster.service_cidr:
         return CheckResult(
@@ -105,6 +137,16 @@ def validate(node_class: EC2NodeClass, cluster: Cluster) -> CheckResult:
     except ValueError as error:
         return CheckResult("UserDataInvalid", str(error))
     return PASSED
+
+
+def _reason_of(fault: FieldError, node_class: EC2NodeClass) -> str:
+    """Return Karpenter's reason for a broken rule; ValidationFailed where its API server would refuse the class."""
+    kubelet = node_class.spec.kubelet
+    if kubelet is not None and fault.path in {f"spec.kubelet.{name}" for name in kubelet.passed_on}:
+        return "UnsupportedKubeletConfiguration"
+    if fault.path.startswith("spec.kubelet") or fault.sentence.startswith("kubelet."):
+        return "InvalidKubeletConfiguration"
+    return "TagValidationFailed" if fault.sentence.startswith("tags ") else "ValidationFailed"
 
 
 def not_ready(node_class: EC2NodeClass) -> str:
@@ -138,6 +180,10 @@ def _stale(ready: Condition, node_class: EC2NodeClass) -> bool:
     return (ready.observed_generation or 0) < node_class.metadata.generation
 
 
+def _first(*results: CheckResult) -> CheckResult:
+    return next((each for each in results if each.reason), PASSED)
+
+
 def _found_any(found: Sequence[object], reason: str, message: str) -> CheckResult:
     return PASSED if found else CheckResult(reason, message)
 
@@ -150,7 +196,19 @@ def _placement(node_class: EC2NodeClass) -> CheckResult:
     )
 
 
-def _ami(image: Image) -> AMI:
+def _reservations(node_class: EC2NodeClass) -> CheckResult:
+    """Refuse a class that selects reservations: its nodes would be bought in addition to what is paid for already."""
+    if not node_class.spec.capacity_reservation_selector_terms:
+        return PASSED
+    return CheckResult(
+        "CapacityReservationsNotSupported",
+        "capacity reservations are not supported yet: remove capacityReservationSelectorTerms to launch on-demand and "
+        "spot instances outside of any reservation",
+    )
+
+
+def ami(image: Image) -> AMI:
+    """Return the image as the status of a class lists it."""
     return AMI(
         id=image.id,
         name=image.name or None,

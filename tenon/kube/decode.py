@@ -20,7 +20,7 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.default_spread import OWNERS
 from tenon.kube.host_ports import host_ports
 from tenon.kube.node_affinity import required_terms
-from tenon.kube.owners import controller, deciding_owner, workload
+from tenon.kube.owners import controller, deciding_owner, surges, workload
 from tenon.kube.pod import Pod
 from tenon.kube.pod_kinds import is_mirror
 from tenon.kube.pod_rules import NO_RULES, pod_rules
@@ -86,6 +86,7 @@ def decode_pod(raw: bytes | msgspec.Raw) -> PodRecord:
         opted_out=_avoids_nodepools(pod.required_terms),
         volumes=_volumes(metadata, spec),
         do_not_disrupt=do_not_disrupt_value(annotations) or "",
+        surges=surges(annotations, pod.workload),
         deletion_cost=_whole_number(annotations.get(labels.POD_DELETION_COST)),
         bound_at=instant(scheduled.last_transition_time) if scheduled and scheduled.status == "True" else 0.0,
     )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from tenon.apis import labels
 from tenon.kube.structs import Metadata, Object, Owner, read
 
 DAEMONSET = "DaemonSet"
 STATEFULSET = "StatefulSet"
 NODE = "Node"
+DEPLOYMENT = "Deployment/"
+"""How the workloads begin that are Deployments."""
 _DECIDING = (DAEMONSET, STATEFULSET, NODE)
 
 
@@ -37,5 +40,10 @@ def workload(metadata: Metadata) -> str:
         return ""
     template = (metadata.labels or {}).get("pod-template-hash")
     if owner.kind == "ReplicaSet" and template and owner.name.endswith(f"-{template}"):
-        return f"Deployment/{owner.name.removesuffix(f'-{template}')}"
+        return f"{DEPLOYMENT}{owner.name.removesuffix(f'-{template}')}"
     return f"{owner.kind}/{owner.name}"
+
+
+def surges(annotations: Mapping[str, str], controller: str) -> bool:
+    """Return whether a pod asks to start its successor before it stops. ``controller``: its controller, `workload`."""
+    return annotations.get(labels.SURGE) == "true" and controller.startswith(DEPLOYMENT)

@@ -65,6 +65,8 @@ class PodRecord:
     """The pod requires nodes that belong to no NodePool."""
     do_not_disrupt: str = ""
     """The value of the do-not-disrupt annotation; empty if absent."""
+    surges: bool = False
+    """A disruption command starts its new pod before it stops."""
     deletion_cost: int = 0
     """The value of the pod-deletion-cost annotation."""
     volumes: tuple[VolumeUse, ...] = ()

@@ -33,6 +33,8 @@ from tenon.lifecycle.messages.node import (
     DisruptAnswer,
     DrainInput,
     DrainResult,
+    ExpirationInput,
+    ExpirationResult,
     InitializeResult,
     Keep,
     KeepInput,
@@ -59,11 +61,13 @@ FIRST_RECHECK = timedelta(seconds=5)
 """How soon to check a node again that is not initialized. The interval doubles up to `RECHECK`."""
 FAILED_RETRY, MAX_FAILED_RETRY = timedelta(seconds=30), timedelta(minutes=2)
 """How soon to retry a step that used up its attempts. The interval doubles from the first value up to the second."""
+EXPIRY_WAITS = "expired: waits until the budgets of its NodePool allow it to leave"
 DONE = (
     RegisterResult,
     InitializeResult,
     BindResult,
     KeepRecorded,
+    ExpirationResult,
     CordonResult,
     DrainResult,
     DetachResult,
@@ -112,13 +116,16 @@ def next_step(state: NodeState, now: datetime) -> Step:
         case Stage.LIVE:
             if state.disrupted:
                 return Run(ActivityName.WITHDRAW, _node_input(state), state.node_name)
+            if state.expired:
+                given = ExpirationInput(claim=state.claim, pool=state.pool)
+                return Run(ActivityName.CHECK_EXPIRATION, given, f"may a node of {state.pool} leave at once?")
             if state.spread_until is not None:
                 return Wait(state.spread_until, "leaves later, because many nodes are overdue")
             leaves_at = state.pending.due if state.pending else None
-            expires_at = expiry(state)
+            expires_at = _next_expiry(state)
             if leaves_at is not None and (expires_at is None or leaves_at <= expires_at):
                 return Wait(leaves_at, "leaves, if nothing changed")
-            return Wait(expires_at, "expires")
+            return Wait(expires_at, "expires" if expires_at == expiry(state) else "waits for the budgets, asks again")
         case Stage.CORDONING | Stage.DRAINING | Stage.DETACHING | Stage.TERMINATING | Stage.RELEASING:
             return _leaving_step(state, now)
         case Stage.ENDED:
@@ -149,6 +156,23 @@ def expiry(state: NodeState) -> datetime | None:
     if state.expires_at is None or state.keep_until is None:
         return state.expires_at
     return max(state.expires_at, state.keep_until)
+
+
+def _next_expiry(state: NodeState) -> datetime | None:
+    """Return when to remove the node because it expired, or to ask again whether it may leave."""
+    due = expiry(state)
+    if due is None or state.expiry_waits_until is None:
+        return due
+    return max(due, state.expiry_waits_until)
+
+
+def asks_before_it_expires(state: NodeState, now: datetime) -> bool:
+    """Return whether the node, if its time has come, must ask whether its NodePool makes expired nodes wait.
+
+    Only live nodes ask: budgets count no others.
+    """
+    due = _next_expiry(state)
+    return state.stage is Stage.LIVE and bool(state.pool) and due is not None and now >= due
 
 
 def _leaving_step(state: NodeState, now: datetime) -> Step:
@@ -242,6 +266,8 @@ def apply(state: NodeState, event: Message, now: datetime) -> NodeState:
         case Withdrawn():
             stays = evolve(state, disrupted=False)
             return record(stays, now, "removed a disruption taint that nothing followed") if event.removed else stays
+        case ExpirationResult():
+            return _may_expire(state, event, now)
         case CordonResult():
             return termination.cordoned(state, event, now)
         case DrainResult():
@@ -255,14 +281,14 @@ def apply(state: NodeState, event: Message, now: datetime) -> NodeState:
         case Poke():
             return _poked(state, event, now)
         case Keep():
-            kept = evolve(state, keep_until=event.until, keep_recorded=False, pending=None)
+            kept = evolve(state, keep_until=event.until, keep_recorded=False, pending=None, expired=False)
             return record(kept, now, f"kept until {event.until:%Y-%m-%d %H:%M} by an operator")
         case Disrupt():
             return _disrupted(state, event, now)
         case LeaveRequest():
             return termination.leave(state, event, now)
         case DeadlinePassed():
-            return _deadline(state, now)
+            return _deadline(state, event, now)
         case Failed():
             return _failed(state, event, now)
         case _:
@@ -477,11 +503,24 @@ def _disrupted(state: NodeState, event: Disrupt, now: datetime) -> NodeState:
     return termination.leave(state, request, now, only_if_empty=event.only_if_empty)
 
 
-def _deadline(state: NodeState, now: datetime) -> NodeState:
-    due = expiry(state)
+def _may_expire(state: NodeState, event: ExpirationResult, now: datetime) -> NodeState:
+    """Leave, or wait for a disruption command and ask again later, because the NodePool may change meanwhile."""
+    if not state.expired or state.stage is not Stage.LIVE:
+        return state
+    state = evolve(state, expired=False)
+    if event.waits:
+        waits = evolve(state, expiry_waits_until=now + RECHECK, spread_until=None)
+        return record(waits, now, EXPIRY_WAITS) if state.expiry_waits_until is None else waits
+    return termination.leave(state, LeaveRequest(reason=Reason.EXPIRED, message="its time to live is over"), now)
+
+
+def _deadline(state: NodeState, event: DeadlinePassed, now: datetime) -> NodeState:
+    due = _next_expiry(state)
     if not state.stage.leaving and due is not None and now >= due:
         if (waits := _staggered(state, due, now)) is not None:
             return waits
+        if event.asks_first and asks_before_it_expires(state, now):
+            return evolve(state, expired=True)
         return termination.leave(state, LeaveRequest(reason=Reason.EXPIRED, message="its time to live is over"), now)
     if state.stage is Stage.LIVE:
         pending = state.pending
@@ -528,7 +567,9 @@ def _failed(state: NodeState, event: Failed, now: datetime) -> NodeState:
         return termination.leave(state, LeaveRequest(reason=Reason.LAUNCH_TIMEOUT, message=event.message), now)
     text = f"{event.activity.value} failed: {event.message}"
     update: dict[str, object] = {"blocked": text, "failures": state.failures + 1}
-    if state.stage is not Stage.REGISTERING:  # its deadline is the registration timeout, so it retries at once
+    if event.activity is ActivityName.CHECK_EXPIRATION:
+        update |= {"expired": False, "expiry_waits_until": now + FAILED_RETRY, "spread_until": None}
+    elif state.stage is not Stage.REGISTERING:  # its deadline is the registration timeout, so it retries at once
         pause = min(FAILED_RETRY * 2 ** min(state.failures, 8), MAX_FAILED_RETRY)
         update |= {"deadline": now + pause, "look": False}
     return record(evolve(state, **update), now, text)

@@ -94,6 +94,8 @@ class NodeState(Message):
     bound_pods: int = 0
     evicted_pods: int = 0
     drain_rounds: int = 0
+    drain_stalls: int = 0
+    """How many drain attempts in a row evicted no pod."""
     deadline: datetime | None = None
     """When the current stage times out, or is checked again."""
     expires_at: datetime | None = None
@@ -128,6 +130,10 @@ class NodeState(Message):
     """Why the node was bought, in lines."""
     running_pods: int | None = None
     """How many pods ran on the node after its planned pods were bound, including other pods; None if unknown."""
+    expired: bool = False
+    """The node has expired. The next step asks whether its NodePool makes it wait for the budgets."""
+    expiry_waits_until: datetime | None = None
+    """The expired node waits for the budgets of its NodePool, and asks again at this time."""
     spread_until: datetime | None = None
     """When this node leaves, if it is overdue together with many others after an outage."""
 

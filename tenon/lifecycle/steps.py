@@ -51,6 +51,9 @@ class Failed(Message):
 class DeadlinePassed(Message):
     """The time of a `Wait` has come."""
 
+    asks_first: bool = False
+    """An expired node asks whether its NodePool makes it wait. False in runs of earlier versions."""
+
 
 class LeaveRequest(Message):
     """An operator, an expiry or a command removes the node. ``force`` deletes pods without eviction."""

@@ -16,6 +16,9 @@ BLOCKED_RETRY = timedelta(seconds=30)
 
 
 MAX_BLOCKED_RETRY = timedelta(minutes=5)
+GOES_ON = timedelta(seconds=1)
+"""How soon to continue a drain that evicted pods although others are still blocked, as under a PodDisruptionBudget that
+lets one pod go at a time. Runs of earlier versions have a timer here, so this must not be zero."""
 FIRST_DRAIN_SECONDS, DRAIN_SECONDS = 15.0, 60.0
 """The first drain attempt is short, so that it reports soon what blocks it.
 
@@ -94,9 +97,10 @@ def drained(state: NodeState, result: DrainResult, now: datetime) -> NodeState:
         done = evolve(state, stage=after, blocked="", deadline=None, volumes_attached=result.volumes_attached)
         return record(done, now, f"drained, {state.evicted_pods} pods evicted in all")
     blocked = "; ".join(result.blocked[:3])
-    pause = min(BLOCKED_RETRY * 2 ** min(state.drain_rounds - 1, 8), MAX_BLOCKED_RETRY)
+    stalls = 0 if result.evicted else state.drain_stalls + 1
+    pause = GOES_ON if result.evicted else min(BLOCKED_RETRY * 2 ** min(stalls - 1, 8), MAX_BLOCKED_RETRY)
     again = min(now + pause, result.next_force_at or now + pause)
-    waits = evolve(state, blocked=blocked, deadline=again if blocked else None)
+    waits = evolve(state, blocked=blocked, deadline=again if blocked else None, drain_stalls=stalls)
     return record(waits, now, f"{result.remaining} pods left{': ' + blocked if blocked else ''}")
 
 

@@ -28,6 +28,13 @@ TYPE_KEYS = frozenset(
 """Well-known labels that a node gets from its instance type or not at all."""
 
 
+MAX_ANSWERS = 20_000
+"""How many answers a table may remember to be used again for a later problem."""
+
+_Members = tuple[tuple[str, ...], tuple[int, ...]]
+"""Resource names, and the ids of instance types."""
+
+
 class Sale(NamedTuple):
     """An offering with its price. It sorts by price, with ties broken by name."""
 
@@ -79,6 +86,11 @@ class TypeTable:
         self._offers = self._read_offers()
         self._markets: dict[tuple[int, ...], Market] = {}
         self._ceilings: dict[tuple[int, int], tuple[int, ...]] = {}
+
+    @property
+    def answers(self) -> int:
+        """How many answers it remembers, which take memory. A market takes as much as a hundred others."""
+        return len(self._allowing) + len(self._ceilings) + 100 * len(self._markets)
 
     def allowing(self, requirements: Requirements) -> int:
         """Types that satisfy the requirements, regardless of zone, capacity type and other offering labels."""
@@ -214,16 +226,32 @@ class TypeTable:
 class TypeTables:
     """One `TypeTable` for each list of instance types and resource names."""
 
-    def __init__(self) -> None:
-        """Start without tables."""
+    def __init__(self, earlier: TypeTables | None = None) -> None:
+        """Start without tables.
+
+        ``earlier``: tables that are used again for lists of the same objects. Only those that ``earlier`` was asked for
+        itself count, so a series of these does not grow.
+        """
         self._known: dict[tuple[int, tuple[str, ...]], tuple[Sequence[InstanceType], TypeTable]] = {}
+        self._members: dict[_Members, tuple[Sequence[InstanceType], TypeTable]] = {}
+        self._earlier = {} if earlier is None else earlier._members
 
     def of(self, types: Sequence[InstanceType], names: tuple[str, ...]) -> TypeTable:
-        """Return the table of a list, which must not change afterwards. Equal lists are not the same list."""
+        """Return the table of a list, which must not change afterwards."""
         key = (id(types), names)
-        if key not in self._known:
-            self._known[key] = (types, TypeTable(types, names))  # with the list, so that its id stays its own
-        return self._known[key][1]
+        known = self._known.get(key)
+        if known is None:
+            # with the list, so that its id and those of its members stay their own
+            known = self._known[key] = (types, self._of_members(types, names))
+        return known[1]
+
+    def _of_members(self, types: Sequence[InstanceType], names: tuple[str, ...]) -> TypeTable:
+        key = (names, tuple(map(id, types)))
+        known = self._members.get(key) or self._earlier.get(key)
+        if known is None or known[1].answers > MAX_ANSWERS:
+            known = (types, TypeTable(types, names))
+        self._members[key] = known
+        return known[1]
 
 
 class _Offer:

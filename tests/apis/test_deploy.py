@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+import botocore.session
 import pytest
 import yaml
+from botocore import xform_name
 
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodepool import NodePool
@@ -111,6 +114,35 @@ def actions(statement: dict[str, Any]) -> list[str]:
 def test_iam_actions_are_exactly_those_needed() -> None:
     held = {action for statement in STATEMENTS for action in actions(statement)}
     assert held == set(NEEDED.split())
+
+
+CLIENT_CALL = re.compile(r"\.(ec2|ssm|iam|eks|pricing|sqs)\s*\.(\w+)\(\s*(?:\"(\w+)\")?")
+
+
+def test_aws162_every_call_of_the_code_is_granted() -> None:
+    """A call without its right fails on AWS only: nothing but AWS checks rights."""
+    calls = set()
+    for source in (ROOT / "activities").rglob("*.py"):
+        for service, method, paginated in CLIENT_CALL.findall(source.read_text()):
+            calls.add((service, paginated if method == "get_paginator" else method))
+    assert len(calls) > 20
+    session = botocore.session.get_session()
+    held = {action for statement in STATEMENTS for action in actions(statement)}
+    for service, method in calls:
+        (operation,) = [
+            name for name in session.get_service_model(service).operation_names if xform_name(name) == method
+        ]
+        assert f"{service}:{operation}" in held
+
+
+@pytest.mark.parametrize("path", ["", "nodes/", "teams/web/"])
+def test_aws163_the_node_role_may_have_a_path(path: str) -> None:
+    (statement,) = [each for each in STATEMENTS if "iam:PassRole" in actions(each)]
+    account = "arn:${AWS_PARTITION}:iam::${AWS_ACCOUNT_ID}"
+    patterns = statement["Resource"]
+    assert any(fnmatchcase(f"{account}:role/{path}KarpenterNodeRole-${{CLUSTER_NAME}}", each) for each in patterns)
+    for other in ("KarpenterNodeRole-${CLUSTER_NAME}-admin", f"{path}admin", "admin-KarpenterNodeRole-${CLUSTER_NAME}"):
+        assert not any(fnmatchcase(f"{account}:role/{other}", each) for each in patterns)
 
 
 @pytest.mark.parametrize("statement", STATEMENTS, ids=lambda statement: str(statement["Sid"]))

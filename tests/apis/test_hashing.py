@@ -133,7 +133,21 @@ def test_class_does_not_drift(edits: dict[str, Any]) -> None:
 
 
 def test_a_new_ca_bundle_is_drift() -> None:
+    """EC-S10: kubelets that trust an old authority must be replaced."""
     assert class_hash(ca_bundle="x") != class_hash()
+    written = EC2NodeClass.model_validate(EC2NODECLASS)
+    assert ec2nodeclass_hashes(written, "x")["karpenter.k8s.aws/ec2nodeclass-hash"] == class_hash(ca_bundle="x")
+
+
+def test_ecs10_what_an_earlier_release_hashed_without_the_ca_bundle_does_not_drift() -> None:
+    """An upgrade of Tenon must not replace nodes: another version of the hash is not compared but written again."""
+    written = EC2NodeClass.model_validate(EC2NODECLASS)
+    hashes = ec2nodeclass_hashes(written, "x")
+    earlier = {
+        "karpenter.k8s.aws/ec2nodeclass-hash": class_hash(),
+        "karpenter.k8s.aws/ec2nodeclass-hash-version": "tenon-v1",
+    }
+    assert migrated_hashes(earlier, hashes, drifted=False) == hashes
 
 
 UPSTREAM = {"karpenter.sh/nodepool-hash": "7192598826009892108", "karpenter.sh/nodepool-hash-version": "v3"}

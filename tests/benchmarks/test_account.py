@@ -14,11 +14,12 @@ def test_h7_two_clusters_of_an_account_launch_and_end_inside_its_limits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """AWS-030..032: nothing comes back to the buckets, and nothing is refused: the calls are that few."""
+    from sandbox.ec2.authorization.identities import ADMINISTRATOR_KEY, environment
     from sandbox.ec2.buckets import Buckets
     from sandbox.ec2.server import start
 
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "sandbox")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "sandbox")
+    for name, value in environment(ADMINISTRATOR_KEY).items():
+        monkeypatch.setenv(name, value)
     server = start(tmp_path)
     try:
         server.world.buckets = Buckets(Clock())

@@ -1,11 +1,13 @@
-"""Other controllers' NodePools and NodeClaims never enter the cache; their Nodes are Nodes without a NodeClaim."""
+"""Which NodeClaims and Nodes are Tenon's own: other controllers' never enter the cache, only their Nodes do."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from tenon.disruption.arrivals import Arrival
 from tenon.kube.claim_record import ClaimRecord
 from tests.cache.cluster_state import NOW, STATUS, state
 from tests.cache.objects import claim, node, running
@@ -81,3 +83,11 @@ def test_nc07_pods_of_another_controllers_node_are_that_ones_to_move(gone: dict[
     """It buys their new nodes; a second one from here would be one too many."""
     found: ClusterState = state(nodes=[node(**gone)], claims=[foreign()], pods=[running("a", "n")])
     assert found.moving_pods() == []
+
+
+def test_wsh01_a_node_knows_which_pods_commands_moved_to_it() -> None:
+    text = '[["2026-11-21T11:30:00Z", {"0a0b0c0d": 2}]]'
+    moved = claim("moved", meta={"annotations": {"tenon.sh/moved-here": text}})
+    view = PlanningView(state(claims=[moved, claim("other", node_name="m")]))  # type: ignore[arg-type]
+    arrived = Arrival(datetime(2026, 11, 21, 11, 30, tzinfo=UTC), {"0a0b0c0d": 2})
+    assert {one.claim: one.arrivals for one in view.managed_nodes()} == {"moved": (arrived,), "other": ()}

@@ -50,7 +50,7 @@ from tests.disruption.clusters import NOW, Cluster, Spec, duration, findings, si
 from tests.scheduling.builders import CATALOG
 
 FOLDER = Path(__file__).parent / "disruption"
-Name = Literal["emptiness", "static drift", "drift", "consolidation"]
+Name = Literal["expiration", "emptiness", "static drift", "drift", "consolidation"]
 
 
 class ExpectedNode(Spec):
@@ -82,11 +82,11 @@ class ExpectedCommand(Spec):
     type: Literal["single", "multi"] | None = None
     graceful: bool | None = None
     explanation: list[str] = Field(default_factory=list)
-    """Fragments. A command for empty nodes says nothing."""
+    """Fragments. A command for empty or expired nodes says nothing."""
 
     @model_validator(mode="after")
     def _is_explained(self) -> ExpectedCommand:
-        if not self.explanation and self.reason != Reason.EMPTY:
+        if not self.explanation and self.reason not in (Reason.EMPTY, Reason.EXPIRED):
             raise ValueError(f"the command that removes {self.removes} needs a fragment of its explanation")
         return self
 
@@ -115,7 +115,7 @@ class ClusterScenario(_Scenario):
     """Nodes and pools, and what disruption makes of them."""
 
     cluster: Cluster
-    methods: tuple[Name, ...] = ("emptiness", "static drift", "drift", "consolidation")
+    methods: tuple[Name, ...] = ("expiration", "emptiness", "static drift", "drift", "consolidation")
     spot_to_spot: bool = False
     least_saving: float = LEAST_SAVING
     expect: list[ExpectedCommand]

@@ -142,7 +142,8 @@ def test_the_worker_takes_what_the_chart_gives_it(values: Path | None) -> None:
             True,
             8000,
         )
-        assert any("INTERRUPTION_QUEUE" in warning for warning in found.warnings)
+        assert found.settings.interruption_queue == "prod"
+        assert not any("INTERRUPTION_QUEUE" in warning for warning in found.warnings)
 
 
 def test_ops07_a_values_file_for_karpenter_means_the_same_here() -> None:

@@ -19,6 +19,7 @@ from tenon.apis import labels
 from tenon.apis.consolidation_limits import read_least_saving
 from tenon.apis.disruption_windows import read_windows
 from tenon.apis.nodepool import Budget
+from tenon.apis.reasons import Reason
 from tenon.disruption.cost import rescheduling_cost
 from tenon.disruption.held_pods import holder
 from tenon.disruption.model import Command, ManagedNode, NodeDetail, PoolPolicy, Situation, model_of
@@ -122,6 +123,7 @@ class NodeSpec(Spec):
     tainted: bool = False
     age: str | None = None
     expires_in: str | None = None
+    expired_for: str | None = None
     managed: bool = True
     """Whether a NodePool owns it."""
 
@@ -146,6 +148,8 @@ class PoolSpec(Spec):
     refused: bool = False
     """EC2 refuses its launches."""
     least_saving: str | None = None
+    expire_within_budgets: bool = False
+    """The annotation tenon.sh/expire-within-budgets."""
     rest: str = "0s"
     """How long consolidation leaves a node alone that it created."""
     types: list[str] | None = None
@@ -216,6 +220,7 @@ def situation(cluster: Cluster) -> Situation:
                 disrupted_by=spec.disrupted_by,
                 replacement_for=spec.replacement_for,
                 created_for=spec.created_for,
+                expires_at=_expires_at(spec, now),
             )
         )
         details[name] = NodeDetail(
@@ -233,7 +238,7 @@ def situation(cluster: Cluster) -> Situation:
             drifted_since=now - duration(spec.drifted_for) if spec.drifted else None,
             quiet_since=quiet,
             created_at=None if spec.age is None else now - duration(spec.age),
-            expires_at=None if spec.expires_in is None else now + duration(spec.expires_in),
+            expires_at=_expires_at(spec, now),
         )
     static = {name for name, spec in cluster.pools.items() if spec.replicas is not None}
     refused = {name for name, spec in cluster.pools.items() if spec.refused}
@@ -248,6 +253,12 @@ def situation(cluster: Cluster) -> Situation:
         model=model_of(_problem(cluster), details, static, refused),
         blocked_at={name: now - duration(ago) for name, ago in cluster.blocked.items()},
     )
+
+
+def _expires_at(spec: NodeSpec, now: datetime) -> datetime | None:
+    if spec.expired_for is not None:
+        return now - duration(spec.expired_for)
+    return None if spec.expires_in is None else now + duration(spec.expires_in)
 
 
 def _pdb(name: str, spec: PdbSpec) -> PodDisruptionBudget:
@@ -297,9 +308,10 @@ def pod_manifests(node: str, spec: NodeSpec, now: datetime = NOW) -> list[Object
 def findings(cluster: Cluster, commands: Iterable[Command]) -> list[Finding]:
     """What is wrong with the places of all pods that the commands move, judged without the engine.
 
-    A static NodePool's node is replaced by one like it, wherever its pods go, so nothing can be said about them.
+    A static NodePool's node is replaced by one like it, wherever its pods go, so nothing can be said about them. The
+    pods of an expired node are planned once they are evicted.
     """
-    chosen = [command for command in commands if not _is_static(command, cluster)]
+    chosen = [command for command in commands if command.reason != Reason.EXPIRED and not _is_static(command, cluster)]
     gone = {candidate.node.claim for command in chosen for candidate in command.candidates}
     manifests: list[Object] = [_pool_manifest(name, spec) for name, spec in cluster.pools.items()]
     for name, spec in cluster.nodes.items():
@@ -399,6 +411,7 @@ def _policy(name: str, spec: PoolSpec) -> PoolPolicy:
         None if spec.least_saving is None else read_least_saving(spec.least_saving),
         duration(spec.rest),
         () if spec.windows is None else read_windows(json.dumps(spec.windows)),
+        spec.expire_within_budgets,
     )
 
 

@@ -15,7 +15,7 @@ from tenon.disruption.deciding import decide
 from tenon.disruption.methods.balanced import score
 from tenon.disruption.methods.consolidation import Consolidation
 from tenon.disruption.methods.consolidation_price import PriceRule
-from tenon.disruption.methods.consolidation_search import MAX_JOINED
+from tenon.disruption.methods.joined_moves import MAX_JOINED
 from tenon.disruption.model import Decision, NodeDetail, Situation
 from tenon.disruption.rescheduling import Rescheduler, is_complete
 from tenon.kube.offerings import OfferingKey

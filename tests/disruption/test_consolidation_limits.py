@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from math import inf
 
@@ -138,3 +139,29 @@ def test_wsh01_other_nodes_do_not_rest() -> None:
     assert len(decided(young("90m", Reason.DRIFTED)).commands) == 1
     assert len(decided(young("90m", "")).commands) == 1
     assert len(decided(young("90m", rest="0s")).commands) == 1
+
+
+def two_that_leave(slowed: dict[str, str]) -> Decision:
+    """Two nodes that are each replaced by a cheaper one."""
+    nodes = {
+        name: NodeSpec(type="m5.xlarge", zone=zone, pods=[PodSpec(selector={labels.ZONE: zone})])
+        for name, zone in (("a", "us-west-2a"), ("b", "us-west-2b"))
+    }
+    decision = decide(replace(situation(Cluster(nodes=nodes)), slowed=slowed), [Consolidation()])
+    for error in decision.failed.values():
+        raise error
+    return decision
+
+
+@pytest.mark.parametrize(("slowed", "count"), [({}, 2), ({"other": "wait"}, 2), ({"default": ""}, 1)])
+def test_wsh01_a_pool_that_is_slowed_down_runs_one_command_at_a_time(slowed: dict[str, str], count: int) -> None:
+    decision = two_that_leave(slowed)
+    assert len(decision.commands) == count
+    assert decision.unconsolidatable == {}
+
+
+def test_wsh01_a_pool_that_waits_after_a_command_runs_none_and_says_why() -> None:
+    decision = two_that_leave({"default": "the last commands saved nothing"})
+    assert decision.commands == ()
+    why = "the last consolidation commands of NodePool default saved less than predicted"
+    assert decision.unconsolidatable == {"a": why, "b": why}

@@ -10,7 +10,7 @@ import pytest
 
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
-from tenon.apis.hashing import nodepool_hashes
+from tenon.apis.hashing import ec2nodeclass_hashes, nodepool_hashes
 from tenon.apis.nodepool import NodePool
 from tenon.disruption.drift import TYPE_GRACE, DesiredNode, DriftReason, Verdict
 from tenon.kube.claim_record import ClaimRecord
@@ -254,6 +254,20 @@ def test_dis75_hashes_of_another_version_are_not_compared() -> None:
     ), "a claim that Karpenter marked keeps its condition until it is hashed again"
     unhashed = dict.fromkeys(theirs)
     assert reason(launched(annotations=unhashed), *changed) == ""
+
+
+def test_ecs10_a_new_ca_bundle_is_drift_of_the_class() -> None:
+    made_with = launched(annotations=ec2nodeclass_hashes(node_class(), "old"))
+    assert DesiredNode(pool(), node_class(), ca_bundle="old").check(made_with, NOW).drift is None
+    found = DesiredNode(pool(), node_class(), ca_bundle="new").check(made_with, NOW).drift
+    assert found is not None
+    assert found.reason == DriftReason.NODECLASS
+    assert "CA bundle" in found.message
+
+
+def test_ecs10_an_upgrade_of_tenon_to_hashes_with_the_ca_bundle_is_no_drift() -> None:
+    earlier = {**ec2nodeclass_hashes(node_class()), labels.EC2NODECLASS_HASH_VERSION: "tenon-v1"}
+    assert DesiredNode(pool(), node_class(), ca_bundle="new").check(launched(annotations=earlier), NOW).drift is None
 
 
 def test_a_pool_without_its_class_drifts_by_its_own_fields_only() -> None:

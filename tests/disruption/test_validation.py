@@ -52,6 +52,13 @@ def test_dis46_a_command_ends_if_what_it_was_decided_on_is_gone(now: Cluster, wh
     assert why_invalid(deletion(), situation(now)) == why
 
 
+def test_wsh01_a_command_does_not_start_if_its_pool_was_slowed_down_meanwhile() -> None:
+    found = situation(cluster())
+    waits = replace(found, slowed={"default": "the last commands saved nothing"})
+    assert why_invalid(deletion(), waits) == "NodeClaim spare: the last commands saved nothing"
+    assert why_invalid(deletion(), replace(found, slowed={"default": ""})) == ""
+
+
 def test_dis46_a_command_whose_pods_fit_into_its_replacements_holds() -> None:
     busier = situation(cluster(pods=[{"cpu": "1500m"}]))
     assert why_invalid(replaced_by("default", "m5.large"), busier) == ""

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tenon.apis.disruption_windows import read_windows
+from tenon.disruption.arrivals import Arrival, arriving
 from tenon.disruption.model import Situation
 from tenon.disruption.why_stays import WhyStays
 from tests.disruption.clusters import NOW, Cluster, situation
@@ -210,6 +211,27 @@ def test_wsh01_a_node_that_rests_says_until_when() -> None:
     assert any("so it rests until 2026-11-21T12:30:00Z" in sentence for sentence in sentences(found))
 
 
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [
+        (0, "once in the last day, at 2026-11-21T11:30:00Z for the last time, so consolidation lets it rest until"),
+        (1, "2 times in the last day, at 2026-11-21T11:30:00Z for the last time, so consolidation lets it rest until"),
+    ],
+)
+def test_wsh01_a_node_whose_pods_rest_says_which_and_until_when(before: int, said: str) -> None:
+    found = given()
+    assert found.model is not None
+    at = NOW - timedelta(minutes=30)
+    pods = tuple(replace(pod, created=at.timestamp()) for pod in found.model.details["n1"].pods)
+    detail = replace(found.model.details["n1"], pods=pods)
+    times = arriving(pods, dict.fromkeys((pod.key for pod in pods), before))
+    nodes = [replace(node, arrivals=(Arrival(at, times),)) for node in found.nodes]
+    model = replace(found.model, details={**found.model.details, "n1": detail})
+    (sentence,) = [text for text in sentences(replace(found, nodes=nodes, model=model)) if "rest until" in text]
+    until = "2026-11-21T12:30:00Z" if before == 0 else "2026-11-22T11:30:00Z"
+    assert sentence == f"Disruption commands have moved its pod {pods[0].key} {said} {until}"
+
+
 def test_wsh14_outside_its_disruption_windows_a_node_says_when_they_open() -> None:
     found = given()
     windows = read_windows('[{"schedule": "0 2 * * 6", "duration": "3h", "timezone": "Europe/Berlin"}]')
@@ -219,3 +241,9 @@ def test_wsh14_outside_its_disruption_windows_a_node_says_when_they_open() -> No
         "on Sat 2026-11-28 at 02:00 Europe/Berlin"
     )
     assert said in sentences(replace(found, policies=policies))
+
+
+def test_wsh01_a_node_of_a_pool_that_is_slowed_down_stays() -> None:
+    found = replace(given(), slowed={"default": "its last commands saved nothing"})
+    assert "NodePool default is slowed down: its last commands saved nothing" in sentences(found)
+    assert not any("slowed" in sentence for sentence in sentences(replace(given(), slowed={"default": ""})))

@@ -5,20 +5,12 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-import boto3
-
 from sandbox.cluster import Sandbox
 
 
-def aws(sandbox: Sandbox, service: Any) -> Any:
+def aws(sandbox: Sandbox, service: str) -> Any:
     """The administrator's client of a service."""
-    return boto3.Session().client(  # a session of its own: the shared one is not for several threads
-        service,
-        endpoint_url=sandbox.ec2_endpoint,
-        region_name=sandbox.region,
-        aws_access_key_id="sandbox",
-        aws_secret_access_key="sandbox",
-    )
+    return sandbox.aws(service)
 
 
 def user_data(sandbox: Sandbox, instance: str) -> str:

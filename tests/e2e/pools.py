@@ -133,9 +133,12 @@ class Pool:
 
     # --- what a user does ---
 
-    async def deploy(self, replicas: int, app: str = "web", **spec: Any) -> None:
-        """Create a Deployment."""
-        template = {"metadata": {"labels": self._labels(app)}, "spec": self.pod_spec(**spec)}
+    async def deploy(
+        self, replicas: int, app: str = "web", *, annotations: dict[str, str] | None = None, **spec: Any
+    ) -> None:
+        """Create a Deployment. ``annotations``: those of its pods."""
+        metadata = {"labels": self._labels(app), "annotations": annotations or {}}
+        template = {"metadata": metadata, "spec": self.pod_spec(**spec)}
         body = {
             "metadata": {"name": f"{self.name}-{app}", "labels": {KEY: self.name}},
             "spec": {"replicas": replicas, "selector": {"matchLabels": self._labels(app)}, "template": template},

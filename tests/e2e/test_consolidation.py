@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from activities.kubernetes.resources import NODEPOOLS
@@ -12,11 +13,20 @@ from tests.workflows.waiting import until
 
 FOUR = [{"key": "karpenter.k8s.aws/instance-cpu", "operator": "In", "values": ["4"]}]
 ON_DEMAND = [{"key": labels.CAPACITY_TYPE, "operator": "In", "values": ["on-demand"]}]
+SAVES = re.compile(r"Command underutilized-\w+ saves \$([\d.]+) an hour; \$([\d.]+) was predicted")
 UNDERUTILIZED = {"spec": {"disruption": {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "1s"}}}
 
 
 async def one_claim(pool: Pool) -> bool:
     return len(await pool.claims()) == 1
+
+
+async def says_what_it_saves(pool: Pool) -> bool:
+    """EC2 launched the cheapest type, so the saving is the one that was predicted."""
+    texts = [str(event["message"]) for event in await pool.events(pool.name, "ConsolidationMeasured")]
+    found = [match for text in texts if (match := SAVES.fullmatch(text))]
+    assert len(found) == len(texts)
+    return bool(found) and all(float(each[1]) == float(each[2]) > 0 for each in found)
 
 
 async def test_dis_04_two_half_empty_nodes_become_one(make_pool: MakePool) -> None:
@@ -57,3 +67,4 @@ async def test_dis_05_a_node_is_replaced_by_a_cheaper_one(make_pool: MakePool) -
     (new,) = await pool.settled(1)
     before, after = (int(one["status"]["capacity"]["cpu"]) for one in (old, new))
     assert after < before
+    await until(lambda: says_what_it_saves(pool), within=60)

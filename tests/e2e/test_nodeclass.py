@@ -73,7 +73,7 @@ async def test_ecs7_kubelet_settings_that_only_al2023_takes_are_told_of_on_anoth
         return found.get("status") == "False"
 
     await until(told)
-    assert found["reason"] == "InvalidKubeletConfiguration"
+    assert found["reason"] == "UnsupportedKubeletConfiguration"
     assert (
         found["message"] == "spec.kubelet.topologyManagerPolicy: is passed on to AL2023 nodes only, not to Bottlerocket"
     )

@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Iterator
 from itertools import dropwhile
 
+import pytest
+
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import NODEPOOLS, PODS
 from benchmarks.bill import bill, pool_of, price_of
@@ -36,6 +38,7 @@ def ready(moments: Moments) -> Iterator[int]:
         yield sum(not leaving(pod) and condition(pod, "Ready").get("status") == "True" for pod in there)
 
 
+@pytest.mark.alone  # kube-scheduler must see what Tenon binds before it binds itself
 async def test_dis04_half_of_the_pods_go_and_the_rest_costs_what_a_repack_costs(
     make_pool: MakePool, kube: Kube, sandbox: Sandbox
 ) -> None:

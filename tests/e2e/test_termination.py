@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime, timedelta
 
 from temporalio.client import Client
 
-from activities.kubernetes.resources import NODECLAIMS, PDBS, PODS
+from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS, PDBS, PODS
 from sandbox.cluster import Sandbox
 from tenon.apis import labels
 from tenon.kube.timestamps import parse_instant
+from tenon.lifecycle.machine import EXPIRY_WAITS
 from tenon.lifecycle.state import Life
-from tests.e2e.conftest import MakePool
+from tests.e2e.conftest import MakePool, Run
 from tests.e2e.moments import recorded
-from tests.e2e.pools import KEY, NAMESPACE, SMALL, leaving
+from tests.e2e.pools import KEY, NAMESPACE, SMALL, WITHIN, condition, leaving
 from tests.workflows.waiting import until
 from workflows import names
+from workflows.nodeclaim import NodeClaimWorkflow
 
 EXPIRES, GRACE, POD_GRACE = 20, 12, 3
 """Seconds: a node's life, long enough for its pod to run; its grace period, long enough for a try of the drain, which
 tells who blocks it; and the grace period of the pod.
 """
+WAITING = 60
+"""Seconds: the life of nodes that must all be live before the first of them expires."""
 
 
 def instant(text: str) -> datetime:
@@ -93,6 +98,51 @@ async def test_dis80_dis82_expiry_with_a_blocking_budget_ends_at_the_grace_perio
     workflow = client.get_workflow_handle(names.nodeclaim_id(sandbox.cluster_name, name), result_type=Life)
     life: Life = await workflow.result()
     assert life.reason == "expired"
+
+
+async def test_wsh28_qrk13_expired_nodes_wait_for_the_budgets_of_a_nodepool_that_asks_for_it(
+    make_pool: MakePool, client: Client, sandbox: Sandbox, tenon: Run
+) -> None:
+    """A budget of none keeps them all, and `tenon explain node` says so. Within a budget of one, they leave in turn."""
+    pool = await make_pool(
+        consolidate_after="Never", requirements=SMALL, template={"expireAfter": f"{WAITING}s"}, budgets=[{"nodes": "0"}]
+    )
+    asks = {"metadata": {"annotations": {labels.EXPIRE_WITHIN_BUDGETS: "true"}}}
+    await pool.kube.patch(NODEPOOLS, pool.name, asks)
+    await pool.deploy(3)
+    await pool.running(3)
+    old = [claim["metadata"]["name"] for claim in await pool.claims()]
+
+    async def wait() -> bool:
+        found = [client.get_workflow_handle(names.nodeclaim_id(sandbox.cluster_name, name)) for name in old]
+        states = [await one.query(NodeClaimWorkflow.status) for one in found]
+        return all(EXPIRY_WAITS in {line.text for line in state.timeline} for state in states)
+
+    await until(wait, within=WITHIN)
+    explained = await asyncio.to_thread(tenon, "explain", "node", old[0])
+    assert "and waits (tenon.sh/expire-within-budgets)" in explained.stdout, explained.stderr
+    closed = f"Budget (nodes: 0) of NodePool {pool.name} allows no more of its 3 nodes to be disrupted for Expired"
+    assert closed in explained.stdout
+    await pool.seen(pool.name, "DisruptionBlocked", "disruption reason Expired")
+    assert [claim["metadata"]["name"] for claim in await pool.claims() if not leaving(claim)] == old
+
+    async with recorded(pool.kube, f"{labels.NODEPOOL}={pool.name}", (NODECLAIMS,)) as moments:
+        await pool.kube.patch(NODEPOOLS, pool.name, {"spec": {"disruption": {"budgets": [{"nodes": "1"}]}}})
+        for name in old:
+            await pool.gone(name)
+        await pool.kube.patch(NODEPOOLS, pool.name, {"spec": {"disruption": {"budgets": [{"nodes": "0"}]}}})
+    for objects in moments.replay():
+        away = [
+            claim["metadata"]["name"]
+            for claim in objects["NodeClaim"].values()
+            if leaving(claim)
+            and condition(claim, "Initialized").get("status") == "True"
+            and condition(claim, "InstanceTerminating").get("status") != "True"
+        ]
+        assert len(away) <= 1, f"the budget is one node, and {away} are leaving"
+    for name in old:
+        workflow = client.get_workflow_handle(names.nodeclaim_id(sandbox.cluster_name, name), result_type=Life)
+        assert (await workflow.result()).reason == "expired"
 
 
 async def test_deleting_a_nodepool_takes_its_nodes_along(make_pool: MakePool, sandbox: Sandbox) -> None:

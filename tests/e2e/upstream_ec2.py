@@ -7,8 +7,6 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-import boto3
-
 from sandbox.cluster import Sandbox
 from tests.e2e.account import aws
 
@@ -24,14 +22,8 @@ class Instances:
 
     @property
     def ec2(self) -> Any:
-        """EC2 by Karpenter's own client."""
-        return boto3.Session().client(  # a session of its own: the shared one is not for several threads
-            "ec2",
-            endpoint_url=self.sandbox.ec2_endpoint,
-            region_name="us-west-2",
-            aws_access_key_id="sandbox",
-            aws_secret_access_key="sandbox",
-        )
+        """EC2 by a client that has more rights than Karpenter."""
+        return self.sandbox.aws("ec2")
 
     @property
     def _template(self) -> str:

@@ -11,6 +11,7 @@ from activities.ec2 import instances, rate_limits
 from activities.ec2.client import Ec2
 from activities.ec2.cluster import describe_cluster
 from activities.ec2.provider import Ec2Provider
+from sandbox.ec2.authorization.identities import ADMINISTRATOR_KEY, environment, worker_key
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tests.ec2.samples import node_class
 
@@ -54,16 +55,31 @@ def server(tmp_path_factory: pytest.TempPathFactory, few_types: None) -> Iterato
     from sandbox.ec2.server import start
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AWS_ACCESS_KEY_ID", "sandbox")
-        patch.setenv("AWS_SECRET_ACCESS_KEY", "sandbox")
+        for name, value in environment(worker_key("sandbox")).items():
+            patch.setenv(name, value)
         running = start(tmp_path_factory.mktemp("ec2"))
         yield running
         running.close()
 
 
+def clients_of(access_key: str, server: Server) -> Ec2:
+    """The clients of the identity with this access key."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment(access_key).items():
+            patch.setenv(name, value)
+        return Ec2("us-west-2", server.endpoint)
+
+
 @pytest.fixture(scope="module")
 def clients(server: Server, describes_at_once: None) -> Ec2:
-    return Ec2("us-west-2", server.endpoint)
+    """The worker's clients."""
+    return clients_of(worker_key("sandbox"), server)
+
+
+@pytest.fixture(scope="module")
+def admin(server: Server, describes_at_once: None) -> Ec2:
+    """The administrator's clients."""
+    return clients_of(ADMINISTRATOR_KEY, server)
 
 
 @pytest.fixture(scope="module")

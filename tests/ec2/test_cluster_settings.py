@@ -15,7 +15,8 @@ from activities.ec2.errors import EC2Error, ThrottledError
 from activities.ec2.pricing import TTL_SECONDS, Pricing
 from activities.ec2.provider import Ec2Provider
 from activities.ec2.ttl_cache import Refresh, TtlCache
-from tests.ec2.samples import node_class
+from tenon.apis.conditions import is_true
+from tests.ec2.samples import node_claim, node_class
 
 if TYPE_CHECKING:
     from sandbox.ec2.server import Server
@@ -48,6 +49,7 @@ def test_set23_the_version_is_the_api_servers_unless_eks_is_to_be_asked(clients:
     assert describe_cluster(clients, "sandbox").kubernetes_version.startswith("1.")
 
 
+@pytest.mark.refuses("eks:DescribeCluster")  # of another cluster
 def test_set21_set23_a_cluster_that_is_not_eks_needs_endpoint_and_authority(clients: Ec2) -> None:
     found = describe_cluster(clients, "kops", endpoint="https://10.0.0.1", ca_bundle="YWJj", server_version="1.36")
     assert (found.name, found.endpoint, found.service_cidr, found.kubernetes_version) == (
@@ -87,6 +89,39 @@ def test_set21_set22_where_eks_cannot_be_asked_the_settings_are_enough(
     assert "DescribeCluster" in str(vars(told)["error"])
     with pytest.raises(EC2Error):
         describe_cluster(clients, "own", endpoint="https://10.0.0.1", server_version="1.36")
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [("AccessDeniedException", "Unauthorized"), ("ResourceNotFoundException", "ClusterCIDRResolutionFailed")],
+)
+def test_ecs7_the_service_range_is_asked_for_again_until_eks_tells_it(
+    clients: Ec2, monkeypatch: pytest.MonkeyPatch, code: str, reason: str
+) -> None:
+    """AWS-097: a fault at the start must not keep AL2023 nodes away until a restart."""
+
+    def refused(**_: str) -> None:
+        raise ClientError({"Error": {"Code": code, "Message": "no"}}, "DescribeCluster")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(clients.eks, "describe_cluster", refused)
+        cluster = describe_cluster(
+            clients, "sandbox", endpoint="https://10.0.0.1", ca_bundle="YWJj", server_version="1.36"
+        )
+        assert cluster.service_cidr == ""
+        provider = Ec2Provider(clients, cluster)
+        written = node_class({}, role="KarpenterNodeRole-sandbox")
+        found = {each.type: (each.status, each.reason) for each in provider.resolve_node_class(written).conditions}
+        assert found["ValidationSucceeded"] == ("False", reason)
+        other = node_class({}, role="KarpenterNodeRole-sandbox", amiSelectorTerms=[{"alias": "bottlerocket@latest"}])
+        assert is_true(provider.resolve_node_class(other).conditions, "ValidationSucceeded"), "it needs no range"
+    status = provider.resolve_node_class(written)
+    assert is_true(status.conditions, "Ready")
+    assert provider.cluster.service_cidr == describe_cluster(clients, "sandbox").service_cidr
+    assert provider.cluster.endpoint == "https://10.0.0.1"
+    late = Ec2Provider(clients, cluster)  # another replica, which launches from what the first one resolved
+    late.prepare_launch(node_claim(name="late-range"), written.model_copy(update={"status": status}), 1)
+    assert late.cluster.service_cidr == provider.cluster.service_cidr
 
 
 def test_set21_a_throttle_is_no_answer(clients: Ec2, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,9 +43,95 @@ def test_an_error_without_a_zone_rules_out_the_type_everywhere() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("override", "full"),
+    [
+        ({"SubnetId": "subnet-x", "InstanceType": "m5.large", "AvailabilityZone": "us-west-2a"}, {"subnet-x"}),
+        ({"InstanceType": "m5.large", "AvailabilityZone": "us-west-2b"}, {"subnet-b"}),
+        ({"AvailabilityZone": "us-west-2a"}, {"subnet-a"}),
+        ({}, {"subnet-a", "subnet-b"}),
+    ],
+)
+def test_aws043_a_subnet_without_addresses_rules_out_no_offering(override: dict[str, str], full: set[str]) -> None:
+    tried = {(name, zone): f"subnet-{zone[-1]}" for name, zone in TRIED}
+    failure = refused(errors.SUBNET_FULL, **override)
+    assert keys(failure) == []
+    assert errors.full_subnets([failure, refused("Unsupported", InstanceType="m5.large")], tried) == full
+
+
 def test_a_missing_spot_role_rules_out_all_of_spot() -> None:
     """AWS-042: also the types that were not tried; one key says so."""
     assert keys(refused(errors.SPOT_ROLE_MISSING)) == [OfferingKey("spot", "", "")]
+
+
+USER = "User: arn:aws:sts::123456789012:assumed-role/tenon/pod is not authorized to perform: "
+
+
+@pytest.mark.parametrize(
+    ("operation", "code", "message", "says"),
+    [
+        (
+            "DescribeSubnets",
+            "UnauthorizedOperation",
+            f"You are not authorized to perform this operation. {USER}ec2:DescribeSubnets because no identity-based "
+            "policy allows the ec2:DescribeSubnets action",
+            "AWS refused ec2:DescribeSubnets (UnauthorizedOperation): allow ec2:DescribeSubnets in the IAM policy of "
+            "Tenon's role",
+        ),
+        (
+            "CreateLaunchTemplate",
+            "UnauthorizedOperation",
+            "You are not authorized to perform this operation. Encoded authorization failure message: 4fGhJ",
+            "AWS refused ec2:CreateLaunchTemplate (UnauthorizedOperation): allow ec2:CreateLaunchTemplate in the IAM "
+            "policy of Tenon's role",
+        ),
+        (
+            "AddRoleToInstanceProfile",
+            "AccessDenied",
+            f"{USER}iam:PassRole on resource: arn:aws:iam::123456789012:role/nodes/Role because no identity-based "
+            "policy allows the iam:PassRole action",
+            "AWS refused iam:AddRoleToInstanceProfile (AccessDenied): allow iam:PassRole on "
+            "arn:aws:iam::123456789012:role/nodes/Role in the IAM policy of Tenon's role",
+        ),
+        (
+            "GetParameter",
+            "AccessDeniedException",
+            f"{USER}ssm:GetParameter on resource: arn:aws:ssm:us-west-2::parameter/x with an explicit deny in a "
+            "service control policy",
+            "AWS refused ssm:GetParameter (AccessDeniedException): a service control policy denies ssm:GetParameter on "
+            "arn:aws:ssm:us-west-2::parameter/x explicitly, remove that",
+        ),
+        (
+            "AssumeRoleWithWebIdentity",
+            "AccessDenied",
+            "Not authorized to perform sts:AssumeRoleWithWebIdentity",
+            "AWS refused sts:AssumeRoleWithWebIdentity (AccessDenied): let the trust policy of Tenon's role name the "
+            "ServiceAccount of its Pods",
+        ),
+        (
+            "DescribeImages",
+            "AuthFailure",
+            "AWS was not able to validate the provided access credentials",
+            "AWS refused ec2:DescribeImages (AuthFailure): check the AWS credentials of Tenon's Pods",
+        ),
+        (
+            "DescribeImages",
+            "InvalidAMIID.Malformed",
+            'Invalid id: "ami-x"',
+            'AWS refused ec2:DescribeImages (InvalidAMIID.Malformed: Invalid id: "ami-x")',
+        ),
+    ],
+)
+def test_a_refused_call_says_what_allows_it(operation: str, code: str, message: str, says: str) -> None:
+    """AWS-048: the same text each time, without the encoded part that AWS changes with each call."""
+    assert errors.refusal(operation, code, message) == says
+
+
+def test_an_error_knows_the_call_that_was_refused_which_may_be_one_for_credentials() -> None:
+    with pytest.raises(EC2Error) as caught, translated("DescribeSubnets"):
+        raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "AssumeRoleWithWebIdentity")
+    assert caught.value.unauthorized
+    assert caught.value.explained.startswith("AWS refused sts:AssumeRoleWithWebIdentity")
 
 
 @pytest.mark.parametrize(

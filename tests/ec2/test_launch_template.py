@@ -25,7 +25,7 @@ def template(
 
 
 def test_plain_template() -> None:
-    """AWS-090..093, EC-20: every default in full."""
+    """AWS-090..093, AWS-111, AWS-123, EC-20: every default in full; open reservations are left to others."""
     built = template(capacity_type="spot")
     assert built.name.startswith("karpenter.k8s.aws/")
     assert len(built.name) <= 128
@@ -46,6 +46,7 @@ def test_plain_template() -> None:
             "InstanceMetadataTags": "disabled",
         },
         "Monitoring": {"Enabled": False},
+        "CapacityReservationSpecification": {"CapacityReservationPreference": "none"},
         "UserData": "dGV4dA==",
         "TagSpecifications": [
             {"ResourceType": "network-interface", "Tags": [{"Key": "a", "Value": "b"}]},

@@ -11,14 +11,14 @@ import pytest
 from tenon.apis.conditions import get_condition
 from tenon.apis.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus, SecurityGroup, Subnet
 from tenon.ec2.amis import Image
-from tenon.ec2.nodeclass_status import CheckResult, Resolved, new_status, not_ready, readiness_unknown
+from tenon.ec2.nodeclass_status import CheckResult, Resolved, ami, new_status, not_ready, readiness_unknown
 from tests.ec2.samples import CLUSTER, node_class
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 ALL = Resolved(
     subnets=[Subnet(id="subnet-1", zone="us-west-2a")],
     security_groups=[SecurityGroup(id="sg-1")],
-    images=[Image("ami-1", "name", ({"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]},))],
+    images=[ami(Image("ami-1", "name", ({"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]},)))],
     instance_profile="profile",
 )
 
@@ -86,11 +86,41 @@ def test_ecs7_kubelet_settings_that_only_al2023_takes_make_other_families_unread
     status = new_status(node_class(amiSelectorTerms=[{"alias": family}], kubelet=kubelet), ALL, CLUSTER, NOW)
     found = get_condition(status.conditions, "ValidationSucceeded")
     assert found is not None
-    assert (found.status, found.reason) == ("False", "InvalidKubeletConfiguration")
+    assert (found.status, found.reason) == ("False", "UnsupportedKubeletConfiguration")
     assert found.message.startswith("spec.kubelet.topologyManagerPolicy: is passed on to AL2023 nodes only")
     assert "maxPods" not in found.message
     on_al2023 = node_class(amiSelectorTerms=[{"alias": "al2023@latest"}], kubelet=kubelet)
     assert reasons(new_status(on_al2023, ALL, CLUSTER, NOW)) == {}
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason"),
+    [
+        (
+            {"kubelet": {"imageGCHighThresholdPercent": 50, "imageGCLowThresholdPercent": 60}},
+            "InvalidKubeletConfiguration",
+        ),
+        (
+            {"kubelet": {"podsPerCore": 5}, "amiSelectorTerms": [{"alias": "bottlerocket@latest"}]},
+            "InvalidKubeletConfiguration",
+        ),
+        ({"tags": {"karpenter.sh/nodepool": "mine"}}, "TagValidationFailed"),
+        ({"tags": {"": "empty"}}, "TagValidationFailed"),
+        ({"role": "Role", "instanceProfile": "profile"}, "ValidationFailed"),
+    ],
+)
+def test_ecs7_a_broken_rule_has_the_reason_of_its_part(spec: dict[str, Any], reason: str) -> None:
+    """The API server refuses these since it has the CRD; a class may be older than that."""
+    assert reasons(new_status(node_class(**spec), ALL, CLUSTER, NOW))["ValidationSucceeded"] == reason
+
+
+def test_ec03_capacity_reservations_are_refused_and_not_ignored() -> None:
+    """EC-S6: instances outside of the reservations would be paid for in addition to them."""
+    selecting = new_status(node_class(capacityReservationSelectorTerms=[{"id": "cr-1"}]), ALL, CLUSTER, NOW)
+    assert reasons(selecting)["CapacityReservationsReady"] == "CapacityReservationsNotSupported"
+    assert "CapacityReservationsReady" in not_ready(resolved(selecting))
+    changed = resolved(selecting)
+    assert reasons(new_status(changed, ALL, CLUSTER, NOW)) == {}
 
 
 def test_a_placement_group_is_refused_and_not_ignored() -> None:

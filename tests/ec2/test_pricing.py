@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from activities.ec2.catalogue import Catalogue
-from activities.ec2.client import Ec2
+from activities.ec2.client import Ec2, pricing_region
 from activities.ec2.errors import EC2Error
 from activities.ec2.pricing import RETRY_SECONDS, TTL_SECONDS, Pricing, built_in_prices
 from tenon.apis.ec2nodeclass import EC2NodeClass
@@ -65,10 +67,97 @@ def test_the_built_in_table_stands_in(clients: Ec2, server: Server) -> None:
     pricing = Pricing(clients, clock)
     version, prices = pricing.current()
     assert (version, prices) == (0, built_in_prices())
-    assert prices.of("m5.large", "anywhere", "spot") == prices.spot_estimates["m5.large"]
+    assert prices.of("m5.large", "anywhere", "spot") == prices.of("m5.large", "anywhere", "on-demand"), (
+        "none is invented"
+    )
+    on_demand, spot = pricing.remarks()
+    assert "the on-demand prices of us-west-2 are not known" in on_demand
+    assert "allow pricing:GetProducts in the IAM policy" in on_demand
+    assert "the spot prices of us-west-2 are not known" in spot
+    assert "allow ec2:DescribeSpotPriceHistory in the IAM policy" in spot
     server.world.faults.clear()
     clock.now = RETRY_SECONDS
     assert pricing.current()[0] == 1
+    assert pricing.remarks() == []
+
+
+class Region:
+    """The price list and the spot price history of a region, for one type."""
+
+    def __init__(self, region: str, currency: str, list_price: float, spot_price: float) -> None:
+        self.region = region
+        self.asked: list[str] = []
+        dimension = {"pricePerUnit": {currency: str(list_price)}}
+        product = {
+            "product": {"productFamily": "Compute Instance", "attributes": {"instanceType": "m5.large"}},
+            "terms": {"OnDemand": {"x": {"priceDimensions": {"y": dimension}}}},
+        }
+        row = {
+            "InstanceType": "m5.large",
+            "AvailabilityZone": f"{region}a",
+            "SpotPrice": str(spot_price),
+            "Timestamp": datetime(2026, 11, 23, tzinfo=UTC),
+        }
+        self.pages: dict[str, list[dict[str, Any]]] = {
+            "get_products": [{"PriceList": [json.dumps(product)]}],
+            "describe_spot_price_history": [{"SpotPriceHistory": [row]}],
+        }
+        self.ec2 = self.pricing = self
+
+    def get_paginator(self, name: str) -> Region:
+        self.asked.append(name)
+        return self
+
+    def paginate(self, **_: object) -> list[dict[str, Any]]:
+        return self.pages[self.asked[-1]]
+
+
+def prices_of(region: Region, **options: Any) -> Pricing:
+    pricing = Pricing(cast("Any", region), **options)
+    pricing.current()
+    return pricing
+
+
+def test_aws131_prices_of_china_are_in_yuan() -> None:
+    """One currency for both, or spot would look dearer than on-demand."""
+    pricing = prices_of(Region("cn-north-1", "CNY", 1.2, 0.5))
+    prices = pricing.current()[1]
+    assert prices.of("m5.large", "cn-north-1a", "on-demand") == 1.2
+    assert prices.of("m5.large", "cn-north-1a", "spot") == 0.5
+    assert pricing.remarks() == []
+
+
+def test_aws130_without_a_price_list_no_prices_of_two_currencies_are_compared() -> None:
+    pricing = prices_of(Region("cn-north-1", "CNY", 1.2, 0.5), isolated=True)
+    prices = pricing.current()[1]
+    assert prices.of("m5.large", "cn-north-1a", "spot") == prices.of("m5.large", "cn-north-1a", "on-demand") == 0.096
+    said = pricing.remarks()
+    assert "the on-demand prices of cn-north-1 are not known" in said[0]
+    assert "CNY cannot be compared" in said[1]
+
+
+def test_aws133_govcloud_has_no_price_list_and_says_whose_prices_it_uses() -> None:
+    region = Region("us-gov-west-1", "USD", 9.9, 0.04)
+    pricing = prices_of(region)
+    assert region.asked == ["describe_spot_price_history"]
+    assert pricing.current()[1].of("m5.large", "us-gov-west-1a", "spot") == 0.04
+    (remark,) = pricing.remarks()
+    assert "GovCloud" in remark
+    assert "those of us-east-1 are used" in remark
+
+
+@pytest.mark.parametrize(
+    ("region", "asked_in"),
+    [
+        ("us-west-2", "us-east-1"),
+        ("sa-east-1", "us-east-1"),
+        ("eu-north-1", "eu-central-1"),
+        ("ap-southeast-2", "ap-south-1"),
+        ("cn-north-1", "cn-northwest-1"),
+    ],
+)
+def test_aws131_the_price_list_is_asked_in_the_partition(region: str, asked_in: str) -> None:
+    assert pricing_region(region) == asked_in
 
 
 def test_the_last_known_prices_stay(clients: Ec2, server: Server) -> None:

@@ -81,7 +81,7 @@ def test_launch_find_and_end(provider: Ec2Provider, clients: Ec2, ready_class: E
 
 
 def test_what_is_not_there_is_no_error(provider: Ec2Provider) -> None:
-    """AWS-015, AWS-046."""
+    """AWS-015, AWS-046: EC2 judges rights by tags, which a missing instance does not have."""
     assert provider.terminate(MISSING) is None
     assert provider.instance_state(MISSING) is None
     assert provider.describe_instance(MISSING) is None
@@ -180,7 +180,7 @@ def test_a_template_that_exists_already_is_as_good(
     assert calls(server, "CreateLaunchTemplate") > 0
 
 
-def test_a_deleted_template_is_made_again(provider: Ec2Provider, clients: Ec2, ready_class: EC2NodeClass) -> None:
+def test_a_deleted_template_is_made_again(provider: Ec2Provider, admin: Ec2, ready_class: EC2NodeClass) -> None:
     """AWS-011: the launch says so, the next attempt's preparation mends it."""
     request = request_for(provider, ready_class, "mend-1")
     assert provider.delete_launch_templates("default") > 0
@@ -190,7 +190,7 @@ def test_a_deleted_template_is_made_again(provider: Ec2Provider, clients: Ec2, r
     mended = provider.prepare_launch(node_claim(name="mend-1"), ready_class, 2)
     assert provider.launch(mended).instance is not None
     name = mended.templates[0].name
-    version = clients.ec2.describe_launch_template_versions(LaunchTemplateName=name, Versions=["$Latest"])
+    version = admin.ec2.describe_launch_template_versions(LaunchTemplateName=name, Versions=["$Latest"])
     data = version["LaunchTemplateVersions"][0]["LaunchTemplateData"]
     assert "karpenter.sh/unregistered" in base64.b64decode(data["UserData"]).decode()
     assert data["MetadataOptions"]["HttpTokens"] == "required"

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from activities.ec2.client import Ec2
-from activities.ec2.errors import EC2Error
+from activities.ec2.cluster import describe_cluster
+from activities.ec2.nodeclass import UnansweredError
 from activities.ec2.profiles import Profiles
 from activities.ec2.provider import Ec2Provider
+from sandbox.ec2.authorization.identities import POLICY
 from sandbox.ec2.faults import Fault
-from tenon.apis.conditions import is_true
+from tenon.apis.conditions import get_condition, is_true
 from tenon.apis.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus
+from tenon.ec2.nodeclass_status import not_ready
 from tests.ec2.samples import node_class
 
 if TYPE_CHECKING:
@@ -58,21 +63,23 @@ def test_the_managed_profile_is_made_once_and_tagged(
     assert tags["karpenter.k8s.aws/ec2nodeclass"] == "default"
 
 
-def test_ec_s7_a_managed_profile_with_another_role_is_not_ready(provider: Ec2Provider, clients: Ec2) -> None:
+def test_ec_s7_a_managed_profile_with_another_role_is_not_ready(
+    provider: Ec2Provider, clients: Ec2, admin: Ec2
+) -> None:
     """A profile has one role. Instances of a class whose profile has another one would get the wrong rights."""
     profiles = Profiles(clients, "sandbox")
     other = renamed(node_class(role="KarpenterNodeRole-sandbox"), "other-role")
     name = profiles.resolve(other)
-    clients.iam.create_role(RoleName="intruder", AssumeRolePolicyDocument="{}")
-    clients.iam.remove_role_from_instance_profile(InstanceProfileName=name, RoleName="KarpenterNodeRole-sandbox")
-    clients.iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName="intruder")
+    admin.iam.create_role(RoleName="intruder", AssumeRolePolicyDocument="{}")
+    admin.iam.remove_role_from_instance_profile(InstanceProfileName=name, RoleName="KarpenterNodeRole-sandbox")
+    admin.iam.add_role_to_instance_profile(InstanceProfileName=name, RoleName="intruder")
     status = provider.resolve_node_class(other)
     assert failed(status) == {"InstanceProfileReady": "InstanceProfileLimitExceeded"}
     assert status.instance_profile is None
     (message,) = [each.message for each in status.conditions if each.type == "InstanceProfileReady"]
     assert name in message
     assert "intruder" in message
-    clients.iam.remove_role_from_instance_profile(InstanceProfileName=name, RoleName="intruder")
+    admin.iam.remove_role_from_instance_profile(InstanceProfileName=name, RoleName="intruder")
     assert provider.resolve_node_class(other).instance_profile == name
 
 
@@ -152,11 +159,152 @@ def test_images_by_id_and_name_boot_their_architecture(provider: Ec2Provider, re
     assert all((ami.name or "").endswith("v20261101") for ami in by_name.amis)
 
 
-def test_a_refusal_of_aws_is_an_error_and_no_condition(provider: Ec2Provider, server: Server) -> None:
-    """What could not be asked must not be reported as missing."""
-    from sandbox.ec2.faults import Fault
+RECOMMENDED = "/aws/service/eks/optimized-ami/1.36/amazon-linux-2023/x86_64/standard/recommended/image_id"
 
-    server.world.faults.add(Fault(action="DescribeSubnets", code="UnauthorizedOperation", status=403))
-    with pytest.raises(EC2Error) as caught:
-        status_of(provider)
-    assert caught.value.code == "UnauthorizedOperation"
+
+@pytest.fixture
+def own_parameters(server: Server) -> Iterator[None]:
+    """The worker may read parameters of its account, which deploy/README.md tells users to allow."""
+    document = json.loads(POLICY.read_text())
+    document["Statement"].append({"Effect": "Allow", "Action": "ssm:GetParameter", "Resource": "*"})
+    server.world.judge.replace("sandbox", json.dumps(document))
+    yield
+    server.world.judge.replace("sandbox", None)
+
+
+@pytest.mark.usefixtures("own_parameters")
+@pytest.mark.parametrize(
+    "form",
+    ["/team/image", "/team/image:1", "/team/image:stable", "arn:aws:ssm:us-west-2:123456789012:parameter/team/image"],
+)
+def test_ec07_an_ssm_parameter_may_have_a_version_or_a_label_or_be_an_arn(
+    clients: Ec2, admin: Ec2, ready_class: EC2NodeClass, form: str
+) -> None:
+    """SSM answers with the plain name, whatever was asked for."""
+    fresh = Ec2Provider(clients, describe_cluster(clients, "sandbox"))
+    chosen = ready_class.status.amis[0].id
+    admin.ssm.put_parameter(Name="/team/image", Value=chosen, Type="String", Overwrite=True)
+    admin.ssm.label_parameter_version(Name="/team/image", ParameterVersion=1, Labels=["stable"])
+    status = status_of(fresh, amiFamily="AL2023", amiSelectorTerms=[{"ssmParameter": form}])
+    assert failed(status) == {}
+    assert [ami.id for ami in status.amis] == [chosen]
+
+
+@pytest.mark.usefixtures("own_parameters")
+@pytest.mark.parametrize("name", ["/no/such", f"{RECOMMENDED}:999"])
+def test_ec07_an_ssm_parameter_that_does_not_exist_names_no_image(provider: Ec2Provider, name: str) -> None:
+    status = status_of(provider, amiFamily="AL2023", amiSelectorTerms=[{"ssmParameter": name}])
+    assert failed(status) == {"AMIsReady": "AMINotFound"}
+
+
+REFUSED = [
+    ("DescribeSubnets", "UnauthorizedOperation", "SubnetsReady", "ec2:DescribeSubnets"),
+    ("DescribeSecurityGroups", "UnauthorizedOperation", "SecurityGroupsReady", "ec2:DescribeSecurityGroups"),
+    ("DescribeImages", "UnauthorizedOperation", "AMIsReady", "ec2:DescribeImages"),
+    ("GetParameter", "AccessDeniedException", "AMIsReady", "ssm:GetParameter"),
+    ("GetInstanceProfile", "AccessDenied", "InstanceProfileReady", "iam:GetInstanceProfile"),
+    ("CreateInstanceProfile", "AccessDenied", "InstanceProfileReady", "iam:CreateInstanceProfile"),
+    ("AddRoleToInstanceProfile", "AccessDenied", "InstanceProfileReady", "iam:AddRoleToInstanceProfile"),
+    ("DescribeInstanceTypes", "UnauthorizedOperation", "ValidationSucceeded", "ec2:DescribeInstanceTypes"),
+    (
+        "DescribeInstanceTypeOfferings",
+        "UnauthorizedOperation",
+        "ValidationSucceeded",
+        "ec2:DescribeInstanceTypeOfferings",
+    ),
+]
+
+
+def refuse(server: Server, action: str, code: str, status: int = 403) -> None:
+    server.world.faults.add(Fault(action=action, code=code, status=status, count=None))
+
+
+@pytest.mark.parametrize(("action", "code", "condition", "right"), REFUSED)
+def test_ecs7_a_refused_call_makes_the_class_unready_and_names_the_right(
+    clients: Ec2, server: Server, action: str, code: str, condition: str, right: str
+) -> None:
+    """AWS-048: what AWS does not show is not reported as missing, and the other parts are looked up."""
+    fresh = Ec2Provider(clients, describe_cluster(clients, "sandbox"))
+    written = renamed(node_class({}, role="KarpenterNodeRole-sandbox"), f"refused-{action.lower()}")
+    refuse(server, action, code)
+    status = fresh.resolve_node_class(written)
+    assert failed(status) == {condition: "Unauthorized"}
+    found = get_condition(status.conditions, condition)
+    assert found is not None
+    assert f"allow {right} in the IAM policy" in found.message
+    assert not is_true(status.conditions, "Ready")
+    again = fresh.resolve_node_class(written.model_copy(update={"status": status}))
+    assert again.conditions == status.conditions, "the same refusal changes nothing on the class"
+    server.world.faults.clear()
+    assert is_true(fresh.resolve_node_class(written).conditions, "Ready"), "a granted right is enough"
+
+
+def test_ecs7_a_class_that_loses_a_right_says_so_and_keeps_what_it_knows(
+    clients: Ec2, server: Server, ready_class: EC2NodeClass
+) -> None:
+    """Otherwise its nodes would drift because nothing is selected any more."""
+    fresh = Ec2Provider(clients, describe_cluster(clients, "sandbox"))
+    for action in ("DescribeSubnets", "DescribeSecurityGroups", "DescribeImages", "GetInstanceProfile"):
+        refuse(server, action, "UnauthorizedOperation")
+    status = fresh.resolve_node_class(ready_class)
+    assert set(failed(status)) == {"SubnetsReady", "SecurityGroupsReady", "AMIsReady", "InstanceProfileReady"}
+    before = ready_class.status
+    assert (status.subnets, status.security_groups, status.amis, status.instance_profile) == (
+        before.subnets,
+        before.security_groups,
+        before.amis,
+        before.instance_profile,
+    )
+    assert "AMIsReady" in not_ready(ready_class.model_copy(update={"status": status}))
+
+
+def test_ecs7_another_refusal_names_its_code(clients: Ec2, server: Server) -> None:
+    fresh = Ec2Provider(clients, describe_cluster(clients, "sandbox"))
+    refuse(server, "DescribeSubnets", "InvalidParameterValue", 400)
+    status = fresh.resolve_node_class(node_class(role="KarpenterNodeRole-sandbox"))
+    assert failed(status) == {"SubnetsReady": "SubnetResolutionFailed"}
+
+
+@pytest.mark.parametrize(("code", "http"), [("RequestLimitExceeded", 503), ("InternalError", 500)])
+def test_ecs7_throttling_is_no_refusal(
+    clients: Ec2, server: Server, ready_class: EC2NodeClass, code: str, http: int
+) -> None:
+    """A class that is ready stays so. Of a new one nothing is known, and it is resolved again soon."""
+    fresh = Ec2Provider(clients, describe_cluster(clients, "sandbox"))
+    refuse(server, "DescribeSubnets", code, http)
+    with pytest.raises(UnansweredError) as caught:
+        fresh.resolve_node_class(ready_class)
+    assert caught.value.retryable
+    assert caught.value.status.conditions == ready_class.status.conditions
+    assert caught.value.status.subnets == ready_class.status.subnets
+    with pytest.raises(UnansweredError) as caught:
+        fresh.resolve_node_class(node_class({}, role="KarpenterNodeRole-sandbox"))
+    states = {each.type: (each.status, each.reason) for each in caught.value.status.conditions}
+    assert states["SubnetsReady"] == ("Unknown", "SubnetResolutionFailed")
+    assert states["Ready"][0] == "Unknown"
+    assert states["SecurityGroupsReady"][0] == "True"
+
+
+def test_ecs7_without_a_connection_a_new_class_says_so_soon(clients: Ec2) -> None:
+    """Each part takes a while to fail, and the activity must write the status within its minute."""
+    away = Ec2("us-west-2", "http://127.0.0.1:9")
+    asked: list[str] = []
+    for client in (away.ec2, away.ssm, away.iam):
+        client.meta.events.register("before-call", lambda model, **_: asked.append(model.name))
+    fresh = Ec2Provider(away, describe_cluster(clients, "sandbox"))
+    with pytest.raises(UnansweredError) as caught:
+        fresh.resolve_node_class(node_class({}, role="KarpenterNodeRole-sandbox"))
+    states = {each.type: each.status for each in caught.value.status.conditions}
+    parts = ("AMIsReady", "SubnetsReady", "SecurityGroupsReady", "InstanceProfileReady", "ValidationSucceeded", "Ready")
+    assert {states[part] for part in parts} == {"Unknown"}
+    assert asked == ["GetParameter", "DescribeSubnets"]
+
+
+def test_ecs7_a_profile_that_iam_does_not_show_yet_is_not_a_missing_role(provider: Ec2Provider, server: Server) -> None:
+    text = "Instance Profile sandbox_x cannot be found."
+    fault = Fault(action="AddRoleToInstanceProfile", code="NoSuchEntity", status=404, message=text)
+    server.world.faults.add(fault)
+    written = renamed(node_class({}, role="KarpenterNodeRole-sandbox"), "shown-late")
+    with pytest.raises(UnansweredError):
+        provider.resolve_node_class(written)
+    assert is_true(provider.resolve_node_class(written).conditions, "Ready")

@@ -140,7 +140,7 @@ async def test_patience_ends_with_the_last_state() -> None:
 def test_aws032_an_unknown_instance_does_not_save_the_others(
     provider: Ec2Provider, server: Server, ready_class: EC2NodeClass
 ) -> None:
-    """EC2 refuses a whole call for one id that it does not know."""
+    """EC2 refuses a whole call for one id that it does not know: as unauthorized, because it has no tags."""
     living = [bought(provider, ready_class, f"ends-{number}") for number in range(3)]
     gone = ["i-0123456789abcdef0", "i-0123456789abcdef1"]
     server.world.calls.clear()

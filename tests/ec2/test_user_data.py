@@ -103,6 +103,23 @@ def test_al2023_own_documents_come_first() -> None:
     assert "echo hello" in found[0][1]
 
 
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("echo hello", "text/x-shellscript"),
+        ("set -e\nfor each in a b; do echo $each; done", "text/x-shellscript"),
+        ("mkdir -p /x && { echo a: b; }", "text/x-shellscript"),
+        ("#!/bin/bash\necho", "text/x-shellscript"),
+        ("- a\n- b", "text/x-shellscript"),
+        ("apiVersion: node.eks.aws/v1alpha1\nkind: NodeConfig", "application/node.eks.aws"),
+    ],
+)
+def test_aws097_text_that_is_no_kubernetes_object_is_a_shell_script(text: str, kind: str) -> None:
+    """nodeadm refuses a document that it cannot read, and the node never joins."""
+    first, last = parts(render(FAMILIES["AL2023"], bootstrap(user_data=text)))
+    assert (first[0], last[0]) == (kind, "application/node.eks.aws")
+
+
 def test_al2023_passes_kubelet_settings_on() -> None:
     """EC-13: known and unknown settings; the class's DNS wins; RAID0 asks nodeadm for it."""
     kubelet = {"clusterDNS": ["1.2.3.4"], "evictionHard": {"memory.available": "5%"}, "podPidsLimit": 100}

@@ -12,6 +12,7 @@ import boto3
 import pytest
 from botocore.config import Config
 
+from sandbox.ec2.authorization.identities import ADMINISTRATOR_KEY, SECRET, worker_key
 from sandbox.ec2.client import Ec2Admin
 from sandbox.ec2.server import Server, start
 
@@ -42,6 +43,10 @@ class Aws:
 
     def client(self, service: str, region: str = "us-west-2") -> Any:
         return make_client(self.server.endpoint, service, region)
+
+    def worker(self, service: str, cluster: str = "sandbox") -> Any:
+        """The client of a cluster's worker."""
+        return make_client(self.server.endpoint, service, "us-west-2", worker_key(cluster))
 
     @property
     def subnets(self) -> dict[str, str]:
@@ -91,13 +96,13 @@ class Aws:
         return self.ec2.describe_instances(InstanceIds=[instance_id])["Reservations"][0]["Instances"][0]
 
 
-def make_client(endpoint: str, service: str, region: str) -> Any:
+def make_client(endpoint: str, service: str, region: str, access_key: str = ADMINISTRATOR_KEY) -> Any:
     return boto3.client(
         service,
         endpoint_url=endpoint,
         region_name=region,
-        aws_access_key_id="test",
-        aws_secret_access_key="test",
+        aws_access_key_id=access_key,
+        aws_secret_access_key=SECRET,
         config=Config(retries={"total_max_attempts": 1}),
     )
 

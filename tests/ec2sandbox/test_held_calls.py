@@ -14,10 +14,10 @@ from tests.ec2sandbox.conftest import TEMPLATE, Aws
 from tests.workflows.waiting import until
 
 LAUNCH = """
-import boto3, json, sys
+import json, sys
+from tests.ec2sandbox.conftest import make_client
 endpoint, request = sys.argv[1], json.loads(sys.argv[2])
-keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": "us-west-2"}
-boto3.client("ec2", endpoint_url=endpoint, **keys).create_fleet(**request)
+make_client(endpoint, "ec2", "us-west-2").create_fleet(**request)
 """
 
 

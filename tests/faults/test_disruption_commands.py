@@ -1,15 +1,16 @@
 """A disruption command completes once or is undone once, whatever dies, is refused or arrives in the middle of it.
 
-One kill meets several commands at once, each in another step and in a NodePool of its own. An operator who terminates a
-command, a replacement without capacity, and a pod that arrives on a candidate have a test each.
+Commands of several NodePools are brought to a step each, and then one fault meets all of them: a SIGKILL, an operator
+who terminates them, or a pod that arrives on the candidate.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
-from typing import Any, TypeAlias
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from typing import TypeAlias
 
 import pytest
 import pytest_asyncio
@@ -21,24 +22,41 @@ from sandbox.cluster import Sandbox
 from sandbox.ec2.client import Ec2Admin
 from sandbox.faults.apiproxy import ApiProxy
 from tenon.apis import labels
-from tests.e2e.conftest import NewPool
-from tests.e2e.pools import SMALL, Pool, condition, leaving
+from tests.e2e.conftest import MakePool, NewPool
+from tests.e2e.pools import NAMESPACE, SMALL, Pool, condition
 from tests.e2e.worker_process import WorkerProcess
 from tests.faults.conftest import Observe
 from tests.faults.observer import Observer, watching
 from tests.workflows.waiting import until
+from workflows import names
+from workflows.disruption import DisruptionWorkflow
 
-Outcomes: TypeAlias = dict[str, BaseException | None]
+WAITS = "while-the-command-waits"
+MARKED = "before-the-candidate-is-marked"
+CREATED = "before-the-replacement-is-created"
+ANSWERED = "after-the-replacement-is-created"
+LAUNCHED = "before-the-replacement-is-launched"
+CHEAPER = "before-the-cheaper-replacement-is-launched"
+CHECKED = "before-the-candidate-is-checked"
+DELETED = "before-the-old-node-is-deleted"
+MOMENTS = (WAITS, MARKED, CREATED, ANSWERED, LAUNCHED, CHECKED, DELETED)
+"""The steps of a command in their order."""
+CONSOLIDATIONS = {WAITS, CHEAPER, CHECKED}
+"""The moments of a consolidation. At the others, a node drifts."""
+ARRIVALS = {WAITS: 1, CHEAPER: 2, LAUNCHED: 2, DELETED: 2}
+"""The moments at which a pod arrives, and how many instances each pool needs in all."""
+LATE = "pod-arrives-"
+"""Prefix of a moment: the pool at which a pod arrives then, next to one whose command meets another fault."""
+LONG = 480.0
+"""Bounds the end of a command that was terminated: its nodes are free after three minutes."""
+ON_DEMAND = [{"key": labels.CAPACITY_TYPE, "operator": "In", "values": ["on-demand"]}]
+UNDERUTILIZED = {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "1s"}
+NEVER = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
+AT_ONCE = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "1s"}
 
-MOMENTS = (
-    "before-the-candidate-is-marked",
-    "before-the-old-node-is-deleted",
-    "before-the-replacement-is-launched",
-    "before-the-replacement-is-created",
-    "after-the-replacement-is-created",
-)
-LONG = 240.0
-"""Seconds within which a command ends after its worker was killed: a heartbeat is missed, then its step is repeated."""
+
+Outcomes: TypeAlias = dict[str, tuple[int, int] | BaseException]
+"""By moment: how many NodeClaims and instances a pool had in all, or what went wrong."""
 
 
 async def drift(pool: Pool) -> None:
@@ -47,107 +65,22 @@ async def drift(pool: Pool) -> None:
     await pool.kube.patch(NODEPOOLS, pool.name, {"spec": {"template": template}})
 
 
-class Held:
-    """Waits until so many calls are held in all."""
-
-    def __init__(self, api: ApiProxy, ec2: Ec2Admin) -> None:
-        self._api, self._ec2 = api, ec2
-        self._api_calls = self._ec2_calls = 0
-
-    async def one_more(self, *, api: int = 0, ec2: int = 0) -> None:
-        self._api_calls += api
-        self._ec2_calls += ec2
-
-        async def all_held() -> bool:
-            held = await asyncio.to_thread(self._api.held), await asyncio.to_thread(self._ec2.held)
-            return held[0] >= self._api_calls and held[1] >= self._ec2_calls
-
-        await until(all_held, within=90)
+async def disrupt(pool: Pool, policy: dict[str, str]) -> None:
+    """Change the NodePool's policy."""
+    await pool.kube.patch(NODEPOOLS, pool.name, {"spec": {"disruption": policy}})
 
 
-async def reach(pools: dict[str, Pool], api: ApiProxy, ec2: Ec2Admin) -> None:
-    """Bring the command of each pool to its moment. Holds that are not specific to a pool come last."""
-    held = Held(api, ec2)
-    pool = pools["before-the-candidate-is-marked"]
-    api.hold("PATCH", f"/nodeclaims/{pool.name}-[^/]+$", count=None)
-    await drift(pool)
-    await held.one_more(api=1)
-    pool = pools["before-the-old-node-is-deleted"]
-    api.hold("DELETE", f"/nodeclaims/{pool.name}-[^/]+$", count=None)
-    await drift(pool)
-    await held.one_more(api=1)
-    ec2.hold("CreateFleet")
-    await drift(pools["before-the-replacement-is-launched"])
-    await held.one_more(ec2=1)
-    pool = pools["before-the-replacement-is-created"]
-    api.hold("POST", "/nodeclaims$")
-    await drift(pool)
-    await command_of(pool, (await pool.claim())["metadata"]["name"])
-    await held.one_more(api=1)
-    pool = pools["after-the-replacement-is-created"]
-    api.hold("POST", "/nodeclaims$", after_effect=True)
-    await drift(pool)
-
-    async def created() -> bool:
-        return len(await pool.claims()) == 2
-
-    await until(created, within=90)
-
-
-async def outcome(seen: Observer, pool: Pool, old: str) -> None:
-    """The drifted node is gone, its pod runs on a new one, and nothing is left when the pod has gone."""
-    await pool.gone(old, within=LONG)
-    await seen.whole(pool)
-    (new,) = await pool.settled(1)
-    assert new["metadata"]["labels"]["tier"] == "gold"
-    await pool.scale(0)
-    await pool.kube.patch(NODEPOOLS, pool.name, {"spec": {"disruption": {"consolidateAfter": "1s"}}})
-    await seen.nothing_left(pool)
-    seen.judge(pool)
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session", params=["io", "cluster"])
-async def killed(
-    request: pytest.FixtureRequest,
-    worker: WorkerProcess,
-    api: ApiProxy,
-    sandbox: Sandbox,
-    kube: Kube,
-    new_pool: NewPool,
-) -> AsyncIterator[tuple[Outcomes, dict[str, int]]]:
-    """What became of each moment's pool, and how many instances it was seen to have."""
-    ec2 = sandbox.ec2()
-    async with AsyncExitStack() as stack:
-        made = [
-            await stack.enter_async_context(new_pool(requirements=SMALL, consolidate_after="Never")) for _ in MOMENTS
-        ]
-        pools = dict(zip(MOMENTS, made, strict=True))
-        seen = await stack.enter_async_context(watching(kube, sandbox, *made))
-        for pool in made:
-            seen.may_move(pool)
-            await pool.deploy(1)
-        await asyncio.gather(*(pool.running(1) for pool in made))
-        old = {pool.name: (await pool.settled(1))[0]["metadata"]["name"] for pool in made}
-        await reach(pools, api, ec2)
-
-        await asyncio.to_thread(worker.kill, request.param)
-        api.release()
-        ec2.release()
-        await asyncio.to_thread(worker.start)
-        found = await asyncio.gather(*(outcome(seen, pool, old[pool.name]) for pool in made), return_exceptions=True)
-        yield dict(zip(MOMENTS, found, strict=True)), {moment: seen.bought(pool) for moment, pool in pools.items()}
-
-
-@pytest.mark.parametrize("moment", MOMENTS)
-async def test_a_killed_worker_neither_forgets_a_command_nor_repeats_it(
-    killed: tuple[Outcomes, dict[str, int]], moment: str
-) -> None:
-    """One replacement was bought, and it took over."""
-    outcomes, bought = killed
-    failure = outcomes[moment]
-    if failure is not None:
-        raise failure
-    assert bought[moment] == 2
+async def one_node(pool: Pool, too_large: bool) -> str:
+    """A node with a pod, larger than the pod needs if asked; its NodeClaim's name."""
+    if too_large:
+        await pool.deploy(1, app="big", cpu="14")
+    await pool.deploy(1, cpu="500m")
+    await pool.running(1 + too_large)
+    (claim,) = await pool.settled(1)
+    if too_large:
+        await pool.scale(0, app="big")
+        await pool.running(1)
+    return str(claim["metadata"]["name"])
 
 
 async def marked(pool: Pool, claim: str) -> bool:
@@ -161,103 +94,299 @@ async def marked(pool: Pool, claim: str) -> bool:
     return tainted or annotated or condition(found, "DisruptionReason").get("status") == "True"
 
 
-async def command_of(pool: Pool, claim: str) -> str:
-    """Wait until a command has marked a NodeClaim; its ID."""
-    found: list[str] = []
-
-    async def has_command() -> bool:
-        body = await pool.kube.get(NODECLAIMS, claim)
-        assert body is not None
-        found[:] = [body["metadata"]["annotations"].get(labels.DISRUPTED_BY, "")]
-        return bool(found[0]) and await marked(pool, claim)
-
-    await until(has_command, within=90)
-    return found[0]
+async def candidate_marked(pool: Pool, claim: str) -> None:
+    """Wait until a command has marked a NodeClaim."""
+    await until(lambda: marked(pool, claim), within=90)
 
 
-async def test_a_terminated_command_frees_its_nodes_and_the_next_one_uses_its_replacement(
-    make_pool: Any, observe: Observe, api: ApiProxy, ec2: Ec2Admin, client: Client, sandbox: Sandbox
-) -> None:
-    """An operator terminates the workflow while the replacement launches. Nothing is bought a second time."""
-    pool: Pool = await make_pool(requirements=SMALL, consolidate_after="Never")
-    async with observe(pool) as seen:
-        seen.may_move(pool)
-        await pool.deploy(1)
-        await pool.running(1)
-        (old,) = await pool.settled(1)
-        name = old["metadata"]["name"]
-        ec2.hold("CreateFleet")
-        await drift(pool)
-        first = await command_of(pool, name)
-        await client.get_workflow_handle(f"disruption-command/{sandbox.cluster_name}/{first}").terminate("by a test")
-        ec2.release()
+def moment_of(key: str) -> str:
+    """The moment of a pool."""
+    return key.removeprefix(LATE)
 
-        async def freed() -> bool:
-            found = await pool.kube.get(NODECLAIMS, name)
-            return found is None or leaving(found) or found["metadata"]["annotations"].get(labels.DISRUPTED_BY) != first
 
-        await until(freed, within=LONG)
-        await pool.gone(name, within=2 * LONG)
-        await pool.running(1)
-        await pool.settled(1)
-        assert seen.bought(pool) == 2
-        await pool.scale(0)
-        await pool.kube.patch(NODEPOOLS, pool.name, {"spec": {"disruption": {"consolidateAfter": "1s"}}})
+@dataclass(frozen=True)
+class Stage:
+    """The pools by their moment, what can be held, and who knows the commands."""
+
+    pools: dict[str, Pool]
+    api: ApiProxy
+    ec2: Ec2Admin
+    client: Client
+    cluster: str
+
+    def at(self, moment: str) -> list[str]:
+        """The keys of the pools with this moment."""
+        return [key for key in self.pools if moment_of(key) == moment]
+
+    async def command_of(self, key: str) -> str:
+        """Wait until a command was given for the node of a pool, marked or not; its ID."""
+        disruption = self.client.get_workflow_handle_for(DisruptionWorkflow.run, names.disruption_id(self.cluster))
+        found: list[str] = []
+
+        async def given() -> bool:
+            ledger = await disruption.query(DisruptionWorkflow.open_commands)
+            found[:] = [entry.command for entry in ledger.values() if entry.pool == self.pools[key].name]
+            return bool(found)
+
+        await until(given, within=90)
+        return found[0]
+
+    async def held(self, *, api: int = 0, ec2: int = 0) -> None:
+        """Wait until so many calls are held."""
+
+        async def all_held() -> bool:
+            held = await asyncio.to_thread(self.api.held), await asyncio.to_thread(self.ec2.held)
+            return held[0] >= api and held[1] >= ec2
+
+        await until(all_held, within=90)
+
+    async def claims(self, key: str, count: int) -> None:
+        """Wait until a pool has so many NodeClaims."""
+
+        async def there() -> bool:
+            return len(await self.pools[key].claims()) == count
+
+        await until(there, within=90)
+
+    async def set(self) -> None:
+        """Bring the command of each pool to its moment, except those that wait for their validation (`waits`).
+
+        A client that waits for half a minute repeats its call, which is then held again. Holds that are not specific to
+        a pool come last.
+        """
+        held = 0
+        for moment, method in ((MARKED, "PATCH"), (DELETED, "DELETE")):
+            for key in self.at(moment):
+                self.api.hold(method, f"/nodeclaims/{self.pools[key].name}-[^/]+$", count=None)
+                await drift(self.pools[key])
+                held += 1
+        for key in self.at(CHECKED):
+            self.api.hold("GET", f"/namespaces/{NAMESPACE}/poddisruptionbudgets$", count=None)
+            await disrupt(self.pools[key], UNDERUTILIZED)
+            held += 1
+        await self.held(api=held)
+        self.ec2.hold("CreateFleet", count=None)
+        for key in self.at(CHEAPER):
+            await disrupt(self.pools[key], UNDERUTILIZED)
+        for key in self.at(LAUNCHED):
+            await drift(self.pools[key])
+        launching = [*self.at(CHEAPER), *self.at(LAUNCHED)]
+        for key in launching:
+            await self.claims(key, 2)
+        await self.held(ec2=len(launching))
+        for key in self.at(ANSWERED):
+            self.api.hold("POST", "/nodeclaims$", after_effect=True)
+            await drift(self.pools[key])
+            await self.claims(key, 2)
+        for key in self.at(CREATED):
+            self.api.hold("POST", "/nodeclaims$", count=None)
+            await drift(self.pools[key])
+            await candidate_marked(self.pools[key], (await self.pools[key].claim())["metadata"]["name"])
+            await self.held(api=held + 2)
+
+    async def waits(self, key: str) -> None:
+        """Bring the command of a pool to the wait before its validation, which lasts 15 seconds."""
+        await disrupt(self.pools[key], UNDERUTILIZED)
+        await self.command_of(key)
+
+    async def release(self) -> None:
+        """Let everything go on."""
+        await asyncio.to_thread(self.api.release)
+        await asyncio.to_thread(self.ec2.release)
+
+
+async def undone(pool: Pool, old: str, nodes: int = 1) -> None:
+    """The node and its pod are as before, and of the command nothing is left on any of the pool's nodes."""
+
+    async def free() -> bool:
+        claims = await pool.claims()
+        if len(claims) != nodes or any(labels.REPLACEMENT_FOR in one["metadata"]["annotations"] for one in claims):
+            return False
+        return not await marked(pool, old)
+
+    await until(free, within=LONG)
+
+
+def seen_of(seen: Observer, pool: Pool) -> tuple[int, int]:
+    """How many NodeClaims and how many instances were ever seen of a pool."""
+    return sum(name.startswith(f"{pool.name}-") for name in seen.claims), seen.bought(pool)
+
+
+@dataclass(frozen=True)
+class Set:
+    """Nodes of several pools, each with a command at its moment."""
+
+    stage: Stage
+    seen: Observer
+    old: dict[str, str]
+    """The names of their NodeClaims by moment."""
+
+    async def completed(self, key: str) -> None:
+        """The node is gone, and its pod runs on a new one."""
+        pool = self.stage.pools[key]
+        await pool.gone(self.old[key], within=LONG)
+        await self.seen.whole(pool)
+        (new,) = await pool.settled(1)
+        assert moment_of(key) in CONSOLIDATIONS or new["metadata"]["labels"]["tier"] == "gold"
+
+    async def outcomes(self, end: Callable[[str], Awaitable[None]]) -> Outcomes:
+        """Wait for the end of each command, then until nothing is left without pods, and judge what was seen."""
+
+        async def one(key: str) -> tuple[int, int]:
+            pool = self.stage.pools[key]
+            await end(key)
+            found = seen_of(self.seen, pool)
+            await pool.scale(0)
+            await disrupt(pool, AT_ONCE)
+            await self.seen.nothing_left(pool)
+            self.seen.judge(pool)
+            return found
+
+        keys = list(self.stage.pools)
+        ended = await asyncio.gather(*map(one, keys), return_exceptions=True)
+        return dict(zip(keys, ended, strict=True))
+
+
+AtMoments: TypeAlias = Callable[[Collection[str], Collection[str]], AbstractAsyncContextManager[Set]]
+
+
+@pytest.fixture(scope="module")
+def at_moments(new_pool: NewPool, kube: Kube, sandbox: Sandbox, api: ApiProxy, client: Client) -> AtMoments:
+    """Brings commands to their moments, given as keys. The pods at those of the second must not be evicted."""
+
+    @asynccontextmanager
+    async def set_stage(keys: Collection[str], staying: Collection[str]) -> AsyncIterator[Set]:
+        async with AsyncExitStack() as stack:
+            wanted = [ON_DEMAND if moment_of(key) in CONSOLIDATIONS else SMALL for key in keys]
+            making = [new_pool(requirements=types, consolidate_after="Never") for types in wanted]
+            made = await asyncio.gather(*map(stack.enter_async_context, making))
+            pools = dict(zip(keys, made, strict=True))
+            seen = await stack.enter_async_context(watching(kube, sandbox, *pools.values()))
+            for key in pools.keys() - set(staying):
+                seen.may_move(pools[key])
+            consolidated = [moment_of(key) in CONSOLIDATIONS for key in keys]
+            named = await asyncio.gather(*map(one_node, made, consolidated))
+            stage = Stage(pools, api, sandbox.ec2(), client, sandbox.cluster_name)
+            await stage.set()
+            yield Set(stage, seen, dict(zip(pools, named, strict=True)))
+
+    return set_stage
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session", params=["io", "cluster"])
+async def killed(
+    request: pytest.FixtureRequest, at_moments: AtMoments, worker: WorkerProcess
+) -> AsyncIterator[Outcomes]:
+    """What became of the command of each moment after a process was killed."""
+    async with at_moments(MOMENTS, ()) as given:
+        await given.stage.set()
+        await given.stage.waits(WAITS)
+        await asyncio.to_thread(worker.kill, request.param)
+        await given.stage.release()
+        await asyncio.to_thread(worker.start)
+        yield await given.outcomes(given.completed)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def met(at_moments: AtMoments, client: Client, sandbox: Sandbox) -> AsyncIterator[Outcomes]:
+    """What became of the commands that were terminated, and of those on whose candidate a pod arrived (`LATE`).
+
+    Both faults meet at the same time, because the nodes of a terminated command are free only after three minutes.
+    """
+    late = [LATE + moment for moment in ARRIVALS]
+    async with at_moments(
+        [*MOMENTS, *late], {CHECKED, *(key for key in late if moment_of(key) in CONSOLIDATIONS)}
+    ) as given:
+        stage = given.stage
+
+        async def arrives(key: str) -> None:
+            """A pod that tolerates the taint."""
+            pool = stage.pools[key]
+            claim = await pool.kube.get(NODECLAIMS, given.old[key])
+            assert claim is not None
+            node = claim["status"]["nodeName"]
+            await pool.pod("late", cpu="100m", nodeName=node, tolerations=[{"operator": "Exists"}])
+
+        async def rejected(key: str) -> None:
+            """The command ends at its validation, and the node gets no other one."""
+            pool = stage.pools[key]
+            await pool.seen(given.old[key], "ConsolidationRejected", f"{pool.name}-late came after the decision")
+            await disrupt(pool, NEVER)
+
+        await stage.set()
+        await stage.waits(LATE + WAITS)
+        await asyncio.gather(*map(arrives, late))
+        rejection = asyncio.create_task(rejected(LATE + WAITS))
+        await stage.waits(WAITS)
+        for moment in MOMENTS:
+            command = names.command_id(sandbox.cluster_name, await stage.command_of(moment))
+            await client.get_workflow_handle(command).terminate("by a test")
+        await rejection
+        await disrupt(stage.pools[CHECKED], NEVER)  # or emptiness would take the replacement that nothing uses
+        await disrupt(stage.pools[LATE + CHEAPER], NEVER)
+        await stage.release()
+
+        async def end(key: str) -> None:
+            pool, old, moment = stage.pools[key], given.old[key], moment_of(key)
+            if key == CHECKED:
+                await undone(pool, old, nodes=2)
+            elif key == moment:
+                await given.completed(key)
+            elif moment in CONSOLIDATIONS:
+                await undone(pool, old)
+                await pool.running(2)
+            else:
+                await given.completed(key)
+                assert await pool.events(f"{pool.name}-late", "Evicted") == [], "a drain leaves it alone"
+            if key != moment:
+                await pool.delete_pod("late")
+
+        yield await given.outcomes(end)
+
+
+def outcome(found: Outcomes, key: str) -> tuple[int, int]:
+    """How many NodeClaims and instances a pool had in all."""
+    ended = found[key]
+    if isinstance(ended, BaseException):
+        raise ended
+    return ended
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+async def test_a_command_whose_process_is_killed_completes_once(killed: Outcomes, moment: str) -> None:
+    """One replacement was bought and took over."""
+    assert outcome(killed, moment) == (2, 2)
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+async def test_a_command_that_is_terminated_completes_once_or_is_undone_once(met: Outcomes, moment: str) -> None:
+    """One that is terminated before its last step leaves its replacement unused.
+
+    Where a terminated command has left its node in place, the next command uses the replacement or buys it.
+    """
+    assert outcome(met, moment) == (2, 2)
+
+
+@pytest.mark.parametrize("moment", ARRIVALS)
+async def test_a_pod_that_arrives_on_a_candidate_undoes_a_consolidation_only(met: Outcomes, moment: str) -> None:
+    """A consolidation ends at its validation or is undone, and its replacement goes again. A drifted node leaves."""
+    assert outcome(met, LATE + moment) == (ARRIVALS[moment], ARRIVALS[moment])
 
 
 async def test_dis_65_without_capacity_for_the_replacement_the_node_stays_and_is_freed(
-    make_pool: Any, observe: Observe, ec2: Ec2Admin
+    make_pool: MakePool, observe: Observe, ec2: Ec2Admin
 ) -> None:
     """The pod never moves."""
-    pool: Pool = await make_pool(requirements=SMALL, consolidate_after="Never")
+    pool = await make_pool(requirements=SMALL, consolidate_after="Never")
     async with observe(pool) as seen:
-        await pool.deploy(1)
+        name = await one_node(pool, False)
         (pod,) = await pool.running(1)
-        (old,) = await pool.settled(1)
-        name = old["metadata"]["name"]
         ec2.capacity(0)
         await drift(pool)
         await pool.seen(name, "DisruptionWaitingReadiness")  # the command may be over a moment later
-
-        async def undone() -> bool:
-            return not await marked(pool, name) and len(await pool.claims()) == 1
-
-        await until(undone, within=LONG)
+        await undone(pool, name)
         ec2.clear_capacity()
         assert [one["metadata"]["uid"] for one in await pool.running(1)] == [pod["metadata"]["uid"]]
-        assert seen.bought(pool) == 1
+        assert seen_of(seen, pool) == (2, 1)
         await pool.scale(0)
-        await pool.kube.patch(NODEPOOLS, pool.name, {"spec": {"disruption": {"consolidateAfter": "1s"}}})
-
-
-async def test_a_pod_that_arrives_on_a_candidate_undoes_a_consolidation(
-    make_pool: Any, observe: Observe, ec2: Ec2Admin
-) -> None:
-    """It tolerates the taint. The replacement, which has no pod, goes again."""
-    on_demand = [{"key": labels.CAPACITY_TYPE, "operator": "In", "values": ["on-demand"]}]
-    pool: Pool = await make_pool(requirements=on_demand, consolidate_after="Never")
-    async with observe(pool) as seen:
-        await pool.deploy(1, app="big", cpu="14")
-        await pool.deploy(1, cpu="500m")
-        await pool.running(2)
-        (old,) = await pool.settled(1)
-        name = old["metadata"]["name"]
-        await pool.scale(0, app="big")
-        ec2.hold("CreateFleet")
-        policy = {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "1s"}
-        await pool.kube.patch(NODEPOOLS, pool.name, {"spec": {"disruption": policy}})
-        await command_of(pool, name)
-        never = {"consolidationPolicy": "WhenEmpty", "consolidateAfter": "Never"}
-        await pool.kube.patch(NODEPOOLS, pool.name, {"spec": {"disruption": never}})
-        await pool.pod("late", nodeName=old["status"]["nodeName"], tolerations=[{"operator": "Exists"}])
-        ec2.release()
-
-        async def undone() -> bool:
-            return not await marked(pool, name) and len(await pool.claims()) == 1
-
-        await until(undone, within=LONG)
-        await pool.running(2)
-        assert seen.bought(pool) == 2
-        await pool.delete_pod("late")
-        await pool.scale(0)
-        await pool.kube.patch(NODEPOOLS, pool.name, {"spec": {"disruption": {"consolidateAfter": "1s"}}})
+        await disrupt(pool, AT_ONCE)

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import boto3
 import pytest_asyncio
 from temporalio.client import Client, WorkflowExecutionStatus
 
@@ -50,15 +49,7 @@ def running(ec2: Ec2Admin) -> dict[str, Object]:
 
 def templates(sandbox: Sandbox) -> set[str]:
     """The ids of all launch templates of the account."""
-    environment = sandbox.worker_env()
-    client: Any = boto3.client(
-        "ec2",
-        endpoint_url=sandbox.ec2_endpoint,
-        region_name=sandbox.region,
-        aws_access_key_id=environment["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=environment["AWS_SECRET_ACCESS_KEY"],
-    )
-    pages = client.get_paginator("describe_launch_templates").paginate()
+    pages = sandbox.aws("ec2").get_paginator("describe_launch_templates").paginate()
     return {one["LaunchTemplateId"] for page in pages for one in page["LaunchTemplates"]}
 
 

@@ -20,9 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
-import boto3
 import pytest
 import pytest_asyncio
 from google.protobuf.json_format import MessageToJson
@@ -221,15 +219,7 @@ async def refused(kube: Kube, pool: Pool, left: Left, *words: str) -> None:
 
 def user_data_of(sandbox: Sandbox, instance_id: str) -> bytes:
     """The user data of an instance, as EC2 gives it out."""
-    environment = sandbox.worker_env()
-    client: Any = boto3.client(
-        "ec2",
-        endpoint_url=sandbox.ec2_endpoint,
-        region_name=sandbox.region,
-        aws_access_key_id=environment["AWS_ACCESS_KEY_ID"],
-        aws_secret_access_key=environment["AWS_SECRET_ACCESS_KEY"],
-    )
-    found = client.describe_instance_attribute(InstanceId=instance_id, Attribute="userData")
+    found = sandbox.aws("ec2").describe_instance_attribute(InstanceId=instance_id, Attribute="userData")
     return str(found["UserData"]["Value"]).encode()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -55,11 +55,15 @@ class PagedKube(FakeKube):
 
 @dataclass
 class Cluster:
-    """What a test builds up and breaks, and the sweep over it. ``late`` is how far its clock is ahead."""
+    """What a test builds up and breaks, and the sweep over it. ``late`` is how far its clock is ahead.
+
+    ``provider`` has the rights of the cluster's worker; ``ec2`` and ``buyer`` those of the account's administrator.
+    """
 
     name: str
     client: Client
     provider: Ec2Provider
+    buyer: Ec2Provider
     ec2: Ec2
     request: LaunchRequest
     kube: Any = field(default_factory=PagedKube)
@@ -91,7 +95,7 @@ class Cluster:
         given = {**self.request.tags, "karpenter.sh/nodeclaim": claim, "Name": claim, **tags}
         given["eks:eks-cluster-name"] = cluster or self.name
         token = f"{self.name}-{cluster}-{claim}-{len(self.instances())}"
-        result = self.provider.launch(self.request.model_copy(update={"client_token": token, "tags": given}))
+        result = self.buyer.launch(self.request.model_copy(update={"client_token": token, "tags": given}))
         assert result.instance is not None, result.message
         return result.instance.provider_id
 
@@ -187,7 +191,13 @@ class Cluster:
         return set(self.kube.names(resource))
 
     def template(self, name: str, node_class: str, cluster: str = "") -> None:
-        tags = {"eks:eks-cluster-name": cluster or self.name, "karpenter.k8s.aws/ec2nodeclass": node_class}
+        owner = cluster or self.name
+        tags = {
+            "eks:eks-cluster-name": owner,
+            f"kubernetes.io/cluster/{owner}": "owned",
+            "karpenter.k8s.aws/ec2nodeclass": node_class,
+            "karpenter.sh/nodepool": "default",
+        }
         self.ec2.ec2.create_launch_template(
             LaunchTemplateName=name,
             LaunchTemplateData={"UserData": "aGVsbG8="},
@@ -206,13 +216,14 @@ class Cluster:
 
 @asynccontextmanager
 async def serving(
-    name: str, client: Client, provider: Ec2Provider, ec2: Ec2, node_class: EC2NodeClass
+    name: str, client: Client, provider: Ec2Provider, worker_clients: Ec2, admin: Ec2, node_class: EC2NodeClass
 ) -> AsyncIterator[Cluster]:
     """A cluster of this name on the account, with a worker for its sweeps."""
-    own = Ec2Provider(ec2, provider.cluster.__class__(**{**_fields(provider.cluster), "name": name}))
-    own.catalogue = provider.catalogue
-    request = own.prepare_launch(node_claim(name="seed"), node_class, 1)
-    cluster = Cluster(name, client, own, ec2, request)
+    facts = replace(provider.cluster, name=name)
+    own, buyer = Ec2Provider(worker_clients, facts), Ec2Provider(admin, facts)
+    own.catalogue = buyer.catalogue = provider.catalogue
+    request = buyer.prepare_launch(node_claim(name="seed"), node_class, 1)
+    cluster = Cluster(name, client, own, buyer, admin, request)
     cluster.kube.add(EC2NODECLASSES, {"metadata": {"name": "default"}})
     worker = Worker(
         client,
@@ -222,7 +233,3 @@ async def serving(
     )
     async with worker:
         yield cluster
-
-
-def _fields(cluster: Any) -> dict[str, Any]:
-    return {field: getattr(cluster, field) for field in cluster.__dataclass_fields__}

@@ -22,11 +22,11 @@ def tags(clients: Ec2, instance_id: str) -> dict[str, str]:
 
 
 def test_aws122_an_instance_is_named_after_its_node_once(
-    provider: Ec2Provider, clients: Ec2, ready_class: EC2NodeClass
+    provider: Ec2Provider, clients: Ec2, admin: Ec2, ready_class: EC2NodeClass
 ) -> None:
     """AWS-122, ACT-03: by the claim's tag that is missing too; a second time there is nothing to write."""
     instance_id = bought(provider, ready_class, "named-1")
-    clients.ec2.delete_tags(Resources=[instance_id], Tags=[{"Key": NODECLAIM}])
+    admin.ec2.delete_tags(Resources=[instance_id], Tags=[{"Key": NODECLAIM}])
     assert provider.name_instance(instance_id, "named-1", "ip-10-0-0-7")
     found = tags(clients, instance_id)
     assert (found["Name"], found[NODECLAIM]) == ("ip-10-0-0-7", "named-1")
@@ -42,11 +42,11 @@ def test_aws122_a_name_of_the_users_stays(provider: Ec2Provider, clients: Ec2, r
 
 
 def test_aan02_an_instance_of_an_older_karpenter_gets_the_clusters_tag(
-    provider: Ec2Provider, clients: Ec2, ready_class: EC2NodeClass
+    provider: Ec2Provider, clients: Ec2, admin: Ec2, ready_class: EC2NodeClass
 ) -> None:
     """V1B-13: before 1.0 the cluster's name was in karpenter.sh/managed-by; by the new tag a sweep finds it."""
     instance_id = bought(provider, ready_class, "older-1")
-    clients.ec2.delete_tags(Resources=[instance_id], Tags=[{"Key": "eks:eks-cluster-name"}])
+    admin.ec2.delete_tags(Resources=[instance_id], Tags=[{"Key": "eks:eks-cluster-name"}])
     assert instance_id not in {each.id for each in provider.owned_instances()}
     assert provider.name_instance(instance_id, "older-1", "ip-10-0-0-6")
     assert instance_id in {each.id for each in provider.owned_instances()}
@@ -61,12 +61,12 @@ def test_an_instance_that_is_gone_is_not_tagged(provider: Ec2Provider, clients: 
 
 
 def test_owned_instances_are_those_of_the_cluster(
-    provider: Ec2Provider, clients: Ec2, ready_class: EC2NodeClass
+    provider: Ec2Provider, clients: Ec2, admin: Ec2, ready_class: EC2NodeClass
 ) -> None:
     """A NodePool's tag is enough; another cluster's, and what carries neither, is not seen at all."""
     own, bare, foreign = (bought(provider, ready_class, f"owned-{number}") for number in range(3))
-    clients.ec2.delete_tags(Resources=[bare], Tags=[{"Key": NODECLAIM}])
-    clients.ec2.create_tags(Resources=[foreign], Tags=[{"Key": "eks:eks-cluster-name", "Value": "another"}])
+    admin.ec2.delete_tags(Resources=[bare], Tags=[{"Key": NODECLAIM}])
+    admin.ec2.create_tags(Resources=[foreign], Tags=[{"Key": "eks:eks-cluster-name", "Value": "another"}])
     found = {each.id: each for each in provider.owned_instances()}
     assert {own, bare} <= found.keys()
     assert foreign not in found

@@ -18,10 +18,12 @@ from activities.ec2.provider import Ec2Provider
 from activities.housekeeping.node_workflows import NodeWorkflows
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import NODES
+from sandbox.ec2.authorization.identities import worker_key
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.housekeeping.messages import Figures, HousekeepingResult
 from tenon.lifecycle.messages.launch import LaunchGroup
+from tests.ec2.conftest import clients_of
 from tests.ec2.samples import node_claim
 from tests.housekeeping.lost import Cluster, serving
 from tests.lifecycle_k8s.fake_kube import stamp
@@ -40,9 +42,15 @@ AT_FIRST = timedelta(seconds=10)
 
 @pytest_asyncio.fixture
 async def lost(
-    temporal: WorkflowEnvironment, cluster: str, provider: Ec2Provider, clients: Ec2, ready_class: EC2NodeClass
+    temporal: WorkflowEnvironment,
+    cluster: str,
+    provider: Ec2Provider,
+    server: Server,
+    admin: Ec2,
+    ready_class: EC2NodeClass,
 ) -> AsyncIterator[Cluster]:
-    async with serving(cluster, temporal.client, provider, clients, ready_class) as made:
+    worker = clients_of(worker_key(cluster), server)
+    async with serving(cluster, temporal.client, provider, worker, admin, ready_class) as made:
         yield made
 
 
@@ -352,7 +360,7 @@ async def test_the_next_sweep_tries_last_what_failed_before(
     server.world.faults.add(Fault(action="TerminateInstances", code="UnauthorizedOperation", status=403, message="no"))
     first = await scheduled_sweep(client, lost, 1)
     assert first.figures["instance_without_claim"] == Figures(found=1, failed=1)
-    lost.request = lost.provider.prepare_launch(node_claim(name="seed"), ready_class, 1)  # the sweep ended its template
+    lost.request = lost.buyer.prepare_launch(node_claim(name="seed"), ready_class, 2)  # the sweep ended its template
     leak = lost.buy("leak").rsplit("/", 1)[-1]
     server.world.calls.clear()
     second = await scheduled_sweep(client, lost, 2)
@@ -407,8 +415,9 @@ async def test_a_leader_sweeps_once_as_it_starts(lost: Cluster, temporal: Workfl
     await temporal.client.get_schedule_handle(schedule_id(lost.name)).delete()
 
 
-async def test_an_instance_without_the_tag_of_a_claim(lost: Cluster) -> None:
+async def test_an_instance_without_the_tag_of_a_claim(lost: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     """A NodePool's tag is enough to be garbage; the one that a claim names is tagged instead (AWS-122)."""
+    caplog.set_level("INFO")
     kept = lost.buy("live-0", Name="node-live-0")
     lost.put_claim("live-0", kept, "Registered")
     lost.put_node("live-0", kept)
@@ -421,6 +430,11 @@ async def test_an_instance_without_the_tag_of_a_claim(lost: Cluster) -> None:
     result = await lost.sweep()
     assert result.figures["instance_without_claim"] == Figures(found=1, ended=1)
     assert result.figures["untagged_instance"] == Figures(found=1, ended=1)
+    done = {record.getMessage(): vars(record)["kind"] for record in caplog.records if "kind" in vars(record)}
+    assert done == {
+        "The sweep terminated an orphaned object": "instance_without_claim",
+        "The sweep tagged an instance": "untagged_instance",
+    }
     assert lost.alive() == {"live-0"}
 
 
@@ -430,7 +444,7 @@ async def test_the_surplus_of_a_launch_group_is_ended_once_no_member_can_claim_i
     for place in range(3):
         group = LaunchGroup(id="7-0", ordinal=place, size=3)
         tags = {**lost.request.tags, labels.TAG_NODECLAIM: f"member-{place}", labels.TAG_CLUSTER: lost.name}
-        result = lost.provider.launch(lost.request.model_copy(update={"tags": tags, "group": group}))
+        result = lost.buyer.launch(lost.request.model_copy(update={"tags": tags, "group": group}))
         assert result.instance is not None
         bought.append(result.instance)
         launched = result.instance.provider_id if place < 2 else ""

@@ -25,6 +25,8 @@ from tenon.lifecycle.messages.node import (
     DetachResult,
     Disrupt,
     DrainResult,
+    ExpirationInput,
+    ExpirationResult,
     InitializeResult,
     Keep,
     NodeInput,
@@ -35,6 +37,7 @@ from tenon.lifecycle.messages.node import (
 )
 from tenon.lifecycle.state import NodeState, Stage
 from tenon.lifecycle.steps import DeadlinePassed, End, Failed, KeepRecorded, LeaveRequest, Run, Wait, Withdrawn
+from tenon.lifecycle.termination import BLOCKED_RETRY, GOES_ON, MAX_BLOCKED_RETRY
 from tenon.lifecycle.timeline import MAX_BYTES, MAX_ENTRIES, details, life, record
 from tenon.provisioning.purchase import MAX_LINE, MAX_LINES, bounded_lines
 from tests.lifecycle.launched import INSTANCE, NOW, REF
@@ -72,6 +75,7 @@ ANSWERS: dict[ActivityName, st.SearchStrategy[Message]] = {
     ActivityName.BIND: st.just(BindResult(bound=1, planned=1)),
     ActivityName.KEEP: st.just(KeepRecorded()),
     ActivityName.WITHDRAW: st.sampled_from([Withdrawn(removed=True), Withdrawn()]),
+    ActivityName.CHECK_EXPIRATION: st.sampled_from([ExpirationResult(waits=True), ExpirationResult()]),
     ActivityName.CORDON: st.sampled_from([CordonResult(node_name="n1"), CordonResult(node_exists=False)]),
     ActivityName.DRAIN: st.sampled_from(
         [
@@ -121,7 +125,7 @@ def test_every_life_ends_and_never_goes_backwards(data: st.DataObject) -> None:
             case Wait(until=until):
                 assert until is not None or state.stage is Stage.LIVE, "only a live node may wait for ever"
                 now = max(now, until) if until else now + timedelta(hours=1)
-                state = machine.apply(state, DeadlinePassed(), now)
+                state = machine.apply(state, DeadlinePassed(asks_first=data.draw(st.booleans())), now)
             case Run(activity=activity):
                 fails = turn < 60 and data.draw(st.integers(0, 9)) == 0
                 failed = Failed(activity=activity, message="boom", again=data.draw(st.booleans())) if fails else None
@@ -159,12 +163,29 @@ def test_force_asked_for_in_the_middle_of_a_drain_has_its_instant() -> None:
 
 def test_a_blocked_drain_wakes_when_the_next_pod_may_be_forced() -> None:
     """TRM-06: a pause between tries never sleeps beyond the instant at which a pod is to be deleted."""
-    state = at_live(stage=Stage.DRAINING, drain_rounds=8)
+    state = at_live(stage=Stage.DRAINING, drain_rounds=8, drain_stalls=8)
     due = NOW + timedelta(seconds=90)
     waits = machine.apply(state, DrainResult(remaining=1, blocked=["pdb"], next_force_at=due), NOW)
     step = machine.next_step(waits, NOW)
     assert isinstance(step, Wait)
     assert step.until == due
+
+
+def test_ctl06_a_drain_that_makes_progress_goes_on_at_once() -> None:
+    """A budget may let one pod go at a time: the pauses are for drains that get nowhere, and begin again after each."""
+    state = at_live(stage=Stage.DRAINING, drain_rounds=8)
+
+    def pause(evicted: int) -> timedelta:
+        nonlocal state
+        state = machine.apply(state, DrainResult(evicted=evicted, remaining=5, blocked=["pdb"]), NOW)
+        step = machine.next_step(state, NOW)
+        assert isinstance(step, Wait)
+        assert step.until is not None
+        return step.until - NOW
+
+    first, doubled, longest = BLOCKED_RETRY, 2 * BLOCKED_RETRY, MAX_BLOCKED_RETRY
+    assert [pause(evicted) for evicted in (1, 0, 0, 2, 0)] == [GOES_ON, first, doubled, GOES_ON, first]
+    assert [pause(0) for _ in range(9)][-1] == longest
 
 
 @given(st.lists(st.text(max_size=500), max_size=200))
@@ -387,6 +408,80 @@ def test_nodes_that_are_overdue_together_leave_spread_out(uids: list[object]) ->
         assert left.leave.reason == "expired"
     assert max(turns) <= machine.SPREAD
     assert len({int(turn.total_seconds() // 10) for turn in turns}) >= 3
+
+
+ASKS = DeadlinePassed(asks_first=True)
+
+
+def test_wsh28_an_expired_node_asks_its_pool_and_leaves_at_once_unless_it_must_wait() -> None:
+    asks = machine.apply(at_live(pool="default", expires_at=NOW), ASKS, NOW)
+    step = machine.next_step(asks, NOW)
+    assert isinstance(step, Run)
+    assert (step.activity, step.input) == (
+        ActivityName.CHECK_EXPIRATION,
+        ExpirationInput(claim=REF, pool="default"),
+    )
+    left = machine.apply(asks, ExpirationResult(), NOW)
+    assert left.leave is not None
+    assert (left.leave.reason, left.stage) == ("expired", Stage.CORDONING)
+
+
+def test_wsh28_a_node_that_waits_for_the_budgets_asks_again_and_says_it_once() -> None:
+    """The NodePool may change, so that no command would come."""
+    state, now = at_live(pool="default", expires_at=NOW), NOW
+    for _ in range(3):
+        state = machine.apply(state, ASKS, now)
+        state = machine.apply(state, ExpirationResult(waits=True), now)
+        assert (state.leave, state.blocked) == (None, "")
+        step = machine.next_step(state, now)
+        assert isinstance(step, Wait)
+        assert step.until == now + machine.RECHECK
+        now = step.until
+    assert [line.text for line in state.timeline] == [machine.EXPIRY_WAITS]
+    left = machine.apply(machine.apply(state, ASKS, now), ExpirationResult(), now)
+    assert left.leave is not None
+
+
+def test_wsh28_a_command_removes_a_node_that_waits_for_the_budgets() -> None:
+    asks = machine.apply(at_live(pool="default", expires_at=NOW), ASKS, NOW)
+    waits = machine.apply(asks, ExpirationResult(waits=True), NOW)
+    command = Disrupt(command="expired-1", reason="expired", not_before=NOW)
+    assert machine.answer(waits, command, NOW).accepted
+    left = machine.apply(waits, command, NOW)
+    assert left.leave is not None
+    assert (left.leave.reason, left.leave.only_if_empty) == ("expired", False)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_wsh28_a_node_that_is_kept_while_it_asks_stays(waits: bool) -> None:
+    """An operator's wish counts until the node really leaves."""
+    until = NOW + timedelta(days=1)
+    asks = machine.apply(at_live(pool="default", expires_at=NOW), ASKS, NOW)
+    kept = machine.apply(machine.apply(asks, Keep(until=until), NOW), ExpirationResult(waits=waits), NOW)
+    kept = machine.apply(kept, KeepRecorded(), NOW)
+    step = machine.next_step(kept, NOW)
+    assert isinstance(step, Wait)
+    assert (kept.leave, step.until) == (None, until)
+
+
+def test_wsh28_a_question_that_fails_is_asked_again_after_a_pause() -> None:
+    asks = machine.apply(at_live(pool="default", expires_at=NOW), ASKS, NOW)
+    failed = machine.apply(asks, Failed(activity=ActivityName.CHECK_EXPIRATION, message="boom"), NOW)
+    step = machine.next_step(failed, NOW)
+    assert isinstance(step, Wait)
+    assert step.until == NOW + machine.FAILED_RETRY
+    again = machine.apply(failed, ASKS, step.until)
+    assert machine.apply(again, ExpirationResult(), step.until).leave is not None
+
+
+@pytest.mark.parametrize(
+    "other", [{"pool": ""}, {"stage": Stage.INITIALIZING, "deadline": NOW + timedelta(hours=1)}, {"expires_at": None}]
+)
+def test_wsh28_only_a_live_node_of_a_pool_asks_before_it_expires(other: dict[str, object]) -> None:
+    """Budgets count no other nodes."""
+    state = at_live(**{"pool": "default", "expires_at": NOW, **other})
+    assert not machine.asks_before_it_expires(state, NOW)
+    assert machine.apply(state, ASKS, NOW).expired is False
 
 
 def test_a_node_that_is_kept_while_it_waits_for_its_turn_stays() -> None:

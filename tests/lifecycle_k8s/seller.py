@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.messages.launch import Instance, LaunchRequest, LaunchResult
 from tenon.scheduling.model import InstanceType
 from tests.lifecycle_k8s.world import Ec2
 
 
 class Seller(Ec2):
-    """Prepares any launch, and sells the one instance."""
+    """Prepares any launch, and sells the one instance. ``avoided``: what the last request must not contain."""
+
+    avoided: Container[OfferingKey] = ()
 
     def instance_types(self, node_class: EC2NodeClass, *_: object, **__: object) -> list[InstanceType]:
         return []
 
-    def prepare_launch(self, *_: object) -> LaunchRequest:
+    def prepare_launch(self, *given: Any) -> LaunchRequest:
+        self.avoided = given[3]
         return LaunchRequest(client_token="t", capacity_type="on-demand", templates=[], tags={})
 
     def launch(self, request: LaunchRequest) -> LaunchResult:

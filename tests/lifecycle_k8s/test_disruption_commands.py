@@ -11,10 +11,11 @@ from prometheus_client import REGISTRY
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from activities import disruption_commands
+from activities import disruption_commands, surging
 from activities.disruption_commands import MAX_ATTEMPTS, CommandActivities
 from activities.kubernetes.cordon import withdraw
-from activities.kubernetes.resources import NODECLAIMS, PDBS, PODS
+from activities.kubernetes.resources import DEPLOYMENTS, NODECLAIMS, PDBS, PODS
+from tenon.disruption.arrivals import Arrival, read_arrivals
 from tenon.disruption.commands import pod_mark
 from tenon.lifecycle.messages.disruption import (
     DisruptInput,
@@ -201,12 +202,91 @@ async def test_a_budget_does_not_protect_a_pod_that_a_drain_leaves_alone() -> No
     assert (await steps(world).check_candidates(given())).failure == ""
 
 
+class Rollout:
+    """A Deployment whose controller replaces its pod a second after each restart, if it ``works``."""
+
+    def __init__(self, world: World, monkeypatch: pytest.MonkeyPatch, *, replicas: int = 1, works: bool = True) -> None:
+        self.world = world
+        done = {"observedGeneration": 1, "replicas": replicas, "updatedReplicas": replicas}
+        body = {
+            "metadata": {"name": "web", "namespace": "default", "generation": 1},
+            "spec": {"replicas": replicas, "template": {"metadata": {}}},
+            "status": {**done, "availableReplicas": replicas},
+        }
+        world.kube.add(DEPLOYMENTS, body)
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-5d8f", "uid": "o", "controller": True}
+        running = pod("web-5d8f-x1")
+        running["metadata"]["labels"]["pod-template-hash"] = "5d8f"
+        running["metadata"] |= {"annotations": {"tenon.sh/surge": "true"}, "ownerReferences": [owner]}
+        world.put_pods(running)
+
+        async def sleep(seconds: float) -> None:
+            await world.clock.sleep(seconds)
+            if works:
+                deployment = world.kube.objects[("deployments", "default", "web")]
+                deployment["status"]["observedGeneration"] = deployment["metadata"]["generation"]
+
+        monkeypatch.setattr(surging.asyncio, "sleep", sleep)
+
+    async def start(self) -> str:
+        """Carry out the step, after which the API server has counted a change of the spec; why it failed."""
+        wanted = ReplacementsInput(
+            cluster=REF.cluster, command=command(surge=["default/web"]), until=START + timedelta(minutes=10)
+        )
+        self.world.kube.before_patch.append(self._counts)
+        return (await ActivityEnvironment().run(steps(self.world).start_new_pods_first, wanted)).failure
+
+    def _counts(self) -> None:
+        self.world.kube.objects[("deployments", "default", "web")]["metadata"]["generation"] += 1
+
+    @property
+    def restarts(self) -> int:
+        return self.world.kube.calls.count(("patch", "deployments", "web", ""))
+
+
+async def test_wsh16_a_single_replica_is_restarted_once_and_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    rollout = Rollout(World().put_live(), monkeypatch)
+    assert await rollout.start() == ""
+    assert (rollout.restarts, rollout.world.clock.slept) == (1, 1)
+    assert await rollout.start() == ""
+    assert rollout.restarts == 1, "a repetition does not restart it again"
+
+
+@pytest.mark.parametrize(("allowed", "restarts"), [(1, 0), (0, 1)])
+async def test_wsh16_of_several_replicas_only_those_at_their_budgets_limit_are_restarted(
+    monkeypatch: pytest.MonkeyPatch, allowed: int, restarts: int
+) -> None:
+    rollout = Rollout(World().put_live(), monkeypatch, replicas=3)
+    rollout.world.kube.add(PDBS, budget(allowed))
+    assert await rollout.start() == ""
+    assert rollout.restarts == restarts
+
+
+async def test_wsh16_a_deployment_that_starts_no_new_pod_in_time_fails_the_command(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rollout = Rollout(World().put_live(), monkeypatch, works=False)
+    assert await rollout.start() == "Deployment default/web has not replaced its pods in time"
+    assert rollout.world.clock.instant == START + timedelta(minutes=10)
+
+
 async def test_the_nodes_workflow_does_not_take_the_taint_of_an_open_command() -> None:
     world = World().put_live()
     await steps(world).taint_candidates(given())
     assert not await withdraw(world.kube, REF, "node-1")
     assert world.node["spec"]["taints"] == [DISRUPTED]
     assert world.status_of("DisruptionReason") == ("True", "Underutilized")
+
+
+async def test_wsh01_a_command_writes_down_where_its_pods_go_once_nothing_keeps_them() -> None:
+    world = World().put_live().put_pods(pod("web-1"), pod("late-1"))
+    arrivals = {REF.name: {"0a0b0c0d": 2}, "gone": {"0a0b0c0d": 1}}
+    environment = ActivityEnvironment()
+    refused = await environment.run(steps(world).check_candidates, given("web-1", arrivals=arrivals))
+    assert refused.failure
+    assert "tenon.sh/moved-here" not in annotations(world)
+    await environment.run(steps(world).check_candidates, given("web-1", "late-1", arrivals=arrivals))
+    assert read_arrivals(annotations(world)["tenon.sh/moved-here"]) == (Arrival(world.clock(), {"0a0b0c0d": 2}),)
 
 
 async def finish(world: World, *, stay: bool, undo: bool, attempt: int = 1) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -79,6 +80,23 @@ async def test_a_budget_blocks_and_is_named() -> None:
     assert world.status_of("Drained") == ("Unknown", "Draining")
     asked = [call for call in world.kube.calls if call == ("evict", "web-0")]
     assert 6 <= len(asked) <= 12, "a refused eviction is asked again, ever more slowly"
+
+
+async def test_ctl06_a_blocked_pod_is_tried_again_after_at_most_ten_seconds() -> None:
+    """The pauses between looks at the pods, which grow too, add at most a second to those between its evictions."""
+    world = World().put_live().put_pods(pod("web-0"))
+    world.kube.answers["default/web-0"] = BLOCKED
+    evict, tries = world.kube.evict, []
+
+    async def noted(*given: Any, **more: Any) -> EvictionAnswer:
+        tries.append((world.clock() - START).total_seconds())
+        return await evict(*given, **more)
+
+    world.kube.evict = noted  # type: ignore[method-assign]
+    await run(world, budget_seconds=120)
+    gaps = [later - earlier for earlier, later in pairwise(tries)]
+    assert all(gap <= bound + 1 for gap, bound in zip(gaps, [1, 2, 4, 8, *[10] * len(gaps)], strict=False)), gaps
+    assert len(gaps) >= 4 + (120 - 19) // 11
 
 
 async def test_two_budgets_on_one_pod_are_both_named() -> None:

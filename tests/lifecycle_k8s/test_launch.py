@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, cast
 
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
 from activities.launching import Launching
+from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.hashing import ec2nodeclass_hashes
 from tenon.apis.validation import parse
+from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.messages.launch import LaunchInput, LaunchRequest, PrepareLaunchInput
 from tests.lifecycle_k8s.seller import Seller, node_class
 from tests.lifecycle_k8s.world import REF, World, claim
@@ -43,6 +46,31 @@ async def test_a_class_edited_during_the_launch_leaves_the_hash_of_the_request()
     assert hashes(node_class()) != hashes(edited)
     assert hashes(node_class()).items() <= annotations.items()
     assert annotations[PROFILE] == "profile-of-nodes"
+
+
+async def test_ecs10_the_hash_on_a_claim_covers_the_ca_bundle_that_its_node_got() -> None:
+    world, _ = unlaunched()
+    seller = Seller()
+    seller.cluster = replace(seller.cluster, ca_bundle="Q0E=")
+    launching = Launching(world.kube, cast("Any", world.recorder), cast("Any", seller), world.clock)
+    prepared = await launching.prepare(PrepareLaunchInput(claim=REF, attempt=1))
+    assert prepared.request is not None
+    await launching.launch(LaunchInput(claim=REF, request=prepared.request))
+    parsed, _ = parse(EC2NodeClass, node_class())
+    assert parsed is not None
+    annotations = world.claim["metadata"]["annotations"]
+    assert ec2nodeclass_hashes(parsed, "Q0E=").items() <= annotations.items()
+
+
+async def test_aws041_a_young_claim_is_launched_without_what_its_plan_knew_to_be_unavailable() -> None:
+    """Another replica received the refusal or the interruption."""
+    world, launching = unlaunched()
+    seller = cast("Seller", launching._ec2)
+    annotation = {labels.UNAVAILABLE_OFFERINGS: "spot/m5.large/us-west-2a"}
+    await world.kube.patch(NODECLAIMS, REF.name, {"metadata": {"annotations": annotation}})
+    await launching.prepare(PrepareLaunchInput(claim=REF, attempt=1))
+    assert OfferingKey("spot", "m5.large", "us-west-2a") in seller.avoided
+    assert OfferingKey("spot", "m5.large", "us-west-2b") not in seller.avoided
 
 
 async def test_a_request_of_an_older_release_counts_as_made_from_the_class_as_it_is() -> None:

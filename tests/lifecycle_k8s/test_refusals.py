@@ -15,8 +15,10 @@ from activities.ec2.errors import (
     ThrottledError,
 )
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
+from activities.launch_breakers import LaunchBreakers
 from activities.launch_failure import TRIES_IN_PLACE
 from activities.launching import Launching
+from tenon.apis.reasons import Reason
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.launch_retry import LAUNCH_WITHIN
 from tenon.lifecycle.messages.launch import (
@@ -89,6 +91,31 @@ async def test_lif01_a_refused_launch_keeps_the_claim_and_says_why() -> None:
     assert there(world)
     assert world.status_of("Launched") == ("Unknown", "Unauthorized")
     assert ("NodeClaim", REF.name, "LaunchFailed", "Unauthorized: CreateFleet: you may not") in world.recorder.events
+
+
+async def test_aws042_a_missing_spot_role_has_an_event_that_says_what_to_do() -> None:
+    """Spot is avoided as a whole, and the claim makes room for one that is bought on demand."""
+    every_spot = OfferingRef(capacity_type="spot", instance_type="", zone="")
+    message = "AuthFailure.ServiceLinkedRoleCreationNotPermitted: CreateFleet: no"
+    world, launching = waiting(
+        Refuser(launch=LaunchResult(reason="SpotSLRCreationFailed", message=message, unavailable=[every_spot]))
+    )
+    result = await launching.launch(LaunchInput(claim=REF, request=REQUEST))
+    assert result.reason == Reason.INSUFFICIENT_CAPACITY
+    (event,) = [each for each in world.recorder.events if each[2] == "SpotSLRCreationFailed"]
+    assert "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com" in event[3]
+
+
+async def test_aws043_a_full_subnet_holds_no_other_launch_of_the_nodepool_back() -> None:
+    wait = LaunchWait(reason="InsufficientFreeAddressesInSubnet", message="CreateFleet: full")
+    ec2 = Refuser(launch=LaunchResult(reason=wait.reason, message=wait.message, waits=wait))
+    world, _ = waiting(ec2)
+    breakers = LaunchBreakers(world.clock)
+    launching = Launching(world.kube, cast("Any", world.recorder), cast("Any", ec2), world.clock, breakers=breakers)
+    result = await launching.launch(LaunchInput(claim=REF, request=REQUEST))
+    assert result.waits is not None
+    assert there(world)
+    assert breakers.report().breakers == []
 
 
 async def test_a_refusal_after_a_lost_answer_keeps_the_token() -> None:

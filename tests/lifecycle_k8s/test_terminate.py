@@ -12,7 +12,7 @@ from prometheus_client import REGISTRY
 
 from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS
 from activities.node_life import NodeActivities
-from tenon.lifecycle.messages.node import ReleaseInput, TerminateInput, TerminateResult
+from tenon.lifecycle.messages.node import ExpirationInput, ReleaseInput, TerminateInput, TerminateResult
 from tests.lifecycle_k8s.world import REF, World, claim
 
 
@@ -106,3 +106,17 @@ async def test_met08_dis85_a_disrupted_claim_counts_with_its_mode_and_policy(
     activities = NodeActivities(world.kube, cast("Any", world.recorder), cast("Any", Forgetful()))
     await activities.release(ReleaseInput(claim=REF, pool="counted", capacity_type="spot", reason=reason))
     assert counted() == before + 1
+
+
+@pytest.mark.parametrize(
+    ("annotations", "waits"), [({"tenon.sh/expire-within-budgets": "true"}, True), ({}, False), (None, False)]
+)
+async def test_wsh28_an_expired_node_waits_if_its_nodepool_says_so(
+    annotations: dict[str, str] | None, waits: bool
+) -> None:
+    """A NodePool that is gone keeps no node."""
+    world = World()
+    if annotations is not None:
+        world.kube.add(NODEPOOLS, {"metadata": {"name": "counted", "annotations": annotations}, "spec": {}})
+    activities = NodeActivities(world.kube, cast("Any", world.recorder), cast("Any", Forgetful()))
+    assert (await activities.check_expiration(ExpirationInput(claim=REF, pool="counted"))).waits is waits

@@ -7,6 +7,7 @@ from typing import Any
 
 from activities.ec2.errors import EC2Error
 from activities.kubernetes.resources import NODECLAIMS, NODES, PODS
+from tenon.ec2.cluster import Cluster
 from tenon.lifecycle.messages.base import ClaimRef
 from tenon.lifecycle.messages.launch import Instance
 from tests.lifecycle_k8s.fake_kube import START, Clock, FakeKube, Recorder, stamp
@@ -121,6 +122,8 @@ class World:
 
 class Ec2:
     """One instance that runs; whatever would buy or end something fails the test."""
+
+    cluster = Cluster("sandbox", "us-west-2")
 
     def __init__(self) -> None:
         self.named: list[tuple[str, str, str]] = []

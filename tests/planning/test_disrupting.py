@@ -269,3 +269,25 @@ async def test_wsh14_the_event_on_the_nodepool_says_when_the_next_window_opens()
             "next opens on Tue 2028-02-29 at 02:00 Europe/Berlin",
         )
     }
+
+
+async def test_wsh28_expired_nodes_leave_within_the_budgets_of_a_nodepool_that_asks_for_it() -> None:
+    """Each decision has an ID of its own: a node that refused the first must not repeat its answer to the next."""
+    expired = START - timedelta(hours=1)
+    at = Setting(managed("a", empty=False, expires_at=expired), managed("b", empty=False, expires_at=expired))
+    assert claims(await at.disruptor.await_candidates(QUESTION)) == []
+    annotations = {names.EXPIRE_WITHIN_BUDGETS: "true"}
+    at.view.pools = [node_pool(annotations=annotations, edits={"disruption/budgets": [{"nodes": "1"}]})]
+    first = await at.disruptor.await_candidates(QUESTION)
+    assert claims(first) == ["a"]
+    (command,) = first.commands
+    assert (command.reason, command.only_if_empty, command.moves_pods) == ("expired", False, False)
+    at.view.pools = [node_pool(annotations=annotations, edits={"disruption/budgets": [{"nodes": "0"}]})]
+    assert claims(await at.disruptor.await_candidates(QUESTION)) == []
+    assert "No allowed disruptions for disruption reason Expired due to blocking budget" in {
+        event[3] for event in at.recorder.events
+    }
+    at.view.pools = [node_pool(annotations=annotations, edits={"disruption/budgets": [{"nodes": "1"}]})]
+    (again,) = (await at.disruptor.await_candidates(QUESTION)).commands
+    assert [one.claim for one in again.candidates] == ["a"]
+    assert again.id != command.id

@@ -22,6 +22,7 @@ from activities.planning.disrupting import Disruptor
 from activities.planning.launch_refusals import LaunchRefusals
 from activities.planning.move_events import TASK
 from activities.planning.moves import MoveFinder
+from activities.planning.slowed_pools import SlowedPools
 from tenon.apis.reasons import Reason
 from tenon.disruption.commands import to_message
 from tenon.disruption.methods.base import Method
@@ -39,7 +40,14 @@ from tenon.disruption.model import (
 from tenon.disruption.pool_budgets import PoolBudgets
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.breaker import refused
-from tenon.lifecycle.messages.disruption import AwaitDisruptionInput, DisruptionCommand, LedgerEntry
+from tenon.lifecycle.messages.disruption import (
+    AwaitDisruptionInput,
+    DisruptionCommand,
+    LedgerEntry,
+    MeasuredSaving,
+    PoolSavings,
+    Replacement,
+)
 from tests.lifecycle_k8s.fake_kube import Recorder
 from tests.planning.disruption_setting import managed
 from tests.planning.fake_view import START, FakeTypes, FakeView, node_pool
@@ -86,6 +94,9 @@ class Setting:
         self.view.details = {name: detail(name) for name in names}
         self.recorder = Recorder()
         self.refusals = LaunchRefusals(now=lambda: START + timedelta(hours=1))
+        self.slowed = SlowedPools()
+        self.freed: list[threading.Thread] = []
+        """The threads in which memory was freed."""
         self.finder = MoveFinder(
             self.view,
             FakeTypes(),
@@ -93,7 +104,9 @@ class Setting:
             cast("EventRecorder", self.recorder),
             lambda _: methods,
             refusals=self.refusals,
+            slowed=self.slowed,
             now=lambda: START + timedelta(hours=1),
+            free_memory=lambda: self.freed.append(threading.current_thread()),
         )
 
     async def look(self) -> list[DisruptionCommand]:
@@ -127,6 +140,22 @@ async def test_met29_met30_met31_a_look_times_its_methods_and_counts_its_decisio
     at = Setting("a", "b", methods=[scripted(command("a", "b"))])
     assert [len(one.candidates) for one in await at.look()] == [2]
     assert [now - then for now, then in zip(counts(), before, strict=True)] == [1, 1, 1]
+
+
+async def test_a_look_frees_its_memory_outside_the_event_loop_even_if_it_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    at = Setting("a", methods=[scripted()])
+    await at.look()
+    assert len(at.freed) == 1
+
+    def broken() -> None:
+        raise RuntimeError("no snapshot")
+
+    failing = Setting("a", methods=[scripted()])
+    monkeypatch.setattr(failing.view, "snapshot", broken)
+    with pytest.raises(RuntimeError):
+        await failing.look()
+    assert len(failing.freed) == 1
+    assert threading.main_thread() not in {*at.freed, *failing.freed}
 
 
 @pytest.mark.parametrize(("seconds", "timeouts"), [(60.0, 0), (0.0, 1)])
@@ -225,6 +254,65 @@ async def test_a_look_knows_what_ec2_refuses() -> None:
     at = Setting("a", methods=[watching])
     at.refusals.update([refused(None, "default", "Unauthorized", "you may not", START + timedelta(minutes=59))])
     assert [pool.limits for pool in (await model(at)).problem.pools] == [{"nodes": 0}]
+
+
+MEASURED = "Command x saves $0.1000 an hour; $0.1600 was predicted"
+
+
+@pytest.mark.parametrize(
+    ("reason", "events"),
+    [
+        (
+            Reason.UNDERUTILIZED,
+            [
+                (
+                    "NodePool",
+                    "default",
+                    "ConsolidationMeasured",
+                    MEASURED,
+                )
+            ],
+        ),
+        (Reason.DRIFTED, []),
+    ],
+)
+async def test_wsh02_a_command_is_measured_at_the_prices_of_the_offerings_that_were_launched(
+    reason: Reason, events: list[tuple[str, str, str, str]]
+) -> None:
+    at = Setting("a", "b", "new")
+    replacements = [Replacement(name="new", pool="default", body={})]
+    given = to_message(
+        command("a", "b", reason=reason, expected=0.16),
+        ident="x",
+        replacements=replacements,
+        prices={"a": 0.1, "b": 0.1},
+    )
+    expected = {"default": MeasuredSaving(predicted=0.16, reached=0.1)}
+    assert await at.finder.measure(given, ["a", "b"]) == expected
+    assert at.recorder.events == events
+    del at.view.details["new"]
+    assert await at.finder.measure(given, ["a", "b"]) == {}
+    assert at.recorder.events == events
+    at.view.wait_complete = False
+    with pytest.raises(ApplicationError, match="not synced yet"):
+        await at.finder.measure(given, ["a", "b"])
+
+
+async def test_wsh01_a_look_knows_which_pools_the_workflow_says_are_slowed_down() -> None:
+    seen: list[Mapping[str, str]] = []
+
+    class Watching(Scripted):
+        def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
+            seen.append(situation.slowed)
+            return Proposal()
+
+    at = Setting("a", methods=[Watching(Proposal(), Reason.UNDERUTILIZED, "multi")])
+    poor = PoolSavings(short=2, predicted=0.2, reached=0.01, at=START + timedelta(minutes=59))
+    disruptor = Disruptor(at.view, lambda: START + timedelta(hours=1), slowed=at.slowed)
+    given = AwaitDisruptionInput(cluster="c", savings={"default": poor}, wait_seconds=0.01)
+    await disruptor.await_candidates(given)
+    await at.look()
+    assert "saved $0.0100 an hour instead of $0.2000" in seen[0]["default"]
 
 
 async def events_of(at: Setting) -> list[tuple[str, str, str, str]]:

@@ -30,7 +30,17 @@ from tests.e2e.worker_process import WorkerProcess
 from tests.replay import sandbox_scenarios
 from tests.temporal_fixture import temporal_binary
 from tests.workflows.fake_activities import INSTANCE, FakeWorld
-from tests.workflows.node_workflow import Handle, at, blocked, called, called_times, live, newest, node
+from tests.workflows.node_workflow import (
+    Handle,
+    at,
+    blocked,
+    called,
+    called_times,
+    live,
+    newest,
+    node,
+    waits_for_budgets,
+)
 from tests.workflows.waiting import until
 from worker.runtime.temporal_plugin import TenonPlugin
 from workflows import names
@@ -166,6 +176,30 @@ async def not_managed(temporal: WorkflowEnvironment, cluster: str) -> None:
         assert not await called(world, "cordon node")
 
 
+async def expired_waits(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """An expired node waits for the budgets of its NodePool, asks again, and a command removes it."""
+    world = FakeWorld(expire_after_seconds=24 * 3600)
+    world.expired_waits = True
+    async with node(temporal, cluster, world, skip_time=False):
+        handle = await live(temporal.client, cluster)
+        for times in (1, 2):
+            await temporal.fast_forward(newest(temporal.client, cluster), timedelta(days=1))
+            await until(lambda times=times: called_times(world, "check expiration", times))
+            await until(lambda: waits_for_budgets(newest(temporal.client, cluster)))
+        await newest(temporal.client, cluster).execute_update(
+            NodeClaimWorkflow.disrupt, Disrupt(command="e1", reason="expired")
+        )
+        await handle.result()
+
+
+async def expired_leaves(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """An expired node asks, and leaves at once."""
+    async with node(temporal, cluster, FakeWorld(expire_after_seconds=24 * 3600), skip_time=False):
+        handle = await live(temporal.client, cluster)
+        await temporal.fast_forward(handle, timedelta(days=1))
+        await handle.result()
+
+
 Scenario = Callable[[WorkflowEnvironment, str], Awaitable[None]]
 
 
@@ -205,6 +239,8 @@ SCENARIOS: dict[str, Scenario] = {
     "disruption-taint": disruption_taint,
     "not-managed": not_managed,
     "refused": refused,
+    "expired-waits": expired_waits,
+    "expired-leaves": expired_leaves,
 }
 
 

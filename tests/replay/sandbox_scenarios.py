@@ -11,7 +11,9 @@ from temporalio.client import Client
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS
 from sandbox.cluster import Sandbox
+from tenon.apis import labels
 from tests.e2e.pools import SMALL, Pool, fresh_pool
+from tests.e2e.restart_right import may_restart
 from tests.e2e.worker_process import WorkerProcess
 from tests.workflows.waiting import until
 from workflows import names
@@ -104,6 +106,24 @@ async def a_drifted_node_is_replaced(scene: Scene) -> None:
         scene.sandbox.ec2().clear_capacity()
 
 
+async def a_cheaper_node_takes_over(scene: Scene) -> None:
+    """A consolidation whose pod starts its successor first, and which says what it saves."""
+    on_demand = [{"key": labels.CAPACITY_TYPE, "operator": "In", "values": ["on-demand"]}]
+    policy = {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "1s"}
+    with may_restart(scene.sandbox):
+        async with fresh_pool(scene.kube, scene.sandbox, requirements=on_demand, consolidate_after="Never") as pool:
+            await pool.deploy(1, app="big", cpu="14")
+            await pool.deploy(1, app="small", cpu="500m", annotations={labels.SURGE: "true"})
+            await pool.running(2)
+            (old,) = await pool.settled(1)
+            await pool.scale(0, app="big")
+            await pool.running(1)
+            await scene.kube.patch(NODEPOOLS, pool.name, {"spec": {"disruption": policy}})
+            await pool.gone(old["metadata"]["name"])
+            await pool.seen(pool.name, "ConsolidationMeasured")
+            await pool.running(1)
+
+
 async def _named(pool: Pool, count: int) -> bool:
     return len(await pool.claims()) == count
 
@@ -115,4 +135,5 @@ SCENARIOS: dict[str, Scenario] = {
     "the-worker-dies-while-a-node-boots": the_worker_dies_while_a_node_boots,
     "garbage-is-collected": garbage_is_collected,
     "a-drifted-node-is-replaced": a_drifted_node_is_replaced,
+    "a-cheaper-node-takes-over": a_cheaper_node_takes_over,
 }

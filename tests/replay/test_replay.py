@@ -40,6 +40,8 @@ EXPECTED_RUNS = {
     "disruption-taint": 3,
     "not-managed": 2,
     "refused": 1,
+    "expired-waits": 4,
+    "expired-leaves": 2,
 }
 
 

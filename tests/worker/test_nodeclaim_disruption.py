@@ -297,6 +297,68 @@ async def test_dis30_a_time_that_passes_needs_no_change_to_be_noticed(monkeypatc
         assert world.server.condition("claim", "Consolidatable")["status"] == "True"
 
 
+async def test_dis30_a_pod_event_is_recorded_together_with_the_condition_that_it_ends() -> None:
+    """One write instead of two, of which a busy cluster has many a second."""
+    world = World()
+    world.put_claim(initialized=datetime.now(UTC) - timedelta(hours=1))
+    async with keeping(world):
+        assert world.server.condition("claim", "Consolidatable")["status"] == "True"
+        assert "lastPodEventTime" not in world.server.bodies["claim"]["status"]
+        pod = running("a", "n-claim", since=(since := stamp()))
+        world.cache.pods.on_event(pod.key, pod)
+        await asyncio.sleep(TURN)
+        assert world.server.condition("claim", "Consolidatable") == {}
+        assert world.server.bodies["claim"]["status"]["lastPodEventTime"] == since
+        assert len(world.server.patches) == 2
+
+
+async def test_dis30_a_recorded_pod_event_is_never_replaced_by_an_earlier_one() -> None:
+    """A cache that has just started sees when pods came, but not those that left before."""
+    noted = stamp(datetime.now(UTC) - timedelta(hours=1))
+    world = World()
+    world.put_claim(initialized=datetime.now(UTC) - timedelta(hours=9), lastPodEventTime=noted)
+    pod = running("a", "n-claim", since=stamp(datetime.now(UTC) - timedelta(hours=2)))
+    world.cache.pods.on_event(pod.key, pod)
+    async with keeping(world):
+        assert world.server.condition("claim", "Consolidatable")["status"] == "True"
+        assert world.server.bodies["claim"]["status"]["lastPodEventTime"] == noted
+
+
+async def test_dis30_pod_events_cause_no_look_before_a_node_may_be_consolidatable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They never hasten it, and hundreds arrive in a second. What could have drifted does not depend on pods."""
+    looks: list[str] = []
+    for look in ("_look", "_look_at_pods_of"):
+        monkeypatch.setattr(NodeClaimDisruptionController, look, _counted(look, looks))
+    world = World()
+    world.put_claim(initialized=datetime.now(UTC) - timedelta(seconds=20))
+    async with keeping(world):
+        assert looks == ["_look"]
+        for number in range(5):
+            pod = running(f"pod-{number}", "n-claim", since=stamp())
+            world.cache.pods.on_event(pod.key, pod)
+            await asyncio.sleep(TURN)
+        assert looks == ["_look"]
+        world.put_pool({"disruption/consolidateAfter": "0s"})
+        await asyncio.sleep(TURN)
+        assert world.server.condition("claim", "Consolidatable")["status"] == "True"
+        assert "_look_at_pods_of" not in looks
+        world.put_pool({"disruption/consolidateAfter": "1h"})
+        await asyncio.sleep(TURN)
+        assert world.server.condition("claim", "Consolidatable") == {}
+
+
+def _counted(name: str, looks: list[str]) -> Any:
+    look = getattr(NodeClaimDisruptionController, name)
+
+    def counted(self: Any, *given: Any) -> Any:
+        looks.append(name)
+        return look(self, *given)
+
+    return counted
+
+
 async def test_a_leaving_claim_and_one_without_a_pool_are_left_alone() -> None:
     world = World()
     world.put_claim()

@@ -16,8 +16,10 @@ from prometheus_client import REGISTRY
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import NODECLAIMS
 from activities.planning.launch_refusals import LaunchRefusals
+from activities.planning.slowed_pools import SlowedPools
 from tenon.kube.decode import decode_object
 from tenon.lifecycle.breaker import refused
+from tenon.lifecycle.messages.disruption import PoolSavings
 from tenon.resources import Resources
 from tests.apis.case import EC2NODECLASS, NODEPOOL, edited
 from tests.cache.objects import claim, metadata
@@ -82,6 +84,7 @@ async def keeping(
     broken: str = "",
     measured: bool = True,
     refusals: LaunchRefusals | None = None,
+    slowed: SlowedPools | None = None,
 ) -> AsyncIterator[tuple[Cache, ApiServer, Recorder]]:
     """A controller that has looked at these pools."""
     cache, told = Cache(), Recorder()
@@ -94,7 +97,7 @@ async def keeping(
     cache.nodeclasses.on_event("default", decode_object(json.dumps(ready).encode()))
     view = PlanningView(cache)
     controller = NodePoolStatusController(
-        cast("Any", server), cast("Any", told), cache, view, measured=measured, refusals=refusals
+        cast("Any", server), cast("Any", told), cache, view, measured=measured, refusals=refusals, slowed=slowed
     )
     task = asyncio.create_task(controller.run())
     await asyncio.sleep(MOMENT)
@@ -199,6 +202,31 @@ async def test_a_deleted_pool_no_longer_counts_as_held_back() -> None:
         cache.pools.on_event("deleted", None)
         await asyncio.sleep(MOMENT)
         assert measured_breaker("deleted") == 0
+
+
+async def test_wsh01_a_pool_that_is_slowed_down_says_so_until_its_consolidation_pays() -> None:
+    changed: list[str] = []
+    slowed = SlowedPools(changed.append)
+    poor = PoolSavings(short=2, predicted=0.2, reached=0.05, at=datetime.now(UTC))
+    async with keeping(pool("slow"), pool("other"), slowed=slowed) as (cache, server, told):
+        slowed.update({"slow": poor})
+        assert changed == ["slow"]
+        cache.changes.publish(Topic.POOL, "slow")
+        await asyncio.sleep(MOMENT)
+        found = server.condition("slow", "ConsolidationSlowed")
+        assert (found["status"], found["reason"]) == ("True", "WaitsAfterCommand")
+        assert "saved $0.0500 an hour instead of $0.2000" in found["message"]
+        assert server.condition("slow", "Ready")["status"] == "True"
+        assert server.condition("other", "ConsolidationSlowed") == {}
+        said = [event for event in told.events if event[2] == "ConsolidationSlowed"]
+        assert said == [("NodePool", "slow", "ConsolidationSlowed", found["message"])]
+
+        slowed.update({"slow": poor})
+        slowed.update({})
+        assert changed == ["slow", "slow"]
+        cache.changes.publish(Topic.POOL, "slow")
+        await asyncio.sleep(MOMENT)
+        assert server.condition("slow", "ConsolidationSlowed") == {}
 
 
 def measured_breaker(name: str) -> float | None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
+import weakref
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -226,8 +229,9 @@ async def test_a_node_is_managed_as_its_objects_and_pods_are_now() -> None:
         started = "2026-01-01T00:00:00Z"
         labelled = {"labels": {labels.NODEPOOL: "default"}}
 
-        def told(*, pods: bool = False, ready: bool = True, **meta: Any) -> Any:
-            cache.claims.on_event("c", claim("c", initialized=started, meta={**labelled, **meta}))
+        def told(*, pods: bool = False, ready: bool = True, life: str = "Never", **meta: Any) -> Any:
+            made = claim("c", initialized=started, meta={**labelled, **meta}, expireAfter=life)
+            cache.claims.on_event("c", made)
             cache.nodes.on_event("n", replace(node("n"), ready=ready))
             cache.pods.on_event("ns/p", running("p", "n") if pods else None)
             (found,) = view.managed_nodes()
@@ -240,6 +244,11 @@ async def test_a_node_is_managed_as_its_objects_and_pods_are_now() -> None:
         assert told(deletionTimestamp=started).leaving
         assert told(annotations={labels.KEEP_UNTIL: "2099-01-01T00:00:00Z"}).protected
         assert not told(annotations={labels.KEEP_UNTIL: "2020-01-01T00:00:00Z"}).protected
+        assert told().expires_at is None
+        assert told(life="24h").expires_at == datetime(2026, 1, 2, tzinfo=UTC)
+        for kept_until, expires in (("2026-01-03T00:00:00Z", 3), ("2026-01-01T12:00:00Z", 2)):
+            kept = told(life="24h", annotations={labels.KEEP_UNTIL: kept_until})
+            assert kept.expires_at == datetime(2026, 1, expires, tzinfo=UTC)
         cache.claims.on_event("c", None)
         assert view.managed_nodes() == []
 
@@ -268,6 +277,23 @@ async def test_a_snapshot_stays_as_it_was_and_says_what_the_cache_says() -> None
         assert [found.name for found in seen[0]] == ["d", "n"]
         assert seen[1]["cpu"] >= 8_000, "what a claim may become counts against the limits of its pool"
         assert view.nodes() == []
+
+
+async def test_a_snapshot_ends_with_its_last_user_without_the_garbage_collector() -> None:
+    """The collector rarely looks at old objects, and a copy of a large cluster that waits for it is megabytes."""
+    async with viewing() as (_, cache, view):
+        cache.pods.on_event("default/a", running("a", "n"))
+        taken = view.snapshot()
+        assert taken.nodes() == []
+        parts = [taken, taken._state, taken._state.pods, taken._state.storage, taken._state.spreading]
+        left = [weakref.ref(part) for part in parts]
+        gc.collect()
+        gc.disable()
+        try:
+            del taken, parts
+            assert [found() for found in left] == [None] * len(left)
+        finally:
+            gc.enable()
 
 
 async def test_a_node_that_no_longer_awaits_its_pod_is_looked_at_at_once() -> None:

@@ -144,7 +144,6 @@ def test_variables_of_others_are_none_of_our_business(name: str, value: str) -> 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("INTERRUPTION_QUEUE", "queue"),
         ("ENABLE_ZONAL_SHIFT", "true"),
         ("IGNORE_DRA_REQUESTS", "false"),
         ("DISABLE_DRY_RUN", "true"),

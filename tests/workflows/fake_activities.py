@@ -28,6 +28,8 @@ from tenon.lifecycle.messages.node import (
     DetachResult,
     DrainInput,
     DrainResult,
+    ExpirationInput,
+    ExpirationResult,
     InitializeResult,
     KeepInput,
     NodeInput,
@@ -60,6 +62,7 @@ class FakeWorld:
         self.inputs: list[Any] = []
         self.launches: list[LaunchResult | Exception] = []
         self.pods_on_cordon = 0
+        self.expired_waits = False
         self.drains: list[DrainResult] = []
         self.hold_drain = False
         self.never_ready = ""
@@ -115,6 +118,11 @@ class FakeWorld:
         self._called(ActivityName.WITHDRAW, given)
         return Withdrawn(removed=True)
 
+    @activity.defn(name=ActivityName.CHECK_EXPIRATION)
+    async def check_expiration(self, given: ExpirationInput) -> ExpirationResult:
+        self._called(ActivityName.CHECK_EXPIRATION, given)
+        return ExpirationResult(waits=self.expired_waits)
+
     @activity.defn(name=ActivityName.CORDON)
     async def cordon(self, given: CordonInput) -> CordonResult:
         self._called(ActivityName.CORDON, given)
@@ -157,6 +165,7 @@ class FakeWorld:
             self.bind,
             self.keep,
             self.withdraw,
+            self.check_expiration,
             self.cordon,
             self.drain,
             self.detach,

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, nullcontext
 
 from temporalio.client import Client, WorkflowHandle
 from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
 from tenon.lifecycle.messages.base import ClaimRef
@@ -70,6 +71,15 @@ async def blocked(handle: Handle) -> bool:
     """Whether the node says that something keeps it from leaving."""
     state: NodeState = await handle.query(NodeClaimWorkflow.status)
     return bool(state.blocked)
+
+
+async def waits_for_budgets(handle: Handle) -> bool:
+    """Whether an expired node has its answer. A run that follows another within a second begins a second later."""
+    try:
+        state: NodeState = await handle.query(NodeClaimWorkflow.status)
+    except RPCError:
+        return False
+    return state.expiry_waits_until is not None and not state.expired
 
 
 async def called(world: FakeWorld, name: str) -> bool:

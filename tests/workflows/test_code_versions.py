@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pytest
 from temporalio import workflow
@@ -18,7 +18,7 @@ from tenon.lifecycle.steps import KeepRecorded, Run, Step
 from tenon.lifecycle.termination import BLOCKED_RETRY
 from tests.workflows.fake_activities import FakeWorld
 from tests.workflows.node_workers import served
-from tests.workflows.node_workflow import Handle, at, blocked, live, lost_answer, newest, node
+from tests.workflows.node_workflow import Handle, at, blocked, called, live, lost_answer, newest, node
 from tests.workflows.waiting import until
 from worker.runtime.assembly import ENDS_ON
 from worker.runtime.temporal_plugin import TenonPlugin
@@ -111,6 +111,27 @@ async def test_a_launch_that_earlier_code_gave_up_replays(
         async with node(temporal, cluster, world) as handle:
             assert (await handle.result()).reason == "launch_timeout"
     history = await handle.fetch_history()
+    replayer = Replayer(
+        workflows=[NodeClaimWorkflow], plugins=[TenonPlugin()], workflow_failure_exception_types=ENDS_ON
+    )
+    await replayer.replay_workflow(history)
+
+
+async def test_wsh28_a_node_that_earlier_code_let_expire_replays(
+    temporal: WorkflowEnvironment, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before NodePools could make expired nodes wait, they left without a question. Today's code replays that."""
+    world = FakeWorld(expire_after_seconds=24 * 3600)
+    world.expired_waits = True
+    with monkeypatch.context() as earlier:
+        earlier.setattr(workflow, "patched", lambda _id: False)
+        async with node(temporal, cluster, world, skip_time=False):
+            handle = await live(temporal.client, cluster)
+            await temporal.fast_forward(handle, timedelta(days=1))
+            assert (await handle.result()).reason == "expired"
+    assert not await called(world, "check expiration")
+    history = await newest(temporal.client, cluster).fetch_history()
+    assert any(event.HasField("timer_fired_event_attributes") for event in history.events)
     replayer = Replayer(
         workflows=[NodeClaimWorkflow], plugins=[TenonPlugin()], workflow_failure_exception_types=ENDS_ON
     )

@@ -10,12 +10,15 @@ from typing import Any
 
 import pytest
 from temporalio import activity
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.api.sdk.v1 import WorkflowMetadata
 from temporalio.client import WorkflowHandle
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
 from tenon.apis.reasons import Reason
+from tenon.evolve import evolve
 from tenon.lifecycle.messages.base import ActivityName
 from tenon.lifecycle.messages.disruption import (
     DisruptInput,
@@ -23,6 +26,9 @@ from tenon.lifecycle.messages.disruption import (
     DisruptionCommand,
     DisruptResult,
     FinishInput,
+    MeasuredSaving,
+    MeasureInput,
+    MeasureResult,
     Replacement,
     ReplacementsInput,
     StepResult,
@@ -45,6 +51,8 @@ class FakeSteps:
         self.leaving: list[str] = []
         self.until = NOW
         self.finished: list[FinishInput] = []
+        self.measured: list[list[str]] = []
+        self.savings: dict[str, MeasuredSaving] = {}
         self.holds = asyncio.Event()
         self.holds.set()
 
@@ -75,6 +83,10 @@ class FakeSteps:
             await asyncio.sleep(0.05)
         return self._step(ActivityName.AWAIT_REPLACEMENTS)
 
+    @activity.defn(name=ActivityName.SURGE)
+    async def surge(self, _given: ReplacementsInput) -> StepResult:
+        return self._step(ActivityName.SURGE)
+
     @activity.defn(name=ActivityName.CHECK_CANDIDATES)
     async def check(self, _given: DisruptInput) -> StepResult:
         return self._step(ActivityName.CHECK_CANDIDATES)
@@ -90,11 +102,17 @@ class FakeSteps:
         self.finished.append(given)
         return self._step(ActivityName.FINISH_COMMAND)
 
+    @activity.defn(name=ActivityName.MEASURE_SAVING)
+    async def measure(self, given: MeasureInput) -> MeasureResult:
+        self._step(ActivityName.MEASURE_SAVING)
+        self.measured.append(given.left)
+        return MeasureResult(pools=self.savings)
+
     def common(self) -> list[Any]:
-        return [self.taint, self.create, self.replacements, self.check, self.disrupt, self.finish]
+        return [self.taint, self.create, self.replacements, self.surge, self.check, self.disrupt, self.finish]
 
 
-def command(*, graceful: bool = True, replacements: int = 1) -> DisruptionCommand:
+def command(*, graceful: bool = True, replacements: int = 1, predicted: float | None = None) -> DisruptionCommand:
     """Two nodes that leave, and what comes in their place."""
     return DisruptionCommand(
         id="underutilized-1",
@@ -105,6 +123,7 @@ def command(*, graceful: bool = True, replacements: int = 1) -> DisruptionComman
         moves_pods=True,
         graceful=graceful,
         replacements=[Replacement(name="default-new", pool="default", body={}) for _ in range(replacements)],
+        predicted=predicted,
         explanation=["two nodes are replaced by one"],
     )
 
@@ -116,7 +135,7 @@ async def running(
     """The workflow of a command, with workers for it."""
     queue = names.task_queue(cluster)
     common = Worker(temporal.client, task_queue=queue, workflows=[DisruptionMoveWorkflow], activities=steps.common())
-    planner = Worker(temporal.client, task_queue=names.plan_queue(cluster), activities=[steps.validate])
+    planner = Worker(temporal.client, task_queue=names.plan_queue(cluster), activities=[steps.validate, steps.measure])
     async with common, planner:
         yield await temporal.client.start_workflow(
             DisruptionMoveWorkflow.run,
@@ -258,3 +277,76 @@ async def test_a_cancelled_command_is_undone_while_it_waits_for_replacements(
     assert result.failure == "an operator cancelled it"
     assert steps.calls[-2:] == ["create replacements", "finish command"]
     assert steps.finished[-1].undo
+
+
+async def signals_of(handle: Handle) -> list[str]:
+    """The signals that the command sent."""
+    sent = [event.signal_external_workflow_execution_initiated_event_attributes for event in await events_of(handle)]
+    return [one.signal_name for one in sent if one.signal_name]
+
+
+async def events_of(handle: Handle) -> list[HistoryEvent]:
+    return list((await handle.fetch_history()).events)
+
+
+@pytest.mark.parametrize(
+    ("reason", "signals"), [(Reason.UNDERUTILIZED, ["postpone", "saved"]), (Reason.DRIFTED, ["postpone"])]
+)
+async def test_wsh02_a_command_says_what_it_saves_and_what_was_predicted(
+    temporal: WorkflowEnvironment, cluster: str, reason: Reason, signals: list[str]
+) -> None:
+    """On its page and in its result. Only consolidation is judged by it."""
+    steps = FakeSteps()
+    steps.refused = {"default-2": "kept until tomorrow"}
+    steps.savings = {
+        "default": MeasuredSaving(predicted=0.2, reached=0.15),
+        "other": MeasuredSaving(predicted=0.1, reached=-0.01),
+    }
+    wanted = evolve(command(predicted=0.3), reason=reason.value)
+    async with running(temporal, cluster, steps, wanted) as handle:
+        result = await handle.result()
+        page = await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
+    assert result.accepted == ["default-1"]
+    assert result.saving == MeasuredSaving(predicted=0.3, reached=0.14)
+    assert steps.calls == [*ALL_STEPS, "measure saving"]
+    assert steps.measured == [["default-1"]]
+    assert "saves $0.1400 an hour; $0.3000 was predicted" in page.current_details
+    assert await signals_of(handle) == signals
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["no-price", "error"])
+async def test_wsh02_a_command_whose_saving_is_not_known_still_ends_well(
+    temporal: WorkflowEnvironment, cluster: str, fails: bool
+) -> None:
+    steps = FakeSteps()
+    if fails:
+        steps.fails[ActivityName.MEASURE_SAVING] = ApplicationError("no prices", non_retryable=True)
+    async with running(temporal, cluster, steps, command(predicted=0.3)) as handle:
+        result = await handle.result()
+    assert (result.accepted, result.saving, result.failure) == (["default-1", "default-2"], None, "")
+    assert await signals_of(handle) == []
+
+
+async def test_wsh02_a_command_that_is_undone_saves_nothing_and_is_not_measured(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    steps = FakeSteps()
+    steps.refused = {"default-1": "kept", "default-2": "kept"}
+    async with running(temporal, cluster, steps, command(predicted=0.3)) as handle:
+        result = await handle.result()
+    assert result.saving is None
+    assert steps.measured == []
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_wsh16_new_pods_start_on_the_new_nodes_before_the_old_nodes_leave(
+    temporal: WorkflowEnvironment, cluster: str, fails: bool
+) -> None:
+    steps = FakeSteps()
+    if fails:
+        steps.fails[ActivityName.SURGE] = "Deployment shop/db has not replaced its pods in time"
+    async with running(temporal, cluster, steps, evolve(command(), surge=["shop/db"])) as handle:
+        result = await handle.result()
+    done = [*ALL_STEPS[:4], "start new pods first"]
+    assert steps.calls == ([*done, "finish command"] if fails else [*done, *ALL_STEPS[4:]])
+    assert bool(result.failure) is fails

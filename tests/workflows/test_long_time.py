@@ -15,6 +15,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from tenon.lifecycle import termination
 from tenon.lifecycle.launch_retry import should_give_up
+from tenon.lifecycle.machine import EXPIRY_WAITS
 from tenon.lifecycle.messages.base import ActivityName
 from tenon.lifecycle.messages.launch import (
     LaunchInput,
@@ -27,7 +28,7 @@ from tenon.lifecycle.messages.node import Disrupt, Keep, Poke
 from tenon.lifecycle.state import NodeState, Stage
 from tests.workflows.fake_activities import FakeWorld
 from tests.workflows.guarded_node import BUDGET, Guarded, state_of
-from tests.workflows.node_workflow import Handle, at, live, newest, node
+from tests.workflows.node_workflow import Handle, at, called, called_times, live, newest, node, waits_for_budgets
 from tests.workflows.waiting import until
 from workflows.nodeclaim import NodeClaimWorkflow
 
@@ -58,6 +59,44 @@ async def test_a_node_expires_after_thirty_days_and_not_before(temporal: Workflo
     assert world.view.created_at is not None
     late = left - (world.view.created_at + 30 * DAY)
     assert timedelta() <= late < timedelta(minutes=1)
+
+
+async def test_wsh28_an_expired_node_waits_for_the_budgets_until_a_command_comes(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    """It asks every ten minutes, which leaves no history behind, and is no node that a person must look at."""
+    world = FakeWorld(expire_after_seconds=DAY.total_seconds())
+    world.expired_waits = True
+    async with node(temporal, cluster, world, skip_time=False):
+        handle = await live(temporal.client, cluster)
+        await temporal.fast_forward(handle, DAY)
+        await until(lambda: called(world, "check expiration"))
+        await temporal.fast_forward(newest(temporal.client, cluster), timedelta(minutes=11))
+        await until(lambda: called_times(world, "check expiration", 2))
+        waits = newest(temporal.client, cluster)
+        await until(lambda: waits_for_budgets(waits))
+        assert (await state_of(waits)).blocked == ""
+        assert (await waits.describe()).history_length < 20
+        answer = await waits.execute_update(NodeClaimWorkflow.disrupt, Disrupt(command="e1", reason="expired"))
+        assert answer.accepted
+        life = await handle.result()
+    assert life.reason == "expired"
+    assert [line.text for line in life.timeline].count(EXPIRY_WAITS) == 1
+
+
+async def test_wsh28_a_node_leaves_once_its_pool_no_longer_makes_it_wait(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    world = FakeWorld(expire_after_seconds=DAY.total_seconds())
+    world.expired_waits = True
+    async with node(temporal, cluster, world, skip_time=False):
+        handle = await live(temporal.client, cluster)
+        await temporal.fast_forward(handle, DAY)
+        await until(lambda: called(world, "check expiration"))
+        world.expired_waits = False
+        await temporal.fast_forward(newest(temporal.client, cluster), timedelta(minutes=11))
+        life = await handle.result()
+    assert life.reason == "expired"
 
 
 async def test_a_kept_node_outlives_its_expiry_until_the_wish_is_over(

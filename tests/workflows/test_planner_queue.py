@@ -26,7 +26,10 @@ from tenon.lifecycle.messages.disruption import (
     DisruptionCommand,
     DisruptionDecision,
     LedgerEntry,
+    MeasuredSaving,
+    PoolSavings,
     Postponement,
+    SavingReport,
 )
 from tenon.lifecycle.messages.provisioning import AwaitBatchInput, BatchSummary, PlanInput, PlanResult
 from tests.workflows.waiting import until
@@ -49,6 +52,7 @@ class Leader:
         self.carried: list[PlanResult | None] = []
         self.decisions: list[DisruptionDecision] = []
         self.ledgers: list[dict[str, LedgerEntry]] = []
+        self.savings: list[dict[str, PoolSavings]] = []
 
     @activity.defn(name=ActivityName.AWAIT_BATCH)
     async def await_batch(self, given: AwaitBatchInput) -> BatchSummary:
@@ -69,6 +73,7 @@ class Leader:
     async def await_disruption(self, given: AwaitDisruptionInput) -> DisruptionDecision:
         self.asked.append("disruption")
         self.ledgers.append(given.ledger)
+        self.savings.append(given.savings)
         if self.decisions:
             return self.decisions.pop(0)
         return await asyncio.Event().wait() or DisruptionDecision()
@@ -303,6 +308,37 @@ async def test_the_planner_hears_at_once_of_a_command_that_failed(served: Cluste
         await disruption.signal(DisruptionWorkflow.postpone, Postponement(claims=["a"], seconds=300))
         await leader.is_asked("disruption", 3)
     assert [ledger["a"].postponed for ledger in leader.ledgers[1:]] == [False, True]
+
+
+async def test_wsh01_the_planner_hears_at_once_that_a_command_saved_less_than_predicted(served: Cluster) -> None:
+    """And that a later one paid again. A later run of the workflow still knows."""
+    leader = await served.leader(served.shared)
+    disruption = await served.disruption()
+    poor, good = MeasuredSaving(predicted=0.2, reached=0.05), MeasuredSaving(predicted=0.2, reached=0.2)
+
+    async def reports(number: int, saving: MeasuredSaving) -> None:
+        report = SavingReport(
+            command=f"c{number}", started=datetime(2100, 1, number, tzinfo=UTC), pools={"web": saving}
+        )
+        await disruption.signal(DisruptionWorkflow.saved, report)
+        await leader.is_asked("disruption", number + 1)
+
+    async with ended(disruption):
+        await leader.is_asked("disruption")
+        await reports(1, poor)
+        await reports(2, poor)
+        await reports(3, good)
+        await disruption.signal(
+            DisruptionWorkflow.saved, SavingReport(command="c4", started=NOW, pools={"web": good, "batch": good})
+        )
+        await reports(4, poor)
+    assert [{pool: one.short for pool, one in each.items()} for each in leader.savings] == [
+        {},
+        {"web": 1},
+        {"web": 2},
+        {},
+        {"web": 1},
+    ]
 
 
 async def test_a_command_that_an_operator_terminates_leaves_no_error_in_the_log(

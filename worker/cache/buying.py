@@ -37,8 +37,10 @@ class ClaimedPods:
             left = tuple(other for other in self._claims.pop(uid) if other != name)
             if left:
                 self._claims[uid] = left
+        alone = (name,)  # one tuple for all its pods, of which a large cluster has many
         for uid in set(has.values()) - set(had.values()):
-            self._claims[uid] = tuple(sorted((*self._claims.get(uid, ()), name)))
+            others = self._claims.get(uid)
+            self._claims[uid] = tuple(sorted((*others, name))) if others else alone
         self._text[name] = text
         if has:
             self._pods[name] = has

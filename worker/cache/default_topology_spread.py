@@ -37,7 +37,8 @@ class DefaultTopologySpread:
         """By namespace and key: the pod without and with its spread."""
 
     def adopt(self, other: DefaultTopologySpread) -> None:
-        """Take over another instance's current content without reporting changes."""
+        """Take over another instance's current content. From now on this instance reports no changes."""
+        self._tell = _ignore
         self.defaults = other.defaults
         self.services.adopt(other.services)
         for plural, owners in self.owners.items():
@@ -87,3 +88,7 @@ class DefaultTopologySpread:
         if before != after:
             for pod_key in sorted(self._known.pop(key.partition("/")[0], ())):
                 self._tell(pod_key)
+
+
+def _ignore(_pod_key: str) -> None:
+    """The listener of an instance that is a copy."""

@@ -35,7 +35,7 @@ class EvacuatingPods:
         self._by_namespace: dict[str, list[PodDisruptionBudget]] | None = None
 
     def adopt(self, other: EvacuatingPods) -> None:
-        """Take over another instance's current content."""
+        """Take over another instance's current content. From now on this instance does not see changes."""
         self.pdbs.adopt(other.pdbs)
         self._leaving = other._leaving.copy()
         self._candidates = other._candidates.copy()

@@ -7,10 +7,11 @@ and no NodeClaim changed, only nodes without pods and nodes with a keep-until an
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DRIFTED
+from tenon.disruption.arrivals import read_arrivals
 from tenon.disruption.held_pods import holder
 from tenon.disruption.model import ManagedNode
 from tenon.kube.claim_record import ClaimRecord
@@ -101,5 +102,15 @@ def _known(claim: ClaimRecord, node: NodeRecord | None) -> _Known:
         disrupted_by=claim.disrupted_by,
         replacement_for=claim.replacement_for,
         created_for=claim.annotations.get(labels.CREATED_FOR, ""),
+        arrivals=read_arrivals(claim.annotations.get(labels.MOVED_HERE, "[]")),
+        expires_at=_expires_at(claim),
     )
     return _Known(claim, node, found, claim.keep_until)
+
+
+def _expires_at(claim: ClaimRecord) -> datetime | None:
+    """When the claim expires. An operator's keep request postpones it, as in the claim's workflow."""
+    if claim.created_at is None or claim.expire_after_seconds is None:
+        return None
+    expires_at = claim.created_at + timedelta(seconds=claim.expire_after_seconds)
+    return expires_at if claim.keep_until is None else max(expires_at, claim.keep_until)

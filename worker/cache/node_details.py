@@ -10,6 +10,7 @@ from tenon.apis.nodeclaim import DRIFTED
 from tenon.disruption.cost import rescheduling_cost
 from tenon.disruption.held_pods import holder
 from tenon.disruption.model import NodeDetail
+from tenon.disruption.surging import deployment_key
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.records import NodeRecord
 from tenon.scheduling.model import InstanceType
@@ -19,7 +20,9 @@ _Prices = Mapping[tuple[str, str, str, str], float]
 
 
 def node_details(state: ClusterState, now: float, types: Mapping[str, Sequence[InstanceType]]) -> dict[str, NodeDetail]:
-    """Return the details of all initialized nodes of NodePools, by NodeClaim.
+    """Return the details of all nodes of NodePools, by NodeClaim.
+
+    Nodes that are starting or leaving are no candidates, but count in what a NodePool costs (DIS-43).
 
     Args:
         state: the cluster.
@@ -29,20 +32,40 @@ def node_details(state: ClusterState, now: float, types: Mapping[str, Sequence[I
     prices = _prices(types)
     found: dict[str, NodeDetail] = {}
     for claim in state.claims:
+        if not claim.pool:
+            continue
         node = state.node_of(claim)
-        if node is not None and claim.pool and claim.initialized and not claim.deleting:
+        if node is not None:
             found[claim.name] = _detail(state, claim, node, now, prices)
+        elif not claim.initialized and labels.INSTANCE_TYPE in claim.labels:
+            found[claim.name] = _starting(claim, prices)
     return found
+
+
+def _starting(claim: ClaimRecord, prices: _Prices) -> NodeDetail:
+    """Return the detail of an instance that has no Node yet, and so no pods."""
+    instance_type, zone, capacity_type = _offering(claim.labels)
+    return NodeDetail(
+        node="",
+        instance_type=instance_type,
+        zone=zone,
+        capacity_type=capacity_type,
+        price=prices.get((claim.pool, instance_type, zone, capacity_type), 0.0),
+        pods=(),
+        cost=rescheduling_cost(()),
+        created_at=claim.created_at,
+        expires_at=_plus(claim.created_at, claim.expire_after_seconds),
+    )
+
+
+def _offering(of: Mapping[str, str]) -> tuple[str, str, str]:
+    return of.get(labels.INSTANCE_TYPE, ""), of.get(labels.ZONE, ""), of.get(labels.CAPACITY_TYPE, "")
 
 
 def _detail(state: ClusterState, claim: ClaimRecord, node: NodeRecord, now: float, prices: _Prices) -> NodeDetail:
     there = [pod for pod in state.pods_on(node.name) if not pod.terminal]
     moving = [pod for pod in there if pod.reschedulable]
-    key = (
-        node.labels.get(labels.INSTANCE_TYPE, ""),
-        node.labels.get(labels.ZONE, ""),
-        node.labels.get(labels.CAPACITY_TYPE, ""),
-    )
+    key = _offering(node.labels)
     created, expires_in = claim.created_at, claim.expire_after_seconds
     return NodeDetail(
         node=node.name,
@@ -52,6 +75,7 @@ def _detail(state: ClusterState, claim: ClaimRecord, node: NodeRecord, now: floa
         price=prices.get((claim.pool, *key), 0.0),
         pods=tuple(state.scheduling_pod(pod) for pod in moving),
         cost=rescheduling_cost((pod.pod.priority, pod.deletion_cost) for pod in moving),
+        surges=tuple(sorted({deployment_key(pod.pod) for pod in moving if pod.surges})),
         held_by=holder(((pod, state.moving.budgets_of(pod)) for pod in there), datetime.fromtimestamp(now, UTC)),
         has_grace_period=claim.termination_grace_seconds is not None,
         drifted=str(claim.condition(DRIFTED).get("reason") or DRIFTED) if claim.is_true(DRIFTED) else "",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from tenon.apis import labels
 from tenon.apis.managed import manages_claim, manages_pool
 from tenon.apis.nodeclaim import CONSOLIDATABLE
-from tenon.kube.claim_record import LAST_POD_EVENT_TIME, ClaimRecord
+from tenon.kube.claim_record import LAST_POD_EVENT_TIME, ClaimRecord, instance_id_of
 from tenon.kube.pod import Pod
 from tenon.kube.records import DaemonRecord, NamespacedRecord, NodeRecord, ObjectRecord, PodRecord, ValueRecord
 from tenon.resources import Resources, total
@@ -72,6 +72,7 @@ class ClusterState:
         self._nodes_by_provider: dict[str, set[str]] = {}
         """All Nodes of an instance. An instance that joined again under another name leaves its first Node behind."""
         self._claim_by_provider: dict[str, str] = {}
+        self._claim_by_instance: dict[str, str] = {}
         self.bought = ClaimedPods()
         self.limits_eased: Counter[str] = Counter()
         """By NodePool: how often its limits may have got room, because a claim went away or its instance type became
@@ -81,7 +82,12 @@ class ClusterState:
     def adopt(self, other: ClusterState) -> None:
         """Take over another state's current content. The indexes are copied, but the records are shared, so this is
         fast.
+
+        A copy has no listeners. A listener refers to its state, and copies with such cycles would stay in memory until
+        the garbage collector looks at its oldest generation, which may be never.
         """
+        for table in (self.pools, self.nodeclasses, self.overlays, self.buffers):
+            table.disconnect()
         self.pods.adopt(other.pods)
         self.nodes.adopt(other.nodes)
         self.claims.adopt(other.claims)
@@ -157,6 +163,10 @@ class ClusterState:
     def claim_of(self, node: NodeRecord) -> ClaimRecord | None:
         """The NodeClaim of a Node. None if Tenon did not launch the node."""
         return self.claims.get(self._claim_by_provider.get(node.provider_id, "")) if node.provider_id else None
+
+    def claim_of_instance(self, instance_id: str) -> ClaimRecord | None:
+        """The NodeClaim of an EC2 instance. None if Tenon did not launch the instance for this cluster."""
+        return self.claims.get(self._claim_by_instance.get(instance_id, ""))
 
     def planned(self, now: float | None = None) -> dict[str, str]:
         """Waiting pods that a claim was bought for: pod UID -> claim name.
@@ -299,6 +309,7 @@ class ClusterState:
             return
         earlier, later = (record.provider_id if record else "" for record in (before, after))
         _reindex(self._claim_by_provider, key, earlier, later)
+        _reindex(self._claim_by_instance, key, instance_id_of(earlier), instance_id_of(later))
         self.node_changes += 1
         self.bought.claim_changed(key, after)
         if before is not None and (after is None or after.uid != before.uid or _sized(before, after)):

@@ -43,7 +43,8 @@ class Storage:
         self._readers: dict[Source, set[str]] = {}
 
     def adopt(self, other: Storage) -> None:
-        """Take over another instance's current content without reporting changes."""
+        """Take over another instance's current content. From now on this instance reports no changes."""
+        self._tell = _ignore
         self.pvcs.adopt(other.pvcs)
         self.volumes.adopt(other.volumes)
         self.classes.adopt(other.classes)
@@ -109,3 +110,7 @@ class _Reading:
         self.sources.add((CLASS, name))
         found = self.storage.classes.get(name)
         return found.value if found is not None else None
+
+
+def _ignore(_pod_key: str) -> None:
+    """The listener of an instance that is a copy."""

@@ -60,8 +60,13 @@ class Table(Generic[R]):
         self._changed(key, before, record)
 
     def adopt(self, other: Table[R]) -> None:
-        """Take over another table's current records without reporting changes."""
+        """Take over another table's current records. From now on this table reports no changes."""
         self._records = other._records.copy()
+        self.disconnect()
+
+    def disconnect(self) -> None:
+        """Report no more changes, and forget the listener."""
+        self._changed = _ignore
 
     def get(self, key: str) -> R | None:
         """The record of a key. None if it does not exist."""
@@ -80,3 +85,7 @@ class Table(Generic[R]):
     def __iter__(self) -> Iterator[R]:
         """Iterate over a copy, so that changes during the iteration do no harm."""
         return iter(list(self._records.values()))
+
+
+def _ignore(_key: str, _before: object, _after: object) -> None:
+    """The listener of a table that is a copy."""

@@ -2,6 +2,9 @@
 
 Drift acts on the first, users read both. The controller looks only at NodeClaims that changed, whose NodePool or
 EC2NodeClass changed, or that are due, and only at some of them at once: a change of a NodePool concerns all its nodes.
+
+Pods come and go all the time, and concern only Consolidatable. A pod event can end it, but never hasten it, so a node
+that is not consolidatable is not looked at before the time that was last known.
 """
 
 from __future__ import annotations
@@ -24,8 +27,9 @@ from tenon.disruption.consolidatable import consolidatable_at
 from tenon.disruption.drift import DesiredNode, DriftReason
 from tenon.disruption.model import PoolPolicy, policy_of
 from tenon.ec2.own_kubelet import with_own_kubelet
-from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.claim_record import LAST_POD_EVENT_TIME, ClaimRecord
 from tenon.kube.records import ObjectRecord
+from tenon.kube.timestamps import format_instant
 from tenon.lifecycle.messages.base import ClaimRef
 from tenon.scheduling.model import InstanceType
 from worker.cache.changes import Change, Topic
@@ -65,6 +69,8 @@ class _Update:
     claim: ClaimRecord
     facts: tuple[Fact, ...]
     cleared: frozenset[str]
+    pod_event: datetime | None
+    """The last one that was seen; None if the status records it or a later one."""
 
     @property
     def concerns_drift(self) -> bool:
@@ -80,8 +86,12 @@ class NodeClaimDisruptionController(Controller):
     interval = 1.0
     resync = 60.0
 
-    def __init__(self, kube: Kube, cache: ClusterCache, view: PlanningView, types: Types, cluster: str) -> None:
+    def __init__(
+        self, kube: Kube, cache: ClusterCache, view: PlanningView, types: Types, cluster: str, *, ca_bundle: str = ""
+    ) -> None:
+        """``ca_bundle`` is the certificate authority of the cluster that new nodes get."""
         super().__init__(cache)
+        self._ca_bundle = ca_bundle
         self._kube = kube
         self._view = view
         self._types = types
@@ -89,8 +99,12 @@ class NodeClaimDisruptionController(Controller):
         self._pools: dict[str, _Pool] = {}
         self._queue: dict[str, None] = {}
         """NodeClaims to look at. Those that have waited longest come first."""
+        self._pods_queue: dict[str, None] = {}
+        """NodeClaims of which only Consolidatable may be wrong. Those that have waited longest come first."""
         self._due: dict[str, datetime] = {}
         """When a NodeClaim is looked at again although nothing changed."""
+        self._quiet_at: dict[str, datetime] = {}
+        """When the node of a NodeClaim that is not consolidatable may become so, at the earliest."""
 
     async def reconcile(self, changes: Sequence[Change]) -> float | None:
         """Look at some of the NodeClaims that may need other conditions."""
@@ -104,34 +118,52 @@ class NodeClaimDisruptionController(Controller):
             del self._queue[name]
             if update is None:
                 continue
-            chosen, most = (drifted, MAX_DRIFTED) if update.concerns_drift else (others, MAX_CONSOLIDATABLE)
-            if len(chosen) < most:
-                chosen.append(update)
+            if not update.concerns_drift:
+                if len(others) < MAX_CONSOLIDATABLE:
+                    others.append(update)
+                else:
+                    self._pods_queue[name] = None
+            elif len(drifted) < MAX_DRIFTED:
+                drifted.append(update)
             else:
                 put_back.append(name)
         self._queue |= dict.fromkeys(put_back)
+        for name in list(self._pods_queue)[:MAX_LOOKS]:
+            if len(others) >= MAX_CONSOLIDATABLE:
+                break
+            del self._pods_queue[name]
+            if (update := self._look_at_pods_of(name, now)) is not None:
+                others.append(update)
         await bounded([*drifted, *others], CONCURRENCY, self._write)
-        if self._queue:
+        if self._queue or self._pods_queue:
             return 0.0
-        earliest = min(self._due.values(), default=None)
+        earliest = min((*self._due.values(), *self._quiet_at.values()), default=None)
         return None if earliest is None else max(0.0, (earliest - datetime.now(UTC)).total_seconds())
 
     def _enqueue(self, changes: Sequence[Change], pools: Collection[str], now: datetime) -> None:
         names: dict[str, None] = {}
+        with_pods: dict[str, None] = {}
         for topic, key in changes:
             if topic is Topic.CLAIM:
                 names[key] = None
             elif topic is Topic.NODE_PODS:
                 node = self._cache.nodes.get(key)
                 claim = self._cache.claim_of(node) if node is not None else None
-                if claim is not None:
-                    names[claim.name] = None
+                if claim is not None and (claim.name not in self._quiet_at or claim.condition(CONSOLIDATABLE)):
+                    with_pods[claim.name] = None
         if pools:
             names |= {claim.name: None for claim in self._cache.claims if claim.pool in pools}
         names |= {name: None for name, due in self._due.items() if due <= now}
+        with_pods |= {name: None for name, due in self._quiet_at.items() if due <= now}
         for name in names:
             self._due.pop(name, None)
+            self._quiet_at.pop(name, None)
+            self._pods_queue.pop(name, None)
             self._queue.setdefault(name)
+        for name in with_pods:
+            self._quiet_at.pop(name, None)
+            if name not in self._queue:
+                self._pods_queue.setdefault(name)
 
     async def _refresh(self, now: datetime) -> set[str]:
         """Prepare the comparison for each NodePool. Return the pools whose NodeClaims must be compared again."""
@@ -159,7 +191,7 @@ class NodeClaimDisruptionController(Controller):
         if known is not None and same and types is known.types:
             desired = known.desired
         else:
-            desired = DesiredNode(pool, node_class, types)
+            desired = DesiredNode(pool, node_class, types, ca_bundle=self._ca_bundle)
             changed.add(record.name)
         self._pools[record.name] = _Pool(version, node_class, types, now, policy_of(pool), desired)
 
@@ -177,18 +209,42 @@ class NodeClaimDisruptionController(Controller):
 
     def _look(self, name: str, now: datetime) -> _Update | None:
         """What to write on a NodeClaim; None if its conditions are right, or if it is leaving."""
-        claim = self._cache.claims.get(name)
-        pool = self._pools.get(claim.pool) if claim is not None else None
-        if claim is None or pool is None or claim.deleting:
+        found = self._staying(name)
+        if found is None:
             return None
+        claim, pool = found
         facts: list[Fact] = []
         cleared: set[str] = set()
-        dues = [self._look_at_drift(claim, pool, now, facts, cleared)]
-        dues.append(self._look_at_pods(claim, pool, now, facts, cleared))
-        due = min((due for due in dues if due is not None), default=None)
+        due = self._look_at_drift(claim, pool, now, facts, cleared)
         if due is not None:
             self._due[name] = due
-        return _Update(claim, tuple(facts), frozenset(cleared)) if facts or cleared else None
+        return self._update(claim, pool, now, facts, cleared)
+
+    def _look_at_pods_of(self, name: str, now: datetime) -> _Update | None:
+        """What to write on a NodeClaim whose pods came or went; None if its condition is right, or if it is leaving."""
+        found = self._staying(name)
+        return self._update(*found, now, [], set()) if found is not None else None
+
+    def _staying(self, name: str) -> tuple[ClaimRecord, _Pool] | None:
+        claim = self._cache.claims.get(name)
+        pool = self._pools.get(claim.pool) if claim is not None else None
+        return None if claim is None or pool is None or claim.deleting else (claim, pool)
+
+    def _update(
+        self, claim: ClaimRecord, pool: _Pool, now: datetime, facts: list[Fact], cleared: set[str]
+    ) -> _Update | None:
+        """Add what concerns Consolidatable. Record the last pod event with it, which saves a write of its own."""
+        node = self._cache.node_of(claim)
+        seen = self._cache.last_pod_event(node.name) if node is not None else None
+        event = datetime.fromtimestamp(seen, UTC) if seen is not None else None
+        at = self._look_at_pods(claim, pool, now, event, facts, cleared)
+        if at is not None:
+            self._quiet_at[claim.name] = at
+        if not (facts or cleared):
+            return None
+        if event is not None and (noted := claim.last_pod_event) is not None and event <= noted:
+            event = None
+        return _Update(claim, tuple(facts), frozenset(cleared), event)
 
     def _look_at_drift(
         self, claim: ClaimRecord, pool: _Pool, now: datetime, facts: list[Fact], cleared: set[str]
@@ -211,11 +267,14 @@ class NodeClaimDisruptionController(Controller):
         return verdict.check_again
 
     def _look_at_pods(
-        self, claim: ClaimRecord, pool: _Pool, now: datetime, facts: list[Fact], cleared: set[str]
+        self,
+        claim: ClaimRecord,
+        pool: _Pool,
+        now: datetime,
+        event: datetime | None,
+        facts: list[Fact],
+        cleared: set[str],
     ) -> datetime | None:
-        node = self._cache.node_of(claim)
-        seen = self._cache.last_pod_event(node.name) if node is not None else None
-        event = datetime.fromtimestamp(seen, UTC) if seen is not None else None
         at = consolidatable_at(claim, pool.policy, event)
         present = claim.condition(CONSOLIDATABLE)
         if at is not None and at <= now:
@@ -230,7 +289,13 @@ class NodeClaimDisruptionController(Controller):
         claim = update.claim
         ref = ClaimRef(cluster=self._cluster, name=claim.name, uid=claim.uid)
         write = set_facts(
-            self._kube, ref, update.facts, lambda: datetime.now(UTC), cleared=update.cleared, seen=claim.body
+            self._kube,
+            ref,
+            update.facts,
+            lambda: datetime.now(UTC),
+            fields={LAST_POD_EVENT_TIME: format_instant(update.pod_event)} if update.pod_event is not None else None,
+            cleared=update.cleared,
+            seen=claim.body,
         )
         if not await self.isolate(claim.name, write):
             self._due[claim.name] = datetime.now(UTC) + RETRY

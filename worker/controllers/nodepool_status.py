@@ -11,12 +11,21 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS
 from activities.planning.launch_refusals import LaunchRefusals
+from activities.planning.slowed_pools import SlowedPools
 from tenon.apis import labels
 from tenon.apis.conditions import READY, get_condition
 from tenon.apis.hashing import NODEPOOL_VERSION, migrated_hashes, nodepool_hashes
 from tenon.apis.nodeclaim import DRIFTED
-from tenon.apis.nodepool import NODE_LAUNCH_HEALTHY, NODE_REGISTRATION_HEALTHY, NODES, OVERLAPPING, NodePool
+from tenon.apis.nodepool import (
+    CONSOLIDATION_SLOWED,
+    NODE_LAUNCH_HEALTHY,
+    NODE_REGISTRATION_HEALTHY,
+    NODES,
+    OVERLAPPING,
+    NodePool,
+)
 from tenon.apis.validation import parse, unknown_values
+from tenon.disruption.slowed_condition import with_slowed
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.records import ObjectRecord
 from tenon.provisioning.launch_breakers import with_launch_health
@@ -51,6 +60,7 @@ class NodePoolStatusController(Controller):
         static_capacity: bool = False,
         measured: bool = True,
         refusals: LaunchRefusals | None = None,
+        slowed: SlowedPools | None = None,
     ) -> None:
         """Create the controller.
 
@@ -58,8 +68,10 @@ class NodePoolStatusController(Controller):
             static_capacity: whether the feature gate StaticCapacity is on.
             measured: whether to update the metrics too.
             refusals: what EC2 refuses.
+            slowed: the pools whose consolidation saved less than predicted.
         """
         super().__init__(cache)
+        self._slowed = slowed or SlowedPools()
         self._refusals = refusals or LaunchRefusals()
         self._measured = measured
         self._metrics = PoolMetrics()
@@ -129,6 +141,9 @@ class NodePoolStatusController(Controller):
             conditions = with_launch_health(conditions, breaker, now=now, observed_generation=pool.metadata.generation)
             if self._measured:
                 self._metrics.measure_breaker(record.name, is_open=breaker is not None)
+        if self._slowed.known:
+            savings = self._slowed.savings.get(record.name)
+            conditions = with_slowed(conditions, savings, now=now, observed_generation=generation)
         status: dict[str, Any] = {
             "resources": format_resources(usage),
             "nodes": usage.get(NODES, 0),
@@ -172,6 +187,9 @@ class NodePoolStatusController(Controller):
         health_before = record.condition(NODE_LAUNCH_HEALTHY)
         if health.get("status") == "False" and health["message"] != health_before.get("message"):
             await self._recorder.publish(_reference(record), "LaunchesHeldBack", health["message"], "Warning")
+        slowed = next((c["message"] for c in status["conditions"] if c["type"] == CONSOLIDATION_SLOWED), "")
+        if slowed and slowed != record.condition(CONSOLIDATION_SLOWED).get("message"):
+            await self._recorder.publish(_reference(record), CONSOLIDATION_SLOWED, slowed, "Warning")
         overlap = next((c["message"] for c in status["conditions"] if c["type"] == OVERLAPPING), "")
         if overlap and overlap != record.condition(OVERLAPPING).get("message"):
             await self._recorder.publish(_reference(record), REASON, overlap, "Warning")

@@ -11,6 +11,8 @@ from decimal import Decimal
 from importlib.metadata import version
 from typing import Any
 
+import botocore.session
+from botocore.utils import InstanceMetadataRegionFetcher
 from temporalio.client import Client
 from temporalio.worker import Worker
 from temporalio.workflow import NondeterminismError
@@ -26,7 +28,9 @@ from activities.ec2.provider import Ec2Provider
 from activities.ec2.ttl_cache import Refresh
 from activities.housekeeping.sweep import Housekeeping
 from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ForbiddenError
 from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.resources import SERVICES
 from activities.launch_breakers import LaunchBreakers
 from activities.node_life import NodeActivities
 from activities.nodeclasses import NodeClassActivities
@@ -72,6 +76,7 @@ class Clients:
     recorder: EventRecorder
     ec2: Ec2Provider
     version: ClusterVersion
+    aws: Ec2
 
     async def close(self) -> None:
         """Close the connection to Kubernetes. The others need no closing."""
@@ -83,36 +88,64 @@ async def connect(settings: Settings) -> Clients:
     kube = await Kube.connect(qps=settings.kube_client_qps, burst=settings.kube_client_burst)
     answer = await kube.request("GET", "/version")  # fails early, with a clear error, if the address is wrong
     by_server = "" if settings.eks_control_plane else server_version(answer)
-    aws = await asyncio.to_thread(Ec2, region_of_environment())
-    ec2 = await asyncio.to_thread(_ec2, aws, settings, by_server)
+    aws = await asyncio.to_thread(Ec2, await asyncio.to_thread(region_of_environment))
+    ec2 = await asyncio.to_thread(_ec2, aws, settings, by_server, await dns_address(kube))
 
     async def ask() -> str:
         if settings.eks_control_plane:
             return await asyncio.to_thread(version_by_eks, aws, settings.cluster_name)
         return server_version(await kube.request("GET", "/version"))
 
-    return Clients(kube, EventRecorder(kube), ec2, ClusterVersion(ec2.cluster.kubernetes_version, ask))
+    return Clients(kube, EventRecorder(kube), ec2, ClusterVersion(ec2.cluster.kubernetes_version, ask), aws)
 
 
 def region_of_environment() -> str:
-    """The AWS region, from the same variables that EKS and the AWS command line use.
+    """The AWS region, from the same variables that EKS and the AWS command line use, or from instance metadata.
 
     Raises:
-        SettingsError: no region is set.
+        SettingsError: no region is set, and instance metadata does not answer.
     """
-    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or _region_of_instance()
     if not region:
         raise SettingsError("AWS_REGION is required: set it to the region of the cluster, such as us-west-2.")
     return region
 
 
-def _ec2(clients: Ec2, settings: Settings, version: str) -> Ec2Provider:
+def _region_of_instance() -> str:
+    """The region of the Pod's EC2 instance; empty if its metadata is out of reach, as with a hop limit of 1."""
+    session = botocore.session.get_session()
+    config = {
+        name: session.get_config_variable(name)
+        for name in ("ec2_metadata_service_endpoint", "ec2_metadata_v1_disabled")
+    }
+    found = InstanceMetadataRegionFetcher(timeout=1, num_attempts=2, config=config).retrieve_region()
+    if found:
+        loggers.CLUSTER.info("The worker read its region from instance metadata", extra={"region": found})
+    return found or ""
+
+
+async def dns_address(kube: Kube) -> str:
+    """The cluster address of the Service kube-dns; empty if there is none, or if the worker may not read it."""
+    try:
+        service = await kube.get(SERVICES, "kube-dns", "kube-system")
+    except ForbiddenError as error:
+        loggers.CLUSTER.warning(
+            "The worker may not read the Service kube-dns: nodes use the tenth service address for DNS",
+            extra={"error": str(error)},
+        )
+        return ""
+    address = str(((service or {}).get("spec") or {}).get("clusterIP") or "")
+    return "" if address == "None" else address  # a headless Service has no address
+
+
+def _ec2(clients: Ec2, settings: Settings, version: str, dns_ip: str) -> Ec2Provider:
     cluster: Cluster = describe_cluster(
         clients,
         settings.cluster_name,
         endpoint=settings.cluster_endpoint,
         ca_bundle=settings.cluster_ca_bundle,
         server_version=version,
+        dns_ip=dns_ip,
     )
     return Ec2Provider(
         clients,

@@ -21,6 +21,7 @@ from temporalio.service import RPCError
 from temporalio.worker import Worker
 
 from activities import loggers
+from activities.ec2.queue import MessageQueue
 from activities.kubernetes.client import Kube
 from activities.planning.batching import Batcher, Window
 from activities.planning.budget_reporting import BudgetReporter
@@ -29,9 +30,17 @@ from activities.planning.disrupting import Disruptor
 from activities.planning.launch_refusals import LaunchRefusals
 from activities.planning.moves import MoveFinder
 from activities.planning.planner import Planner
+from activities.planning.slowed_pools import SlowedPools
 from tenon.disruption.methods import moving_methods
 from tenon.lifecycle.messages.base import ActivityName
-from tenon.lifecycle.messages.disruption import AwaitDisruptionInput, DisruptInput, DisruptionDecision, StepResult
+from tenon.lifecycle.messages.disruption import (
+    AwaitDisruptionInput,
+    DisruptInput,
+    DisruptionDecision,
+    MeasureInput,
+    MeasureResult,
+    StepResult,
+)
 from tenon.lifecycle.messages.provisioning import AwaitBatchInput, BatchSummary, PlanInput, PlanResult
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
@@ -39,6 +48,7 @@ from worker.cache.planning_view import PlanningView
 from worker.controllers.base import Controller
 from worker.controllers.capacity_buffer import CapacityBufferController
 from worker.controllers.disruption_commands import DisruptionCommandController
+from worker.controllers.interruption import InterruptionController
 from worker.controllers.node_overlay import NodeOverlayController
 from worker.controllers.node_repair import NodeRepairController
 from worker.controllers.nodeclaim_consistency import NodeClaimConsistencyController
@@ -56,10 +66,12 @@ from worker.runtime.assembly import BUILD_ID, Clients, connect, warm_up
 from worker.runtime.disabled_gate_warnings import warn_of_disabled_gates
 from worker.runtime.garbage_collector import freeze_cache_records
 from worker.runtime.housekeeping_schedule import reconcile_schedule, sweep_now
+from worker.runtime.interrupted_offerings import InterruptedOfferings
 from worker.runtime.leader_announcements import Announcements
 from worker.runtime.leader_conflict import LeaderConflict
 from worker.runtime.lease import IDENTITY_PREFIX, LeaseElection
 from worker.runtime.legacy_serving import serve_legacy
+from worker.runtime.memory import return_free_memory
 from worker.runtime.process import Readiness, run, until_stopped
 from worker.runtime.temporal_client import watch_temporal
 from worker.runtime.temporal_connection import Connection
@@ -115,6 +127,11 @@ class PlanActivities:
         """Check that a disruption command still holds."""
         return await self._disruptor.validate(given.command)
 
+    @activity.defn(name=ActivityName.MEASURE_SAVING)
+    async def measure_saving(self, given: MeasureInput) -> MeasureResult:
+        """Compare what a disruption command saves with what was predicted."""
+        return await self._disruptor.measure(given)
+
 
 async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) -> None:
     """Watch the cluster, and make decisions for it while holding the Lease."""
@@ -150,6 +167,8 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
                 asyncio.create_task(rivals.run(), name="rivals"),
                 # Needs neither Temporal nor the lead: startup cordons must go if another controller leads.
                 asyncio.create_task(StartupCordonController(clients.kube, cache).run(), name="startup cordon"),
+                # Needs neither as well: see worker/controllers/interruption.py.
+                *_hear_interruptions(settings, temporal, clients, cache, rivals),
                 asyncio.create_task(
                     _lead_when_elected(settings, temporal, clients, cache, rivals, cut_off, election),
                     name="lead when elected",
@@ -162,6 +181,29 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
         await asyncio.gather(warming, return_exceptions=True)
         await clients.close()
         await election.close()
+
+
+def _hear_interruptions(
+    settings: Settings, temporal: Connection, clients: Clients, cache: ClusterCache, rivals: LeaderConflict
+) -> list[asyncio.Task[None]]:
+    """Start to read the interruption queue, if there is one, while no other controller leads."""
+    if not settings.interruption_queue:
+        return []
+    queue = MessageQueue(clients.aws.sqs, settings.interruption_queue)
+    offerings = InterruptedOfferings()
+
+    async def hear() -> None:
+        await InterruptionController(
+            clients.kube, clients.recorder, cache, queue, settings.cluster_name, offerings.sold_out
+        ).run()
+
+    async def report(client: Client) -> None:
+        await offerings.report(client, settings.cluster_name)
+
+    return [
+        asyncio.create_task(rivals.serve(hear), name="interruption"),
+        asyncio.create_task(temporal.serve(report), name="interrupted offerings"),
+    ]
 
 
 async def _lead_when_elected(
@@ -203,16 +245,28 @@ async def _lead(settings: Settings, temporal: Connection, clients: Clients, cach
     room = BufferRoom(gate=gates.capacity_buffer)
     window = Window(settings.batch_idle_duration.total_seconds(), settings.batch_max_duration.total_seconds())
     refusals = LaunchRefusals(lambda pool: cache.changes.publish(Topic.POOL, pool))
+    slowed = SlowedPools(lambda pool: cache.changes.publish(Topic.POOL, pool))
     batcher = Batcher(view, buffers=room, window=window, refusals=refusals)
     planner = Planner(
         view, clients.ec2, clients.kube, clients.recorder, batcher, policy=policy, buffers=room, refusals=refusals
     )
     methods = partial(moving_methods, spot_to_spot=gates.spot_to_spot_consolidation)
     moves = MoveFinder(
-        view, clients.ec2, batcher, clients.recorder, methods, policy=policy, buffers=room, refusals=refusals
+        view,
+        clients.ec2,
+        batcher,
+        clients.recorder,
+        methods,
+        policy=policy,
+        buffers=room,
+        refusals=refusals,
+        slowed=slowed,
+        free_memory=return_free_memory,
     )
     budgets = BudgetReporter(clients.recorder)
-    disruptor = Disruptor(view, promised=batcher.nominated_nodes, buffers=room, moves=moves, budgets=budgets)
+    disruptor = Disruptor(
+        view, promised=batcher.nominated_nodes, buffers=room, moves=moves, budgets=budgets, slowed=slowed
+    )
     kube = clients.kube
     controllers: list[Controller] = [
         NodePoolStatusController(
@@ -223,9 +277,12 @@ async def _lead(settings: Settings, temporal: Connection, clients: Clients, cach
             static_capacity=gates.static_capacity,
             measured=not settings.disable_cluster_state_observability,
             refusals=refusals,
+            slowed=slowed,
         ),
         PodEventsController(kube, cache),
-        NodeClaimDisruptionController(kube, cache, view, clients.ec2, settings.cluster_name),
+        NodeClaimDisruptionController(
+            kube, cache, view, clients.ec2, settings.cluster_name, ca_bundle=clients.ec2.cluster.ca_bundle
+        ),
         NodeClaimFinalizerController(kube, cache, settings.cluster_name),
         NodeClaimConsistencyController(kube, clients.recorder, cache, settings.cluster_name),
     ]
@@ -271,7 +328,7 @@ async def _decide(
         return Worker(
             client,
             task_queue=task_queue,
-            activities=[plan.await_batch, plan.plan, plan.await_disruption, plan.validate_command],
+            activities=[plan.await_batch, plan.plan, plan.await_disruption, plan.validate_command, plan.measure_saving],
             build_id=BUILD_ID,
             max_concurrent_activities=10,
             graceful_shutdown_timeout=timedelta(),  # long polls have nothing to finish, and a plan is retried

@@ -11,15 +11,12 @@ import os
 import sys
 from typing import NoReturn
 
-from opentelemetry import trace
-from opentelemetry.sdk.trace import TracerProvider
+from worker.runtime.tracing import flush_spans
 
 
 def hard_exit(status: int) -> NoReturn:
     """Flush spans, logs and output, and exit with ``status``."""
-    provider = trace.get_tracer_provider()
-    if isinstance(provider, TracerProvider):
-        provider.shutdown()
+    flush_spans()
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()

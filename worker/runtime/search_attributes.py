@@ -32,7 +32,7 @@ async def ensure_search_attributes(client: Client) -> None:
         TemporalError: some are missing and cannot be added, or Temporal does not list them. The message contains the
             command to run.
     """
-    missing = await _missing(client)
+    missing = await missing_search_attributes(client)
     if not missing:
         return
     try:
@@ -48,15 +48,23 @@ async def ensure_search_attributes(client: Client) -> None:
             why = f"Temporal failed to add them ({error.message})"
         raise TemporalError(
             f"Temporal namespace {client.namespace} lacks search attributes and {why}; run: "
-            + "temporal operator search-attribute create "
-            + " ".join(f"--name {key.name} --type {_type_name(key.indexed_value_type)}" for key in missing)
-            + f" --namespace {client.namespace}"
+            + create_command(missing, client.namespace)
         ) from None
     log.info("The worker added search attributes", extra={"search-attributes": _names(missing)})
 
 
-async def _missing(client: Client) -> Keys:
-    """The attributes that are known to be missing."""
+def create_command(missing: Keys, namespace: str) -> str:
+    """Return the command that adds search attributes to a namespace."""
+    named = " ".join(f"--name {key.name} --type {_type_name(key.indexed_value_type)}" for key in missing)
+    return f"temporal operator search-attribute create {named} --namespace {namespace}"
+
+
+async def missing_search_attributes(client: Client) -> Keys:
+    """Return the attributes that are known to be missing.
+
+    Raises:
+        TemporalError: Temporal does not list them.
+    """
     try:
         listed = await client.operator_service.list_search_attributes(
             ListSearchAttributesRequest(namespace=client.namespace)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from functools import partial
 
-from temporalio.contrib.opentelemetry import TracingInterceptor
+from temporalio import client, worker
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.plugin import SimplePlugin
 from temporalio.worker import WorkflowRunner
@@ -30,6 +30,12 @@ def _runner(runner: WorkflowRunner | None, *, guarded: bool) -> WorkflowRunner:
     return SandboxedWorkflowRunner(restrictions=restrictions)
 
 
+def _tracing() -> list[client.Interceptor | worker.Interceptor]:
+    from temporalio.contrib.opentelemetry import TracingInterceptor  # see `worker.runtime.tracing`
+
+    return [TracingInterceptor()]
+
+
 class TenonPlugin(SimplePlugin):
     """Registered on the client. Workers and replayers inherit it."""
 
@@ -42,5 +48,5 @@ class TenonPlugin(SimplePlugin):
             "tenon",
             data_converter=pydantic_data_converter,
             workflow_runner=partial(_runner, guarded=guarded),
-            interceptors=[TracingInterceptor()] if tracing else None,
+            interceptors=_tracing() if tracing else None,
         )

@@ -8,7 +8,6 @@ from tenon.provisioning.gates import AWS_GATES, GATES
 from worker.settings.model import Settings, text
 
 WITHOUT_EFFECT: Mapping[str, str] = {
-    "interruption_queue": "notices of interruptions are not read yet",
     "enable_zonal_shift": "zonal shifts are not followed yet",
     "ignore_dra_requests": "pods with dynamic resource claims are always left out",
     "disable_dry_run": "EC2NodeClasses are not tried out by dry runs yet",

@@ -45,7 +45,9 @@ class Settings(BaseModel):
     )
     eks_control_plane: bool = Field(False, description="Ask EKS, not the API server, for the version of Kubernetes.")
     isolated_vpc: bool = Field(False, description="Call no service without a VPC endpoint: no price list.")
-    interruption_queue: str = Field("", description="Name of the queue with notices of interruptions.")
+    interruption_queue: str = Field(
+        "", description="Name of the SQS queue with notices of interruptions; empty: none is read."
+    )
     enable_zonal_shift: bool = Field(False, description="Avoid zones with an active zonal shift.")
     disable_dry_run: bool = Field(False, description="Do not validate EC2NodeClasses with dry runs of EC2 calls.")
     ami_refresh_interval: Annotated[timedelta, between("1m")] = Field(

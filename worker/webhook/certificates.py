@@ -3,6 +3,9 @@
 Each authority signs one certificate and its key is then discarded, so no key exists that could sign another. At a
 renewal the API server trusts the old authority together with the new one, so that replicas that still serve the old
 certificate remain trusted until they have read the new one.
+
+The cryptography library, 8 MiB in a process, is imported when it is first used. The cluster process only passes on what
+the Secret holds and does not use it.
 """
 
 from __future__ import annotations
@@ -10,12 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
-from cryptography import x509
-from cryptography.hazmat.primitives import serialization
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
-
-from worker.webhook.certificate_authority import CertificateAuthority, general_name, new_key, pem
+if TYPE_CHECKING:
+    from cryptography import x509
 
 RENEWED_BEFORE = timedelta(days=90)
 MAX_NAMES = 20
@@ -38,6 +39,12 @@ class Served:
 
 def issued(names: Sequence[str], now: datetime, before: bytes = b"") -> Served:
     """Issue a certificate for these DNS names and addresses. ``before`` holds older authorities that stay trusted."""
+    from cryptography import x509
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+    from worker.webhook.certificate_authority import CertificateAuthority, new_key, pem
+
     authority, key = CertificateAuthority("tenon-webhook-ca", now), new_key()
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "tenon-webhook")])
     certificate = authority.issue(subject, key.public_key(), ExtendedKeyUsageOID.SERVER_AUTH, names)
@@ -51,6 +58,10 @@ def issued(names: Sequence[str], now: datetime, before: bytes = b"") -> Served:
 
 def why_renew(served: Served, names: Sequence[str], now: datetime) -> str:
     """Why the certificate must be renewed. Empty while it is good."""
+    from cryptography.hazmat.primitives import serialization
+
+    from worker.webhook.certificate_authority import general_name
+
     found, authorities = _read(served.certificate), _read(served.authorities)
     if len(found) != 1 or not authorities:
         return "it cannot be read"
@@ -99,6 +110,8 @@ def names_of(served: Served) -> list[str]:
 
 def _names(certificate: x509.Certificate) -> list[x509.GeneralName]:
     """The subject alternative names. Empty if an operator's certificate in the Secret has none."""
+    from cryptography import x509
+
     try:
         return list(certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
     except (x509.ExtensionNotFound, ValueError):
@@ -106,6 +119,8 @@ def _names(certificate: x509.Certificate) -> list[x509.GeneralName]:
 
 
 def _read(text: bytes) -> list[x509.Certificate]:
+    from cryptography import x509
+
     try:
         return x509.load_pem_x509_certificates(text)
     except ValueError:

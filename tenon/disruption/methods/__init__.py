@@ -8,9 +8,10 @@ from tenon.disruption.methods.base import Method
 from tenon.disruption.methods.consolidation import Consolidation
 from tenon.disruption.methods.drift import Drift, StaticDrift
 from tenon.disruption.methods.emptiness import Emptiness
+from tenon.disruption.methods.expiration import Expiration
 from tenon.scheduling.deadline import Expired
 
-METHODS: tuple[Method, ...] = (Emptiness(),)
+METHODS: tuple[Method, ...] = (Expiration(), Emptiness())
 """The methods that need no model of the cluster, so they run after each change. They are in the order in which they
 choose. A node that one method takes is not offered to the next.
 """

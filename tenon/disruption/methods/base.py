@@ -41,7 +41,8 @@ class Method(Protocol):
 
         Args:
             eligible: the initialized nodes of known NodePools that are not leaving, protected by an annotation of Node
-                or NodeClaim, under a command or nominated for pods; sorted by name. Their pods are not considered.
+                or NodeClaim, under a command or nominated for pods; sorted by name. Their pods are not considered. For
+                a forceful reason, also those that are protected, nominated or postponed.
             budgets: how many more nodes of each NodePool may be disrupted for this reason. Each chosen node reduces it.
             situation: the cluster, with all its nodes.
         """

@@ -10,10 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from tenon.apis.reasons import Reason
+from tenon.disruption.arrivals import rest_until
 from tenon.disruption.methods.balanced import Balance
 from tenon.disruption.methods.consolidation_price import LEAST_SAVING, PriceRule
-from tenon.disruption.methods.consolidation_search import Terms, by_price_per_cost, search
+from tenon.disruption.methods.consolidation_search import by_price_per_cost, search
 from tenon.disruption.methods.least_saving import LeastSavings
+from tenon.disruption.methods.move_planner import Terms
 from tenon.disruption.methods.moves import Move
 from tenon.disruption.model import Candidate, ClusterModel, Command, ManagedNode, NodeDetail, Proposal, Situation
 from tenon.disruption.pool_budgets import PoolBudgets
@@ -79,7 +81,7 @@ class Consolidation:
         )
         left = {pool: budgets.left(pool) for pool in {node.pool for node in candidates.values()}}
         order = by_price_per_cost(candidates, model.details)
-        moves = search(model, order, left, terms)
+        moves = _paced(search(model, order, left, terms), terms.pool_of, situation)
         for move in moves:
             for claim in move.claims:
                 budgets.take(candidates[claim].pool)
@@ -102,7 +104,13 @@ class Consolidation:
         moving = {claim for move in moves for claim in move.claims}
         staying = _held_back(eligible, situation, model, pools)
         if not terms.expired():  # otherwise not every node was tried
-            tried = [claim for claim in order if claim not in moving and left[candidates[claim].pool] > 0]
+            tried = [
+                claim
+                for claim in order
+                if claim not in moving
+                and left[candidates[claim].pool] > 0
+                and candidates[claim].pool not in situation.slowed
+            ]
             staying |= {claim: _why_not_moved(model.details[claim], claim, terms.rule, balance) for claim in tried}
         judged = ((_details(move, model), move.expected) for move in moves)
         return Proposal(
@@ -120,8 +128,21 @@ class Consolidation:
             destinations=dict(move.plan.placements),
             moves_pods=True,
             saving=move.saving,
+            expected=move.expected,
             explanation=explain(move, details, balance.scores(details, move.expected)),
         )
+
+
+def _paced(moves: Sequence[Move], pool_of: Mapping[str, str], situation: Situation) -> list[Move]:
+    """Return the moves with at most one for each NodePool that is slowed down."""
+    begun: set[str] = set()
+    found = []
+    for move in moves:
+        pools = {pool_of[claim] for claim in move.claims} & situation.slowed.keys()
+        if begun.isdisjoint(pools):
+            begun |= pools
+            found.append(move)
+    return found
 
 
 def _details(move: Move, model: ClusterModel) -> dict[str, NodeDetail]:
@@ -146,6 +167,10 @@ def _held_back(
             found[node.claim] = "the price of its instance is unknown"
         elif node.named_in(situation.buffer_hosts):
             found[node.claim] = "a CapacityBuffer keeps room on it"
+        elif situation.slowed.get(node.pool):
+            found[node.claim] = f"the last consolidation commands of NodePool {node.pool} saved less than predicted"
+        elif rest_until(detail.pods, node.arrivals, situation.now) is not None:
+            found[node.claim] = "its pods have just moved, or moved twice within a day, and rest"
     return found
 
 
@@ -153,7 +178,7 @@ def _why_not_moved(detail: NodeDetail, claim: str, rule: PriceRule, balance: Bal
     """Return why the search found no move for a candidate. Has no figures, so that the event stays the same."""
     if balance.refuses(claim):
         return "for its NodePool's policy Balanced, moving its pods disrupts too much for what it saves"
-    if not rule.may_replace(detail):
+    if not rule.is_free(detail):
         return "its pods fit on no other nodes, and spot nodes are replaced only with the gate SpotToSpotConsolidation"
     return "there is neither room for its pods on other nodes nor a cheaper new node for them"
 
@@ -175,18 +200,23 @@ def _may_leave(node: ManagedNode, situation: Situation, model: ClusterModel, poo
         and detail.quiet_since is not None
         and not detail.held_by
         and not node.named_in(situation.buffer_hosts)
+        and not situation.slowed.get(node.pool)
     )
 
 
 def _due(node: ManagedNode, situation: Situation, model: ClusterModel) -> datetime:
-    """Return when a node that `_may_leave` has been quiet for consolidateAfter (DIS-30) and has rested (WSH-01)."""
+    """Return when a node that `_may_leave` has been quiet for consolidateAfter (DIS-30), and has rested with its pods.
+
+    Without a rest, consolidation would move the same pods again and again (WSH-01).
+    """
     policy, detail = situation.policies[node.pool], model.details[node.claim]
     after, since = policy.consolidate_after, detail.quiet_since
     assert after is not None
     assert since is not None
+    due = max(since + after, rest_until(detail.pods, node.arrivals, situation.now) or since)
     if node.created_for != Reason.UNDERUTILIZED or detail.created_at is None:
-        return since + after
-    return max(since + after, detail.created_at + policy.rest_after_move)
+        return due
+    return max(due, detail.created_at + policy.rest_after_move)
 
 
 def closed_nodes(situation: Situation, model: ClusterModel) -> frozenset[str]:

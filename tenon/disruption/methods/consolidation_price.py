@@ -64,7 +64,7 @@ class PriceRule:
 
         Args:
             problem: the cluster.
-            spot_to_spot: allow spot nodes to be replaced by spot nodes (SpotToSpotConsolidation).
+            spot_to_spot: allow spot nodes to be replaced by nodes that may be spot (SpotToSpotConsolidation).
             least_saving: dollars an hour that a move must save.
             asked: returns what the NodePools of the nodes that leave ask for in addition.
         """
@@ -72,23 +72,32 @@ class PriceRule:
         self._types = {pool.name: {kind.name: kind for kind in pool.instance_types} for pool in problem.pools}
         self._best_effort = problem.min_values_best_effort
         self._spot_to_spot = spot_to_spot
+        self._sells_without_spot = any(
+            pool.instance_types and not pool.requirements.get(labels.CAPACITY_TYPE).has(labels.SPOT)
+            for pool in problem.pools
+        )
         self._least_saving = least_saving
         self._asked = asked
         self._sales: dict[tuple[str, tuple[Requirement, ...]], dict[str, Sale]] = {}
 
-    def may_replace(self, detail: NodeDetail) -> bool:
-        """Whether a node may be part of a move that launches nodes."""
+    def is_free(self, detail: NodeDetail) -> bool:
+        """Whether a node may be part of a move that launches nodes of any capacity type (DIS-36)."""
         return self._spot_to_spot or detail.capacity_type != labels.SPOT
+
+    def may_replace(self, detail: NodeDetail) -> bool:
+        """Whether a node may be part of a move that launches nodes: without the gate, spot by on-demand only."""
+        return self.is_free(detail) or self._sells_without_spot
 
     def bill(self, leaving: Sequence[NodeDetail], claims: Iterable[PlannedClaim]) -> Bill | None:
         """Return what a move costs; None if it does not save enough, or one of its new nodes breaks a rule."""
         before = sum(detail.price for detail in leaving)
-        settled = [self._settled(claim) for claim in claims]
+        wanted = list(claims)
+        if not all(map(self.is_free, leaving)) and any(map(may_be_spot, wanted)):
+            return None
+        settled = [self._settled(claim) for claim in wanted]
         price = sum(claim.price for claim, _ in settled)
         least = max(self._least_saving, self._asked(leaving))
         if before - price <= least:
-            return None
-        if settled and not all(map(self.may_replace, leaving)):
             return None
         spot = all(detail.capacity_type == labels.SPOT for detail in leaving)
         spendable = before - least
@@ -171,6 +180,11 @@ class PriceRule:
             for key, wanted in pool.requirements.items()
             if wanted.min_values
         )
+
+
+def may_be_spot(claim: PlannedClaim) -> bool:
+    """Whether a new node may be a spot node."""
+    return claim.requirements.get(labels.CAPACITY_TYPE).has(labels.SPOT)
 
 
 def _values(requirements: Requirements, key: str, pool: Pool, sales: Iterable[Sale]) -> set[str]:

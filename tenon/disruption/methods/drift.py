@@ -246,6 +246,7 @@ def _command(
 ) -> Command:
     detail = each.detail
     since = detail.drifted_since or now
+    saving = detail.price - sum(claim.price for claim in claims)
     return Command(
         method=method,
         reason=Reason.DRIFTED,
@@ -255,7 +256,8 @@ def _command(
         destinations={name: pods for name, pods in placements.items() if pods},
         moves_pods=True,
         graceful=False,
-        saving=detail.price - sum(claim.price for claim in claims),
+        saving=saving,
+        expected=saving,
         explanation=tuple(_explanation(detail, claims, placements, since)),
     )
 

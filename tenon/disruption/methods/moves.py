@@ -7,7 +7,7 @@ without the other, so each is a command of its own: if one fails, it does not un
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tenon.disruption.model import NodeDetail
 from tenon.kube.pod import Pod
@@ -82,8 +82,3 @@ def joined(parts: Sequence[Plan]) -> Plan:
         for node, pods in part.placements.items():
             placements[node] = (*placements.get(node, ()), *pods)
     return Plan(tuple(claim for part in parts for claim in part.claims), placements)
-
-
-def with_price(move: Move, plan: Plan, saving: float, expected: float) -> Move:
-    """Return the move with another plan."""
-    return replace(move, plan=plan, saving=saving, expected=expected)

@@ -89,23 +89,45 @@ class RoomEstimate:
             found.append(claim)
         return found
 
+    def left_over(self, claim: str, closed: Collection[str]) -> list[Pod]:
+        """Return the pods of a node that fit on no other node; ``closed``: names of nodes that must take no pods."""
+        free, is_open = self._free.copy(), self._open.copy()
+        is_open[[self._number[name] for name in (*closed, self._details[claim].node)]] = False
+        order = np.arange(len(self._rooms))
+        return [
+            pod
+            for pod in self._largest_first(self._details[claim].pods)
+            if self._place_one(pod, free, is_open, order) is None
+        ]
+
     def _place(
         self, pods: Sequence[Pod], free: Floats, is_open: Flags, order: npt.NDArray[np.intp]
     ) -> list[tuple[int, Floats]] | None:
         """Place the pods, largest first. Return the rooms that they took, or None, with nothing placed."""
         taken: list[tuple[int, Floats]] = []
-        for pod in sorted(pods, key=lambda pod: pod.requests.get(self.names[0], 0), reverse=True):
-            amounts = self._amounts(pod)
-            fits = (free >= amounts).all(axis=1) & is_open & self._suited(pod)
-            first = int(np.argmax(fits[order]))
-            position = int(order[first])
-            if not fits[position]:
+        for pod in self._largest_first(pods):
+            place = self._place_one(pod, free, is_open, order)
+            if place is None:
                 for placed, units in taken:
                     free[placed] += units
                 return None
-            free[position] -= amounts
-            taken.append((position, amounts))
+            taken.append(place)
         return taken
+
+    def _place_one(
+        self, pod: Pod, free: Floats, is_open: Flags, order: npt.NDArray[np.intp]
+    ) -> tuple[int, Floats] | None:
+        """Place a pod. Return the room that it took, or None if it fits nowhere."""
+        amounts = self._amounts(pod)
+        fits = (free >= amounts).all(axis=1) & is_open & self._suited(pod)
+        position = int(order[int(np.argmax(fits[order]))])
+        if not fits[position]:
+            return None
+        free[position] -= amounts
+        return position, amounts
+
+    def _largest_first(self, pods: Iterable[Pod]) -> list[Pod]:
+        return sorted(pods, key=lambda pod: pod.requests.get(self.names[0], 0), reverse=True)
 
     def _amounts(self, pod: Pod) -> Floats:
         return np.array([pod.requests.get(name, 0) for name in self.names], dtype=np.float64)
@@ -161,7 +183,5 @@ class PriceEstimate:
         return float(self._price[held].min()) if held.any() else float("inf")
 
     def _asked(self, pods: Iterable[Pod]) -> Floats:
-        total = np.zeros(len(self._names))
-        for pod in pods:
-            total += np.array([pod.requests.get(name, 0) for name in self._names], dtype=np.float64)
-        return total
+        requests = [pod.requests for pod in pods]  # one array for each pod would take most of an estimate's time
+        return np.array([sum(each.get(name, 0) for each in requests) for name in self._names], dtype=np.float64)

@@ -30,6 +30,7 @@ class ActivityName(StrEnum):
     RELEASE = "release node"
     KEEP = "record keep"
     WITHDRAW = "remove disruption taint"
+    CHECK_EXPIRATION = "check expiration"
     AWAIT_BATCH = "await pending pods"
     PLAN = "plan batch"
     AWAIT_DISRUPTION = "await disruption candidates"
@@ -37,9 +38,11 @@ class ActivityName(StrEnum):
     TAINT_CANDIDATES = "taint candidates"
     CREATE_REPLACEMENTS = "create replacements"
     AWAIT_REPLACEMENTS = "await replacements"
+    SURGE = "start new pods first"
     CHECK_CANDIDATES = "check candidates"
     DISRUPT = "disrupt nodes"
     FINISH_COMMAND = "finish command"
+    MEASURE_SAVING = "measure saving"
     RESOLVE_NODECLASS = "resolve node class"
 
 

@@ -25,6 +25,27 @@ class LedgerEntry(Message):
     """The command failed. Until ``until``, no command that moves pods takes the node. It may leave if it is empty."""
 
 
+class MeasuredSaving(Message):
+    """What a command saves, in dollars an hour. Negative if it costs more."""
+
+    predicted: float
+    """If every new node had been launched as its cheapest type."""
+    reached: float
+    """What left, minus what was launched in its place."""
+
+
+class PoolSavings(Message):
+    """The last consolidation commands of a NodePool, which all saved clearly less than predicted."""
+
+    short: int
+    """How many in a row."""
+    predicted: float
+    """Dollars an hour, together."""
+    reached: float
+    at: datetime
+    """When the last of them was measured."""
+
+
 class AwaitDisruptionInput(Message):
     """Waits until a node may be disrupted within its budgets."""
 
@@ -32,6 +53,8 @@ class AwaitDisruptionInput(Message):
     wait_seconds: float = 600.0
     ledger: dict[str, LedgerEntry] = Field(default_factory=dict)
     """The open command of each claim, by claim name."""
+    savings: dict[str, PoolSavings] = Field(default_factory=dict)
+    """By NodePool, the last commands that saved less than predicted."""
 
 
 class DisruptionCandidate(Message):
@@ -46,6 +69,8 @@ class DisruptionCandidate(Message):
     """When the node leaves if the reason still holds."""
     pods: list[str] = Field(default_factory=list)
     """`pod_mark` of each pod that the command moves from this node."""
+    price: float = 0.0
+    """Dollars an hour of its offering; 0 if it is not known."""
 
 
 class Replacement(Message):
@@ -75,10 +100,16 @@ class DisruptionCommand(Message):
     consolidation_type: str = ""
     replacements: list[Replacement] = Field(default_factory=list)
     saving: float = 0.0
-    """Dollars an hour that it saves, as planned."""
+    """Dollars an hour that it saves at least, as planned."""
+    predicted: float | None = None
+    """Dollars an hour that it saves if the cheapest types are launched; None in messages of earlier versions."""
     pods: int = 0
     """How many pods it moves."""
+    surge: list[str] = Field(default_factory=list)
+    """Deployments (``namespace/name``) with a pod on a candidate that asks to start its new pod first."""
     explanation: list[str] = Field(default_factory=list)
+    arrivals: dict[str, dict[str, int]] = Field(default_factory=dict)
+    """By NodeClaim to which its pods move: by `workload_mark`, how often they have moved in the last day then."""
 
 
 class DisruptionDecision(Message):
@@ -108,6 +139,8 @@ class DisruptResult(Message):
     failure: str = ""
     leaving: list[str] = Field(default_factory=list)
     """Those of the refused that are leaving already, or are gone."""
+    saving: MeasuredSaving | None = None
+    """What it saves; None if it was undone, or if a price is not known."""
 
 
 class StepResult(Message):
@@ -134,6 +167,28 @@ class FinishInput(Message):
     command: DisruptionCommand
     stay: list[str] = Field(default_factory=list)
     undo: bool = False
+
+
+class MeasureInput(Message):
+    """Compares what a command saves with what was predicted. ``left``: the NodeClaims that leave."""
+
+    cluster: str
+    command: DisruptionCommand
+    left: list[str]
+
+
+class MeasureResult(Message):
+    """What the command saves, by NodePool of its candidates. Empty if a price is not known."""
+
+    pools: dict[str, MeasuredSaving] = Field(default_factory=dict)
+
+
+class SavingReport(Message):
+    """Says what a consolidation command saves, by NodePool."""
+
+    command: str
+    started: datetime
+    pools: dict[str, MeasuredSaving]
 
 
 class Postponement(Message):

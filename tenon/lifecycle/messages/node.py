@@ -184,6 +184,22 @@ class Keep(Message):
     until: datetime
 
 
+class ExpirationInput(Message):
+    """Asks whether an expired node may leave at once."""
+
+    claim: ClaimRef
+    pool: str
+
+
+class ExpirationResult(Message):
+    """Whether the node waits until the budgets of its NodePool allow it to leave.
+
+    A disruption command then removes it.
+    """
+
+    waits: bool = False
+
+
 class KeepInput(Message):
     """Writes an operator's keep request to the claim, so that it outlives the workflow."""
 

@@ -1,0 +1,110 @@
+"""Restarts Deployments whose pods must not stop before their successors are ready, and waits for these (WSH-16)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.nodes import pods_on
+from activities.kubernetes.resources import ACCESS_REVIEWS, DEPLOYMENTS, PDBS
+from tenon.disruption.confirming import held_by_budget
+from tenon.disruption.surging import deployment_of, is_rolled_out, needs_surge, restart, why_cannot_surge
+from tenon.kube import pods
+from tenon.kube.structs import Object
+
+POLL_SECONDS = 1.0
+"""Seconds between two looks at the Deployments."""
+
+
+class Surger:
+    """What the steps of one command do about the Deployments whose pods start first."""
+
+    def __init__(self, kube: Kube, now: Callable[[], datetime]) -> None:
+        self._kube = kube
+        self._now = now
+
+    async def why_not(self, wanted: Sequence[str]) -> str:
+        """Return why one of these Deployments (``namespace/name``) cannot start its new pod first; empty if all can."""
+        for key in wanted:
+            namespace, name = key.split("/", 1)
+            deployment = await self._kube.get(DEPLOYMENTS, name, namespace)
+            if deployment is None:
+                continue
+            if why := why_cannot_surge(deployment):
+                return f"Deployment {key} cannot start its new pod first: {why}"
+            if not await self._may_restart(namespace, name):
+                return f"Tenon may not restart Deployment {key}: give it the right to patch deployments"
+        return ""
+
+    async def _may_restart(self, namespace: str, name: str) -> bool:
+        asked = {
+            "group": DEPLOYMENTS.group,
+            "resource": DEPLOYMENTS.plural,
+            "verb": "patch",
+            "namespace": namespace,
+            "name": name,
+        }
+        answer = await self._kube.create(ACCESS_REVIEWS, {"spec": {"resourceAttributes": asked}})
+        return bool((answer.get("status") or {}).get("allowed"))
+
+    async def surge(
+        self,
+        wanted: Sequence[str],
+        nodes: Iterable[str],
+        command: str,
+        until: datetime,
+        heartbeat: Callable[[str], None],
+    ) -> str:
+        """Restart the Deployments that need it, and wait for their new pods. Return why one failed; empty if none did.
+
+        Args:
+            wanted: the Deployments (``namespace/name``) whose pods ask for it.
+            nodes: the Nodes that are about to leave.
+            command: the ID of the command. The same command restarts each once.
+            until: when to give up.
+            heartbeat: called often, with what is waited for.
+        """
+        waiting = set()
+        moving = await self._moving(nodes)
+        for key in wanted:
+            namespace, name = key.split("/", 1)
+            deployment = await self._kube.get(DEPLOYMENTS, name, namespace)
+            if deployment is None:
+                continue
+            patch = restart(deployment, command, self._now())
+            if patch and not (key in moving and needs_surge(deployment, blocked=moving[key])):
+                continue
+            waiting.add(key)
+            if patch:
+                await self._kube.patch(DEPLOYMENTS, name, patch, namespace=namespace)
+        while waiting:
+            for key in sorted(waiting):
+                namespace, name = key.split("/", 1)
+                deployment = await self._kube.get(DEPLOYMENTS, name, namespace)
+                if deployment is None or is_rolled_out(deployment):
+                    waiting.discard(key)
+            if not waiting:
+                break
+            text = f"Deployment {min(waiting)} has not replaced its pods"
+            if self._now() >= until:
+                return f"{text} in time"
+            heartbeat(text)
+            await asyncio.sleep(POLL_SECONDS)
+        return ""
+
+    async def _moving(self, nodes: Iterable[str]) -> dict[str, bool]:
+        """Return the Deployments with a pod on the Nodes that asks for it, and whether a budget protects that pod."""
+        budgets: dict[str, Sequence[Object]] = {}
+        found: dict[str, bool] = {}
+        for node in nodes:
+            for pod in await pods_on(self._kube, node):
+                key = deployment_of(pod)
+                if not key or pods.deletion_instant(pod) is not None:
+                    continue
+                namespace = key.split("/", 1)[0]
+                if namespace not in budgets:
+                    budgets[namespace] = await self._kube.list(PDBS, namespace=namespace)
+                found[key] = found.get(key, False) or bool(held_by_budget(pod, budgets[namespace]))
+        return found

@@ -1,0 +1,121 @@
+"""Checks AWS: credentials, the rights to read, the cluster, the clock, the queue and the nodes' access entries.
+
+The rights to write are not checked here: EC2 judges them by the tags and resources of a real launch. If one is missing,
+the NodeClaim and the EC2NodeClass name it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from activities.ec2.client import Ec2
+from activities.ec2.errors import EC2Error, translated
+from cli.diagnosis.finding import Finding, fault, ok, unknown, warning
+from tenon.ec2.errors import BAD_CREDENTIALS
+from worker.settings import Settings
+
+CLOCK_LATE = timedelta(seconds=30)
+"""Leases and expiry suffer from a clock that is more wrong than this."""
+CLOCK_WRONG = timedelta(minutes=4)
+"""AWS refuses requests whose time is wrong by five minutes."""
+ATTACH = "attach deploy/iam/controller-policy.json to the worker's role (docs/eks.md)"
+
+
+def check_aws(aws: Ec2, settings: Settings, roles: Iterable[str], now: Callable[[], datetime]) -> list[Finding]:
+    """Check the account and region of ``aws``. ``roles``: names of the roles of nodes. Blocks."""
+    try:
+        with translated("DescribeSubnets"):
+            answer = aws.ec2.describe_subnets(MaxResults=5)
+    except EC2Error as error:
+        if error.code in BAD_CREDENTIALS or not error.operation:
+            mend = "check the Pod Identity association or the role annotation of the ServiceAccount (docs/eks.md)"
+            return [fault("AWS", f"AWS does not answer in {aws.region}: {error.explained.rstrip('.')}.", mend)]
+        return [fault("AWS", f"{error.explained.rstrip('.')}.", ATTACH)]
+    found = [ok("AWS", f"AWS answers in {aws.region}."), *_clock(answer, now())]
+    found += _rights(aws, settings)
+    found += _queue(aws, settings.interruption_queue)
+    return [*found, *(_access(aws, settings.cluster_name, role) for role in sorted(set(roles)))]
+
+
+def _clock(answer: Any, now: datetime) -> list[Finding]:
+    stated = answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
+    try:
+        difference = now - parsedate_to_datetime(stated)
+    except (TypeError, ValueError):
+        return [unknown("clock", "AWS did not say what time it is.")]
+    seconds = round(abs(difference.total_seconds()))
+    sentence = f"The clock is {seconds} s {'ahead of' if difference > timedelta() else 'behind'} AWS's."
+    if abs(difference) > CLOCK_WRONG:
+        return [fault("clock", sentence, "set the clock: AWS refuses requests that are five minutes off")]
+    if abs(difference) > CLOCK_LATE:
+        return [warning("clock", sentence, "synchronize the clock, as with chrony")]
+    return [ok("clock", sentence)]
+
+
+def _rights(aws: Ec2, settings: Settings) -> list[Finding]:
+    image = "/aws/service/eks/optimized-ami/1.30/amazon-linux-2023/x86_64/standard/recommended/image_id"
+    calls: dict[str, Callable[[], Any]] = {
+        "DescribeCluster": lambda: aws.eks.describe_cluster(name=settings.cluster_name),
+        "DescribeSecurityGroups": lambda: aws.ec2.describe_security_groups(MaxResults=5),
+        "DescribeInstances": lambda: aws.ec2.describe_instances(MaxResults=5),
+        "DescribeImages": lambda: aws.ec2.describe_images(Owners=["self"]),
+        "DescribeInstanceTypes": lambda: aws.ec2.describe_instance_types(InstanceTypes=["m5.large"]),
+        "DescribeInstanceTypeOfferings": lambda: aws.ec2.describe_instance_type_offerings(MaxResults=5),
+        "DescribeSpotPriceHistory": lambda: aws.ec2.describe_spot_price_history(MaxResults=5),
+        "DescribeLaunchTemplates": lambda: aws.ec2.describe_launch_templates(MaxResults=5),
+        "GetParameter": lambda: aws.ssm.get_parameter(Name=image),
+    }
+    if not settings.isolated_vpc:
+        calls["GetProducts"] = lambda: aws.pricing.get_products(ServiceCode="AmazonEC2", MaxResults=1)
+    found = []
+    for operation, call in calls.items():
+        try:
+            with translated(operation):
+                call()
+        except EC2Error as error:
+            if operation == "DescribeCluster" and not error.unauthorized:
+                mend = "correct CLUSTER_NAME and AWS_REGION, or set CLUSTER_ENDPOINT and CLUSTER_CA_BUNDLE"
+                found.append(warning("EKS cluster", f"{error.explained.rstrip('.')}.", mend))
+            elif error.unauthorized:
+                found.append(fault("rights in AWS", f"{error.explained.rstrip('.')}.", ATTACH))
+            elif not error.not_found:
+                found.append(unknown("rights in AWS", f"{error.explained.rstrip('.')}."))
+    if not any(each.check == "rights in AWS" for each in found):
+        found.append(ok("rights in AWS", f"The {len(calls)} calls that Tenon reads with are allowed."))
+    return found
+
+
+def _queue(aws: Ec2, name: str) -> list[Finding]:
+    if not name:
+        mend = "create the queue (docs/interruption.md) and set INTERRUPTION_QUEUE"
+        sentence = "INTERRUPTION_QUEUE is not set, so nodes get no notice before a spot instance is taken back."
+        return [warning("interruption queue", sentence, mend)]
+    try:
+        with translated("GetQueueUrl"):
+            aws.sqs.get_queue_url(QueueName=name)
+    except EC2Error as error:
+        if error.not_found:
+            mend = "create it (docs/interruption.md), or correct INTERRUPTION_QUEUE"
+            return [fault("interruption queue", f"The queue {name} does not exist in {aws.region}.", mend)]
+        return [fault("interruption queue", f"{error.explained.rstrip('.')}.", ATTACH)]
+    return [ok("interruption queue", f"The queue {name} exists.")]
+
+
+def _access(aws: Ec2, cluster: str, role: str) -> Finding:
+    try:
+        with translated("GetRole"):
+            arn = aws.iam.get_role(RoleName=role)["Role"]["Arn"]
+        with translated("DescribeAccessEntry"):
+            aws.eks.describe_access_entry(clusterName=cluster, principalArn=arn)
+    except EC2Error as error:
+        if error.not_found or error.code == "ResourceNotFoundException":
+            sentence = f"The role {role} of the nodes does not exist, or has no access entry in the cluster {cluster}."
+            mend = f"create it (docs/eks.md), or add the role to the ConfigMap aws-auth: nodes of {role} cannot join"
+            return fault("access entry", sentence, mend)
+        how = f"aws eks describe-access-entry --cluster-name {cluster} --principal-arn ARN_OF_THE_ROLE"
+        sentence = f"These credentials may not read whether nodes of the role {role} may join."
+        return unknown("access entry", sentence, f"run as an administrator: {how}")
+    return ok("access entry", f"Nodes of the role {role} may join the cluster.")

@@ -1,0 +1,133 @@
+"""``tenon doctor``: checks what Tenon needs, and says what to do about each fault."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from contextlib import suppress
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Annotated, Literal
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from activities.ec2.client import Ec2
+from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiError
+from activities.kubernetes.resources import EC2NODECLASSES
+from cli.diagnosis.aws import check_aws
+from cli.diagnosis.finding import Finding, State, fault, ok
+from cli.diagnosis.kubernetes import check_kubernetes
+from cli.diagnosis.temporal import check_temporal
+from cli.setting_flags import FAULTS, SettingsCommand, with_setting_flags
+from cli.simulating.patience import patience
+from tenon.apis.json_object import field_at
+from worker.runtime.assembly import region_of_environment
+from worker.settings import Settings, SettingsError, load_all
+from worker.settings.configmaps import read_cluster
+from worker.settings.namespace import own_namespace
+
+app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
+
+WIDTH = 160
+"""Columns of a table that is written to a file or a pipe."""
+COLOURS = {State.OK: "green", State.WARNING: "yellow", State.FAULT: "red", State.UNKNOWN: "cyan"}
+
+
+@app.command(cls=SettingsCommand)
+@with_setting_flags
+def doctor(
+    ctx: typer.Context,
+    flags: dict[str, object],
+    output: Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="table or json.")] = "table",
+    kubeconfig: Annotated[str | None, typer.Option(help="The cluster to check.")] = None,
+) -> None:
+    """Check settings, Temporal, Kubernetes and AWS with the worker's environment, and say what to do. Changes nothing.
+
+    Run it where the worker runs: kubectl -n tenon exec deployment/tenon -- tenon doctor. The exit status is 1 if there
+    is a fault.
+    """
+    with patience("Checking settings, Temporal, Kubernetes and AWS ..."):
+        findings = asyncio.run(_examine(flags, ctx.meta[FAULTS], kubeconfig))
+    if output == "json":
+        print(json.dumps([asdict(each) for each in findings], indent=2))
+    else:
+        _show(findings)
+    if any(each.state is State.FAULT for each in findings):
+        raise typer.Exit(1)
+
+
+async def _examine(flags: dict[str, object], flag_faults: list[str], kubeconfig: str | None) -> list[Finding]:
+    now = datetime.now(UTC)
+    findings: list[Finding] = []
+    kube: Kube | None = None
+    settings: Settings | None = None
+    try:
+        kube = await Kube.connect(kubeconfig=kubeconfig)
+    except ApiError as error:
+        findings.append(fault("API server", f"{str(error).rstrip('.')}.", "check KUBECONFIG"))
+    try:
+        try:
+            settings = await _settings(flags, flag_faults, kubeconfig)
+            findings.append(ok("settings", f"The settings of the cluster {settings.cluster_name} can be used."))
+        except SettingsError as error:
+            findings.append(fault("settings", str(error), "see: tenon settings"))
+        findings += await check_temporal()
+        roles: list[str] = []
+        if kube is not None:
+            findings += await check_kubernetes(kube, now)
+            roles = await _roles(kube)
+        if settings is not None:
+            findings += await _check_aws(settings, roles)
+    finally:
+        if kube is not None:
+            await kube.close()
+    return findings
+
+
+async def _settings(flags: dict[str, object], flag_faults: list[str], kubeconfig: str | None) -> Settings:
+    old = None
+    with suppress(ApiError):  # the check of the API server says why
+        old = (await read_cluster(own_namespace(), kubeconfig)).settings
+    return load_all(flags, os.environ, old, flag_faults).settings
+
+
+async def _roles(kube: Kube) -> list[str]:
+    try:
+        classes = await kube.list(EC2NODECLASSES)
+    except ApiError:
+        return []  # the check of Kubernetes says why
+    return [role for each in classes if isinstance(role := field_at(each, "spec", "role"), str) and role]
+
+
+async def _check_aws(settings: Settings, roles: list[str]) -> list[Finding]:
+    try:
+        region = await asyncio.to_thread(region_of_environment)
+    except SettingsError as error:
+        return [fault("AWS", str(error), "set AWS_REGION")]
+    aws = await asyncio.to_thread(Ec2, region)
+    return await asyncio.to_thread(check_aws, aws, settings, roles, lambda: datetime.now(UTC))
+
+
+def _show(findings: list[Finding]) -> None:
+    console = Console()
+    if not console.is_terminal:
+        console.width = WIDTH
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("")
+    table.add_column("check", no_wrap=True)
+    table.add_column("finding", ratio=1, overflow="fold")
+    for each in findings:
+        colour = COLOURS[each.state]
+        mend = f"\n[bold]{escape(each.mend)}[/bold]" if each.mend else ""
+        table.add_row(f"[{colour}]{each.state}[/{colour}]", escape(each.check), f"{escape(each.sentence)}{mend}")
+    console.print(table)
+    faults = sum(each.state is State.FAULT for each in findings)
+    if faults:
+        print(f"{faults} of {len(findings)} checks found a fault.", file=sys.stderr)

@@ -1,0 +1,59 @@
+"""The access keys of the sandbox: one that may do everything, and one for the role of each cluster's worker.
+
+This module imports nothing heavy, because the command line and the tests use it too.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+ACCOUNT = "123456789012"
+ADMINISTRATOR_KEY = "sandbox-administrator"
+SECRET = "sandbox"
+"""The secret key of every access key. The sandbox checks no signatures."""
+POLICY = Path(__file__).parents[3] / "deploy" / "iam" / "controller-policy.json"
+"""The policy that users attach to the worker's role."""
+_CREDENTIAL = re.compile(r"Credential=(?P<key>[^/]+)/")
+_WORKER = re.compile(r"sandbox-worker\.(?P<cluster>.+)")
+
+
+def worker_key(cluster: str) -> str:
+    """The access key of the worker's role in a cluster."""
+    return f"sandbox-worker.{cluster}"
+
+
+def access_key(authorization: str) -> str:
+    """The access key in the Authorization header of a signed call. Empty if it has none."""
+    found = _CREDENTIAL.search(authorization)
+    return found["key"] if found else ""
+
+
+def environment(access_key: str) -> dict[str, str]:
+    """The variables that give AWS clients these credentials."""
+    return {"AWS_ACCESS_KEY_ID": access_key, "AWS_SECRET_ACCESS_KEY": SECRET}
+
+
+@dataclass(frozen=True)
+class Caller:
+    """The identity behind an access key. ``cluster`` is empty for the administrator."""
+
+    arn: str
+    cluster: str = ""
+
+    @classmethod
+    def of(cls, access_key: str) -> Caller | None:
+        """The identity, or None if the account has no such key."""
+        if access_key == ADMINISTRATOR_KEY:
+            return cls(f"arn:aws:iam::{ACCOUNT}:user/administrator")
+        worker = _WORKER.fullmatch(access_key)
+        if worker is None:
+            return None
+        cluster = worker["cluster"]
+        return cls(f"arn:aws:sts::{ACCOUNT}:assumed-role/TenonController-{cluster}/worker", cluster)
+
+    @property
+    def role_arn(self) -> str:
+        """The ARN for ``aws:PrincipalArn``, which names the role and not its session."""
+        return f"arn:aws:iam::{ACCOUNT}:role/TenonController-{self.cluster}" if self.cluster else self.arn

@@ -1,0 +1,248 @@
+"""Evaluates identity-based IAM policies: actions, resources, and conditions. An explicit Deny wins over every Allow.
+
+It knows the elements that controllers' policies use and refuses a policy with any other, because a condition that is
+ignored would make the sandbox more generous than AWS.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from typing import Any
+
+from tenon.errors import TenonError
+
+Context = Mapping[str, tuple[str, ...]]
+"""The condition keys of a request, in lower case, with their values. A key without values is absent."""
+ELEMENTS = {"Sid", "Effect", "Action", "NotAction", "Resource", "NotResource", "Condition"}
+ARN_FIELDS = 6
+
+
+class PolicyError(TenonError):
+    """The policy is malformed, or has an element that this evaluator does not know."""
+
+
+class Decision(Enum):
+    """The outcome for one request."""
+
+    ALLOWED = "allowed"
+    IMPLICITLY_DENIED = "implicitly denied"
+    EXPLICITLY_DENIED = "explicitly denied"
+
+
+@dataclass(frozen=True)
+class Request:
+    """One action on one resource."""
+
+    action: str
+    resource: str
+    context: Context
+    exists: bool = True
+    """Whether the resource exists, or is about to be created."""
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One operator on one key. It holds if any of its values matches."""
+
+    operator: str
+    key: str
+    values: tuple[str, ...]
+
+    def holds(self, context: Context) -> bool:
+        """Whether the request meets the condition."""
+        quantifier, _, name = self.operator.rpartition(":")
+        optional = name.endswith("IfExists")
+        matches, negated = OPERATORS[name.removesuffix("IfExists")]
+        actual = context.get(self.key, ())
+        if name == "Null":
+            return any((not actual) == (value.lower() == "true") for value in self.values)
+        if quantifier == "ForAnyValue":
+            return any(self._passes(one, matches, negated) for one in actual)
+        if quantifier == "ForAllValues":
+            return all(self._passes(one, matches, negated) for one in actual)
+        if not actual:
+            return negated or optional
+        found = any(matches(one, value) for one in actual for value in self.values)
+        return found != negated
+
+    def _passes(self, one: str, matches: Callable[[str, str], bool], negated: bool) -> bool:
+        return any(matches(one, value) for value in self.values) != negated
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One statement of a policy."""
+
+    allows: bool
+    actions: tuple[str, ...]
+    resources: tuple[str, ...]
+    conditions: tuple[Condition, ...]
+    other_actions: bool = False
+    """The actions are those of NotAction."""
+    other_resources: bool = False
+    """The resources are those of NotResource."""
+
+    def applies(self, request: Request) -> bool:
+        """Whether the statement is about the request."""
+        return (
+            any(_like(request.action.lower(), one.lower()) for one in self.actions) != self.other_actions
+            and any(arn_like(request.resource, one) for one in self.resources) != self.other_resources
+            and all(condition.holds(request.context) for condition in self.conditions)
+        )
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The statements of all policies of one role."""
+
+    statements: tuple[Statement, ...]
+
+    @classmethod
+    def parse(cls, text: str, variables: Mapping[str, str] | None = None) -> Policy:
+        """Read a policy document. ``variables`` replace placeholders such as ``${CLUSTER_NAME}``.
+
+        Raises:
+            PolicyError: the document is malformed, or this evaluator does not know all of it.
+        """
+        for name, value in (variables or {}).items():
+            text = text.replace(f"${{{name}}}", value)
+        if left := re.search(r"\$\{[^}]*\}", text):
+            raise PolicyError(f"the policy has the variable {left[0]}, which has no value")
+        try:
+            document = json.loads(text)
+            statements = document["Statement"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise PolicyError(f"the text is no policy document: {error}") from error
+        return cls(tuple(_statement(one) for one in ([statements] if isinstance(statements, dict) else statements)))
+
+    @property
+    def granted(self) -> frozenset[str]:
+        """The actions that Allow statements name, as they are spelled there."""
+        return frozenset(action for one in self.statements if one.allows for action in one.actions)
+
+    def decide(self, request: Request) -> Decision:
+        """The decision for a request."""
+        applying = [one for one in self.statements if one.applies(request)]
+        if any(not one.allows for one in applying):
+            return Decision.EXPLICITLY_DENIED
+        return Decision.ALLOWED if applying else Decision.IMPLICITLY_DENIED
+
+
+def _statement(given: Mapping[str, Any]) -> Statement:
+    unknown = given.keys() - ELEMENTS
+    if unknown:
+        raise PolicyError(f"the statement {given.get('Sid', '')} has an unknown element: {min(unknown)}")
+    if given.get("Effect") not in ("Allow", "Deny"):
+        raise PolicyError(f"the statement {given.get('Sid', '')} has no Effect: write Allow or Deny")
+    if ("Action" in given) == ("NotAction" in given) or ("Resource" in given) == ("NotResource" in given):
+        raise PolicyError(
+            f"the statement {given.get('Sid', '')} needs Action or NotAction, and Resource or NotResource"
+        )
+    conditions = tuple(
+        _condition(operator, key, values)
+        for operator, keys in (given.get("Condition") or {}).items()
+        for key, values in keys.items()
+    )
+    return Statement(
+        allows=given["Effect"] == "Allow",
+        actions=_several(given.get("Action", given.get("NotAction"))),
+        resources=_several(given.get("Resource", given.get("NotResource"))),
+        conditions=conditions,
+        other_actions="NotAction" in given,
+        other_resources="NotResource" in given,
+    )
+
+
+def _condition(operator: str, key: str, values: Any) -> Condition:
+    quantifier, _, name = operator.rpartition(":")
+    if quantifier not in ("", "ForAllValues", "ForAnyValue") or name.removesuffix("IfExists") not in OPERATORS:
+        raise PolicyError(f"the condition operator {operator} is not known here")
+    return Condition(operator, key.lower(), _several(values))
+
+
+def _several(value: Any) -> tuple[str, ...]:
+    values = value if isinstance(value, list) else [value]
+    return tuple(str(one).lower() if isinstance(one, bool) else str(one) for one in values)
+
+
+@lru_cache(maxsize=4096)
+def _pattern(text: str) -> re.Pattern[str]:
+    parts = {"*": ".*", "?": "."}
+    return re.compile("".join(parts.get(one) or re.escape(one) for one in text), re.DOTALL)
+
+
+def _like(actual: str, pattern: str) -> bool:
+    """Whether a text matches a pattern. ``*`` matches any characters, ``?`` one."""
+    return _pattern(pattern).fullmatch(actual) is not None
+
+
+def arn_like(actual: str, pattern: str) -> bool:
+    """Whether an ARN matches a pattern. No wildcard spans two of the fields that colons separate, except a lone ``*``.
+    The last field, the resource, may have colons of its own.
+    """
+    if pattern == "*":
+        return True
+    fields, patterns = actual.split(":", ARN_FIELDS - 1), pattern.split(":", ARN_FIELDS - 1)
+    if len(fields) != len(patterns):
+        return False
+    return all(_like(field, one) for field, one in zip(fields, patterns, strict=True))
+
+
+def _compared(compare: Callable[[float, float], bool]) -> Callable[[str, str], bool]:
+    def matches(actual: str, value: str) -> bool:
+        try:
+            return compare(float(actual), float(value))
+        except ValueError:
+            return False
+
+    return matches
+
+
+def _equal(actual: str, value: str) -> bool:
+    return actual == value
+
+
+def _same_letters(actual: str, value: str) -> bool:
+    return actual.lower() == value.lower()
+
+
+OPERATORS: dict[str, tuple[Callable[[str, str], bool], bool]] = {
+    "StringEquals": (_equal, False),
+    "StringNotEquals": (_equal, True),
+    "StringEqualsIgnoreCase": (_same_letters, False),
+    "StringNotEqualsIgnoreCase": (_same_letters, True),
+    "StringLike": (_like, False),
+    "StringNotLike": (_like, True),
+    "ArnEquals": (arn_like, False),
+    "ArnNotEquals": (arn_like, True),
+    "ArnLike": (arn_like, False),
+    "ArnNotLike": (arn_like, True),
+    "Bool": (_same_letters, False),
+    "Null": (_equal, False),
+    "NumericEquals": (_compared(lambda one, other: one == other), False),
+    "NumericNotEquals": (_compared(lambda one, other: one == other), True),
+    "NumericLessThan": (_compared(lambda one, other: one < other), False),
+    "NumericLessThanEquals": (_compared(lambda one, other: one <= other), False),
+    "NumericGreaterThan": (_compared(lambda one, other: one > other), False),
+    "NumericGreaterThanEquals": (_compared(lambda one, other: one >= other), False),
+}
+"""How an operator compares a value of the request with one of the policy, and whether it is negated."""
+
+
+def tags_context(prefix: str, tags: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """The condition keys of tags, such as those of ``aws:RequestTag``."""
+    return {f"{prefix}/{key}".lower(): (value,) for key, value in tags.items()}
+
+
+def context(*parts: Mapping[str, str | Iterable[str]]) -> Context:
+    """Condition keys, of which each has one value or several."""
+    found: dict[str, tuple[str, ...]] = {}
+    for part in parts:
+        for key, value in part.items():
+            found[key.lower()] = (value,) if isinstance(value, str) else tuple(value)
+    return found

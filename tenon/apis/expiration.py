@@ -1,0 +1,30 @@
+"""The annotation of a NodePool that makes expired nodes wait for its disruption budgets (WSH-28, QRK-13)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tenon.apis import labels
+
+
+def read_expire_within_budgets(text: str) -> bool:
+    """Read the annotation `tenon.sh/expire-within-budgets`.
+
+    Raises:
+        ValueError: it cannot be read. The message is a clause for a user.
+    """
+    if text not in ("true", "false"):
+        raise ValueError(f"{ascii(text)[:80]} is neither true nor false: write 'true' or 'false', in quotes")
+    return text == "true"
+
+
+def expires_within_budgets(annotations: Mapping[str, str]) -> bool:
+    """Return whether expired nodes of a NodePool with these annotations wait for its budgets.
+
+    If the annotation cannot be read, they wait, so that a typo never costs a node.
+    """
+    text = annotations.get(labels.EXPIRE_WITHIN_BUDGETS)
+    try:
+        return text is not None and read_expire_within_budgets(text)
+    except ValueError:  # the NodePool's condition ValidationSucceeded says why
+        return True

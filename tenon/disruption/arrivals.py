@@ -1,0 +1,104 @@
+"""Which pods disruption commands moved to a node in the last day, and how long consolidation lets these pods rest.
+
+A command writes down on the NodeClaims of the nodes that its pods go to which workloads it sends there, right before
+the pods are evicted. A pod of such a workload that is created soon afterwards, on that node, counts as one that moved.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import lru_cache
+
+from tenon.kube.pod import Pod
+from tenon.kube.timestamps import format_instant, parse_instant
+
+REMEMBERED = timedelta(hours=24)
+MAX_MOVES = 2
+"""How often consolidation moves a pod in `REMEMBERED`, together with other commands."""
+REST = timedelta(hours=1)
+"""How long a pod that a command moved stays where it is, if it may move again that day."""
+WITHIN = timedelta(minutes=20)
+"""How long after the command a pod is created that it moved: a drain takes some time."""
+MAX_KEPT = 16
+"""How many arrivals a NodeClaim remembers. The oldest are forgotten first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """Pods of a command that moved to a node."""
+
+    at: datetime
+    times: Mapping[str, int]
+    """By `workload_mark`, how often commands have moved these pods in the last day, this time included."""
+
+
+def workload_mark(pod: Pod) -> str:
+    """Return a short stand-in for the pod's workload. The pods of a workload have names that nobody knows before."""
+    return hashlib.sha256(f"{pod.namespace}/{pod.workload or pod.name}".encode()).hexdigest()[:8]
+
+
+def times_moved(pod: Pod, arrivals: Iterable[Arrival], now: datetime) -> tuple[int, datetime | None]:
+    """Return how often commands moved a pod in the last day, and when they last did.
+
+    ``arrivals``: those of its node.
+    """
+    times, last = 0, None
+    for arrival in arrivals:
+        count = arrival.times.get(workload_mark(pod), 0)
+        begun = arrival.at.timestamp()
+        # creation timestamps have whole seconds
+        came = begun - 1 <= pod.created <= begun + WITHIN.total_seconds()
+        if count > times and came and now - arrival.at < REMEMBERED:
+            times, last = count, arrival.at
+    return times, last
+
+
+def rest_until(pods: Iterable[Pod], arrivals: Sequence[Arrival], now: datetime) -> datetime | None:
+    """Return until when the pods of a node rest; None if they do not.
+
+    ``arrivals``: those of the node.
+    """
+    if not arrivals:
+        return None
+    ends = []
+    for pod in pods:
+        times, last = times_moved(pod, arrivals, now)
+        if last is not None:
+            ends.append(last + (REST if times < MAX_MOVES else REMEMBERED))
+    return max((end for end in ends if end > now), default=None)
+
+
+def arriving(pods: Iterable[Pod], before: Mapping[str, int]) -> dict[str, int]:
+    """Return what an `Arrival` of these pods says; ``before``: by pod key, how often they were moved before."""
+    found: dict[str, int] = {}
+    for pod in pods:
+        mark = workload_mark(pod)
+        found[mark] = max(found.get(mark, 0), before.get(pod.key, 0) + 1)
+    return found
+
+
+@lru_cache(maxsize=8192)
+def read_arrivals(text: str) -> tuple[Arrival, ...]:
+    """Read the annotation `tenon.sh/moved-here`. What cannot be read is left out."""
+    try:
+        return tuple(_arrival(at, times) for at, times in json.loads(text))
+    except (ValueError, TypeError, AttributeError):
+        return ()
+
+
+def _arrival(at: str, times: Mapping[str, int]) -> Arrival:
+    parsed = parse_instant(at)
+    if parsed is None:
+        raise ValueError(f"{at!r} is not a time")
+    return Arrival(parsed, {str(mark): int(count) for mark, count in times.items()})
+
+
+def with_arrival(text: str, at: datetime, times: Mapping[str, int]) -> str:
+    """Return the annotation with one more arrival, without those that are too old."""
+    kept = [each for each in read_arrivals(text) if at - each.at < REMEMBERED]
+    kept = [*kept, Arrival(at, times)][-MAX_KEPT:]
+    return json.dumps([[format_instant(each.at), dict(sorted(each.times.items()))] for each in kept])

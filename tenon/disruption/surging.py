@@ -1,0 +1,89 @@
+"""Starts the new pod of a Deployment before the old one stops, where an eviction would leave it without one (WSH-16).
+
+A rollout restart does that, as with `kubectl rollout restart`: while the old node keeps new pods away, the controller
+starts a pod elsewhere, waits until it is ready, and then deletes the old one. Only pods with the annotation
+`tenon.sh/surge` ask for it.
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+from typing import Any
+
+from tenon.apis import labels
+from tenon.kube.owners import DEPLOYMENT, surges, workload
+from tenon.kube.pod import Pod
+from tenon.kube.structs import Metadata, Object, read
+from tenon.kube.timestamps import format_instant
+
+RESTARTED_AT = "kubectl.kubernetes.io/restartedAt"
+_DEFAULT = "25%"
+
+
+def deployment_key(pod: Pod) -> str:
+    """Return the ``namespace/name`` of the Deployment of a pod that asks to surge."""
+    return f"{pod.namespace}/{pod.workload.removeprefix(DEPLOYMENT)}"
+
+
+def deployment_of(pod: Object) -> str:
+    """Return the ``namespace/name`` of the Deployment whose pod asks to surge; empty if the pod does not."""
+    metadata = read(pod["metadata"], Metadata)
+    controller = workload(metadata)
+    if not surges(metadata.annotations or {}, controller):
+        return ""
+    return f"{metadata.namespace}/{controller.removeprefix(DEPLOYMENT)}"
+
+
+def needs_surge(deployment: Object, *, blocked: bool) -> bool:
+    """Return whether an eviction is not enough.
+
+    ``blocked``: a PodDisruptionBudget allows no eviction of its pod.
+    """
+    return blocked or _replicas(deployment) == 1
+
+
+def why_cannot_surge(deployment: Object) -> str:
+    """Return why a restart would not start a new pod first, in a clause; empty if it would."""
+    spec = deployment.get("spec") or {}
+    strategy = spec.get("strategy") or {}
+    rolling = strategy.get("rollingUpdate") or {}
+    if spec.get("paused"):
+        return "it is paused"
+    if strategy.get("type") == "Recreate":
+        return "its strategy is Recreate"
+    if _resolved(rolling.get("maxSurge", _DEFAULT), _replicas(deployment), math.ceil) < 1:
+        return "its maxSurge is 0"
+    if _resolved(rolling.get("maxUnavailable", _DEFAULT), _replicas(deployment), math.floor) >= _replicas(deployment):
+        return "its maxUnavailable lets all its pods go at once"
+    return ""
+
+
+def restart(deployment: Object, command: str, now: datetime) -> dict[str, Any]:
+    """Return the patch that restarts it for a command; empty if the command did so already."""
+    if (deployment["metadata"].get("annotations") or {}).get(labels.SURGED_FOR) == command:
+        return {}
+    return {
+        "metadata": {"annotations": {labels.SURGED_FOR: command}},
+        "spec": {"template": {"metadata": {"annotations": {RESTARTED_AT: format_instant(now)}}}},
+    }
+
+
+def is_rolled_out(deployment: Object) -> bool:
+    """Return whether all its pods are new and available, and no old one is left."""
+    status, wanted = deployment.get("status") or {}, _replicas(deployment)
+    updated = int(status.get("updatedReplicas") or 0)
+    seen = int(status.get("observedGeneration") or 0) >= int(deployment["metadata"].get("generation") or 0)
+    old_left = int(status.get("replicas") or 0) > updated
+    return seen and updated >= wanted and not old_left and int(status.get("availableReplicas") or 0) >= wanted
+
+
+def _replicas(deployment: Object) -> int:
+    replicas = (deployment.get("spec") or {}).get("replicas")
+    return 1 if replicas is None else int(replicas)
+
+
+def _resolved(value: int | str, replicas: int, rounded: Any) -> int:
+    if isinstance(value, str) and value.endswith("%"):
+        return int(rounded(replicas * int(value[:-1]) / 100))
+    return int(value)

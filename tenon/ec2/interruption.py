@@ -1,0 +1,184 @@
+"""The notices in the interruption queue: what AWS says about instances, and what Tenon does about it (AWS-140..149).
+
+EventBridge writes the messages. Anybody who may send to the queue can write one too, so nothing in a body is trusted:
+a body that is not such an event raises `MalformedNoticeError`, and an event that Tenon does not know is `Kind.NO_OP`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from tenon.errors import TenonError
+from tenon.kube.timestamps import parse_instant
+
+VERSION = "0"
+"""The version of EventBridge's events (AWS-149)."""
+_INSTANCE_ID = re.compile(r"i-[0-9a-f]{8,17}")
+_MAX_REASON = 200
+
+
+class MalformedNoticeError(TenonError):
+    """A message in the interruption queue is not an EventBridge event, or lacks a field of its kind."""
+
+
+class Kind(StrEnum):
+    """The kinds of notices, as Karpenter names them in metric labels."""
+
+    SPOT_INTERRUPTED = "spot_interrupted"
+    SCHEDULED_CHANGE = "scheduled_change"
+    INSTANCE_STOPPED = "instance_stopped"
+    INSTANCE_TERMINATED = "instance_terminated"
+    REBALANCE_RECOMMENDATION = "rebalance_recommendation"
+    CAPACITY_RESERVATION_INTERRUPTED = "capacity_reservation_interrupted"
+    NO_OP = "no_op"
+
+    @property
+    def ends_node(self) -> bool:
+        """Whether the instance ends, or is about to: its node leaves without being asked."""
+        return self in _ENDS_NODE
+
+
+_ENDS_NODE = frozenset(
+    {
+        Kind.SPOT_INTERRUPTED,
+        Kind.SCHEDULED_CHANGE,
+        Kind.INSTANCE_STOPPED,
+        Kind.INSTANCE_TERMINATED,
+        Kind.CAPACITY_RESERVATION_INTERRUPTED,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NoticeEvent:
+    """The Kubernetes event about a notice, on the Node and the NodeClaim (EVT-07)."""
+
+    reason: str
+    message: str
+    type: Literal["Normal", "Warning"] = "Warning"
+
+
+EVENTS = {
+    Kind.SPOT_INTERRUPTED: NoticeEvent("SpotInterrupted", "EC2 interrupts the spot instance"),
+    Kind.REBALANCE_RECOMMENDATION: NoticeEvent(
+        "SpotRebalanceRecommendation", "EC2 recommends to replace the spot instance", "Normal"
+    ),
+    Kind.INSTANCE_STOPPED: NoticeEvent("InstanceStopping", "The instance stops or has stopped"),
+    Kind.INSTANCE_TERMINATED: NoticeEvent("InstanceTerminating", "The instance terminates or has terminated"),
+    Kind.CAPACITY_RESERVATION_INTERRUPTED: NoticeEvent(
+        "CapacityReservationInstanceInterrupted", "The owner of the capacity reservation takes the instance back"
+    ),
+}
+LEAVES = NoticeEvent("TerminatingOnInterruption", "Tenon drains the node and replaces it because of an interruption")
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """One message: what happens to which instances."""
+
+    kind: Kind
+    instance_ids: tuple[str, ...] = ()
+    at: datetime | None = None
+    """When AWS sent it; None if the message does not say."""
+
+
+def _instance_id(text: str) -> str:
+    if _INSTANCE_ID.fullmatch(text) is None:
+        raise ValueError("not the ID of an instance")
+    return text
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+
+class _Event(_Part):
+    source: str
+    detail_type: str = Field(alias="detail-type")
+    version: str = VERSION
+    time: Any = None
+    detail: dict[str, Any]
+
+
+class _Instance(_Part):
+    id: Annotated[str, AfterValidator(_instance_id)] = Field(alias="instance-id")
+
+
+class _StateChange(_Instance):
+    state: str
+
+
+class _AffectedEntity(_Part):
+    value: str = Field("", alias="entityValue")
+
+
+class _Health(_Part):
+    service: str
+    category: str = Field(alias="eventTypeCategory")
+    entities: list[_AffectedEntity] = Field(default_factory=list, alias="affectedEntities")
+
+
+_OF_ONE_INSTANCE = {
+    "EC2 Spot Instance Interruption Warning": Kind.SPOT_INTERRUPTED,
+    "EC2 Instance Rebalance Recommendation": Kind.REBALANCE_RECOMMENDATION,
+    "EC2 Capacity Reservation Instance Interruption Warning": Kind.CAPACITY_RESERVATION_INTERRUPTED,
+    # The name of the same event in other parts of AWS's documentation.
+    "EC2 Interruptible Capacity Reservation Instance Interruption Warning": Kind.CAPACITY_RESERVATION_INTERRUPTED,
+}
+_OF_STATE = {
+    "stopping": Kind.INSTANCE_STOPPED,
+    "stopped": Kind.INSTANCE_STOPPED,
+    "shutting-down": Kind.INSTANCE_TERMINATED,
+    "terminated": Kind.INSTANCE_TERMINATED,
+}
+
+
+def read_notice(body: str) -> Notice:
+    """Read the body of a message.
+
+    Raises:
+        MalformedNoticeError: it is not an EventBridge event, or not one of the kind that it claims to be.
+    """
+    try:
+        event = _Event.model_validate_json(body)
+        return _notice(event)
+    except (ValueError, RecursionError) as error:
+        raise MalformedNoticeError(f"the message is not an event of EventBridge: {_brief(error)}") from error
+
+
+def _notice(event: _Event) -> Notice:
+    at = parse_instant(event.time) if isinstance(event.time, str) else None
+    nothing = Notice(Kind.NO_OP, at=at)
+    if event.version != VERSION:
+        return nothing
+    match event.source, event.detail_type:
+        case "aws.ec2", "EC2 Instance State-change Notification":
+            change = _StateChange.model_validate(event.detail)
+            kind = _OF_STATE.get(change.state)
+            return Notice(kind, (change.id,), at) if kind is not None else nothing
+        case "aws.ec2", name if name in _OF_ONE_INSTANCE:
+            return Notice(_OF_ONE_INSTANCE[name], (_Instance.model_validate(event.detail).id,), at)
+        case "aws.health", "AWS Health Event":
+            health = _Health.model_validate(event.detail)
+            if health.service != "EC2" or health.category != "scheduledChange":
+                return nothing
+            # An event may name volumes, hosts and reservations too. Those are no instances of a node.
+            found = (entity.value for entity in health.entities if _INSTANCE_ID.fullmatch(entity.value))
+            return Notice(Kind.SCHEDULED_CHANGE, tuple(dict.fromkeys(found)), at)
+        case _:
+            return nothing
+
+
+def _brief(error: Exception) -> str:
+    """What is wrong, without the body's own text: it may be long, or may not belong into a log."""
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        where = ".".join(str(part) for part in first["loc"])
+        return f"{where + ': ' if where else ''}{first['msg']}"[:_MAX_REASON]
+    return type(error).__name__

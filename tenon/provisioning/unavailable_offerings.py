@@ -1,0 +1,28 @@
+"""The offerings of a NodeClaim's instance types that EC2 refused or took back when the claim was planned.
+
+The plan chose the claim's types without them, but types, zones and capacity types of a claim are separate lists, which
+may combine to such an offering. So the claim names them, and whichever replica launches it leaves them out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from tenon.apis import labels
+from tenon.kube.offerings import OfferingKey
+
+MOST = 100
+"""How many a NodeClaim names."""
+
+
+def unavailable_annotation(instance_types: Collection[str], avoided: Iterable[OfferingKey]) -> dict[str, str]:
+    """Return the annotation for a claim with these types; empty if EC2 refused none of their offerings."""
+    types = frozenset(instance_types)
+    found = sorted("/".join(key) for key in avoided if key.instance_type in types)
+    return {labels.UNAVAILABLE_OFFERINGS: ",".join(found[:MOST])} if found else {}
+
+
+def unavailable_offerings(annotations: Mapping[str, str]) -> frozenset[OfferingKey]:
+    """Return the offerings that a claim's annotation names, without parts that cannot be read."""
+    parts = (one.split("/") for one in annotations.get(labels.UNAVAILABLE_OFFERINGS, "").split(","))
+    return frozenset(OfferingKey(*part) for part in parts if len(part) == 3 and all(part))

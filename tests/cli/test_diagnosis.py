@@ -1,0 +1,232 @@
+"""The checks of `tenon doctor` that need no cluster: rights, CRDs, NodeClaims, the clock, and AWS in the sandbox."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import yaml
+
+from activities.ec2.client import Ec2
+from activities.kubernetes.resources import CRDS, EC2NODECLASSES, NODECLAIMS
+from cli.diagnosis import aws, kubernetes
+from cli.diagnosis.aws import check_aws
+from cli.diagnosis.finding import Finding, State
+from cli.diagnosis.rights import RIGHTS, Right
+from sandbox.ec2.authorization.identities import ADMINISTRATOR_KEY, POLICY, environment, worker_key
+from tenon.apis.crd import custom_resource_definitions
+from tests.lifecycle_k8s.fake_kube import Clock, FakeKube
+from worker.settings import Settings
+
+if TYPE_CHECKING:
+    from sandbox.ec2.server import Server
+
+NOW = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)
+
+
+def states(found: list[Finding]) -> dict[str, State]:
+    return {each.check: each.state for each in found}
+
+
+def test_the_rights_are_those_of_the_cluster_role() -> None:
+    documents = yaml.safe_load_all(Path("deploy/rbac.yaml").read_text())
+    (role,) = [each for each in documents if each["kind"] == "ClusterRole" and each["metadata"]["name"] == "tenon"]
+    granted = {
+        Right(group, resource, verb, name)
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+        for name in rule.get("resourceNames", [""])
+    }
+    assert set(RIGHTS) == granted
+
+
+@pytest.fixture
+def kube() -> FakeKube:
+    made = FakeKube(Clock())
+    for definition in custom_resource_definitions().values():
+        if definition["metadata"]["name"] in kubernetes.MAIN_CRDS:
+            made.add(CRDS, copy.deepcopy(definition))
+    return made
+
+
+async def test_crds_of_this_version_have_no_fault(kube: FakeKube) -> None:
+    assert states(await kubernetes._definitions(kube)) == {"CRDs": State.OK}  # type: ignore[arg-type]
+
+
+async def test_a_crd_that_lacks_a_field_is_named_with_the_field(kube: FakeKube) -> None:
+    for (plural, _, name), body in kube.objects.items():
+        if plural == "customresourcedefinitions" and name == "nodepools.karpenter.sh":
+            (v1,) = [each for each in body["spec"]["versions"] if each["name"] == "v1"]
+            del v1["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["replicas"]
+    (found,) = await kubernetes._definitions(kube)  # type: ignore[arg-type]
+    assert found.state is State.WARNING
+    assert found.sentence == "nodepools.karpenter.sh is older than this Tenon: it lacks v1 spec.replicas."
+    assert "kubectl apply --server-side -f deploy/crds" in found.mend
+
+
+async def test_a_missing_crd_is_a_fault() -> None:
+    found = await kubernetes._definitions(FakeKube(Clock()))  # type: ignore[arg-type]
+    assert [each.state for each in found] == [State.FAULT] * 3
+
+
+def nodeclaim(name: str, *conditions: tuple[str, str, datetime, str]) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name},
+        "spec": {"nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}},
+        "status": {
+            "conditions": [
+                {
+                    "type": type_,
+                    "status": status,
+                    "lastTransitionTime": since.isoformat(),
+                    "reason": type_,
+                    "message": why,
+                }
+                for type_, status, since, why in conditions
+            ]
+        },
+    }
+
+
+async def test_a_node_that_never_joins_points_to_the_access_entry(kube: FakeKube) -> None:
+    kube.add(NODECLAIMS, nodeclaim("fresh", ("Launched", "True", NOW - timedelta(minutes=1), "")))
+    assert states(await kubernetes._claims(kube, NOW)) == {"NodeClaims": State.OK}  # type: ignore[arg-type]
+    kube.add(NODECLAIMS, nodeclaim("stuck", ("Launched", "True", NOW - timedelta(minutes=6), "")))
+    (found,) = await kubernetes._claims(kube, NOW)  # type: ignore[arg-type]
+    assert (found.check, found.state) == ("registration", State.FAULT)
+    assert "stuck" in found.sentence
+    assert "fresh" not in found.sentence
+    assert "access entry" in found.mend
+
+
+async def test_a_refused_launch_is_shown_with_its_reason(kube: FakeKube) -> None:
+    kube.add(NODECLAIMS, nodeclaim("refused", ("Launched", "Unknown", NOW, "AWS refused ec2:CreateFleet")))
+    (found,) = await kubernetes._claims(kube, NOW)  # type: ignore[arg-type]
+    assert found.state is State.FAULT
+    assert "AWS refused ec2:CreateFleet" in found.sentence
+
+
+async def test_a_class_that_is_not_ready_says_why(kube: FakeKube) -> None:
+    conditions = [
+        {"type": "SubnetsReady", "status": "False", "reason": "SubnetsNotFound", "message": "no subnet has the tags"},
+        {"type": "Ready", "status": "False", "reason": "UnhealthyDependents", "message": "SubnetsReady=False"},
+    ]
+    kube.add(EC2NODECLASSES, {"metadata": {"name": "default"}, "status": {"conditions": conditions}})
+    found = await kubernetes._objects(kube)  # type: ignore[arg-type]
+    (wrong,) = [each for each in found if each.check == "EC2NodeClass"]
+    assert wrong.state is State.FAULT
+    assert wrong.sentence == "EC2NodeClass default is not Ready. SubnetsReady: no subnet has the tags."
+    assert states(found)["NodePool"] is State.WARNING, "there is none"
+
+
+@pytest.mark.parametrize(
+    ("ahead", "state"),
+    [(5, State.OK), (-5, State.OK), (60, State.WARNING), (-60, State.WARNING), (400, State.FAULT), (-400, State.FAULT)],
+)
+def test_the_clock_is_compared_with_aws(ahead: int, state: State) -> None:
+    stated = format_datetime(NOW - timedelta(seconds=ahead), usegmt=True)
+    (found,) = aws._clock({"ResponseMetadata": {"HTTPHeaders": {"date": stated}}}, NOW)
+    assert found.state is state
+    assert f"{abs(ahead)} s {'ahead of' if ahead > 0 else 'behind'}" in found.sentence
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    from sandbox.ec2.server import start
+
+    running = start(tmp_path_factory.mktemp("ec2"))
+    yield running
+    running.close()
+
+
+def clients(server: Server, access_key: str) -> Ec2:
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment(access_key).items():
+            patch.setenv(name, value)
+        return Ec2("us-west-2", server.endpoint)
+
+
+def checked(server: Server, access_key: str = "", **settings: Any) -> list[Finding]:
+    made = Settings(cluster_name="sandbox", **settings)
+    return check_aws(clients(server, access_key or worker_key("sandbox")), made, [], lambda: datetime.now(UTC))
+
+
+def test_with_the_policy_of_deploy_nothing_is_wrong(server: Server) -> None:
+    found = checked(server, interruption_queue="sandbox")
+    assert states(found) == {
+        "AWS": State.OK,
+        "clock": State.OK,
+        "rights in AWS": State.OK,
+        "interruption queue": State.OK,
+    }, found
+
+
+@pytest.fixture
+def without(server: Server) -> Iterator[Callable[[str], None]]:
+    """Takes an action out of the worker's policy."""
+
+    def take(action: str) -> None:
+        text = POLICY.read_text()
+        assert f'"{action}"' in text
+        server.world.judge.replace("sandbox", text.replace(f'"{action}"', '"none:None"'))
+
+    yield take
+    server.world.judge.replace("sandbox", None)
+
+
+@pytest.mark.parametrize("action", ["ec2:DescribeImages", "ssm:GetParameter", "pricing:GetProducts"])
+def test_a_missing_right_is_named(server: Server, without: Callable[[str], None], action: str) -> None:
+    without(action)
+    (wrong,) = [each for each in checked(server, interruption_queue="sandbox") if each.state is not State.OK]
+    assert (wrong.check, wrong.state) == ("rights in AWS", State.FAULT)
+    assert f"allow {action}" in wrong.sentence
+
+
+def test_a_missing_right_to_the_queue_is_named(server: Server, without: Callable[[str], None]) -> None:
+    without("sqs:GetQueueUrl")
+    (wrong,) = [each for each in checked(server, interruption_queue="sandbox") if each.state is not State.OK]
+    assert (wrong.check, wrong.state) == ("interruption queue", State.FAULT)
+    assert "allow sqs:getqueueurl" in wrong.sentence.lower()
+
+
+def test_a_queue_that_does_not_exist_is_a_fault_and_no_queue_a_warning(server: Server) -> None:
+    server.world.judge.replace("sandbox", '{"Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}')
+    try:
+        assert states(checked(server, interruption_queue="other"))["interruption queue"] is State.FAULT
+        assert states(checked(server))["interruption queue"] is State.WARNING
+    finally:
+        server.world.judge.replace("sandbox", None)
+
+
+def test_wrong_credentials_end_the_checks_of_aws(server: Server) -> None:
+    (found,) = checked(server, "nobody")
+    assert found.state is State.FAULT
+    assert "check the AWS credentials" in found.sentence
+
+
+def test_another_cluster_name_is_a_warning(server: Server) -> None:
+    """The EKS cluster is not needed if endpoint and CA are set."""
+    made = Settings(cluster_name="elsewhere")
+    found = check_aws(clients(server, ADMINISTRATOR_KEY), made, [], lambda: datetime.now(UTC))
+    assert states(found)["EKS cluster"] is State.WARNING
+
+
+@pytest.mark.refuses("iam:GetRole")
+def test_who_may_not_read_access_entries_gets_the_command(server: Server) -> None:
+    """The worker's policy has no right to read roles, as Karpenter's has none."""
+    found = aws._access(clients(server, worker_key("sandbox")), "sandbox", "KarpenterNodeRole-sandbox")
+    assert found.state is State.UNKNOWN
+    assert "aws eks describe-access-entry --cluster-name sandbox" in found.mend
+
+
+def test_a_role_that_does_not_exist_is_a_fault(server: Server) -> None:
+    found = aws._access(clients(server, ADMINISTRATOR_KEY), "sandbox", "KarpenterNodeRole-lost")
+    assert found.state is State.FAULT
+    assert "KarpenterNodeRole-lost" in found.sentence

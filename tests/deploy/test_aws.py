@@ -1,0 +1,209 @@
+"""`deploy/aws`: the CloudFormation template and the Terraform module make what Tenon needs in an account."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import hcl2
+import pytest
+import yaml
+from moto import mock_aws
+
+from cli.cloudformation import NODE_POLICIES, POLICY, PSEUDO_PARAMETERS, RULES, TEMPLATE
+
+TERRAFORM = Path("deploy/aws/terraform")
+CLUSTER, REGION, ACCOUNT = "orders", "eu-central-1", "123456789012"
+PLACEHOLDERS = {
+    "${AWS_PARTITION}": "aws",
+    "${AWS_REGION}": REGION,
+    "${AWS_ACCOUNT_ID}": ACCOUNT,
+    "${CLUSTER_NAME}": CLUSTER,
+}
+
+
+def filled(text: str) -> Any:
+    """Return the policy file as AWS gets it for the cluster of these tests."""
+    for placeholder, value in PLACEHOLDERS.items():
+        text = text.replace(placeholder, value)
+    return json.loads(text)
+
+
+def as_moto_reads(template: dict[str, Any]) -> dict[str, Any]:
+    """Return the template with the worker's policy as an object.
+
+    CloudFormation takes a policy as JSON text: only then can the key of a condition hold the cluster's name.
+    moto 5.2 takes an object only.
+    """
+    changed = copy.deepcopy(template)
+    properties = changed["Resources"]["ControllerPolicy"]["Properties"]
+    text = properties["PolicyDocument"]["Fn::Sub"]
+    for placeholder, parameter in PSEUDO_PARAMETERS.items():
+        text = text.replace(parameter, PLACEHOLDERS[placeholder])
+    properties["PolicyDocument"] = json.loads(text)
+    return changed
+
+
+@pytest.fixture(scope="module")
+def template() -> dict[str, Any]:
+    read: dict[str, Any] = yaml.safe_load(TEMPLATE.read_text())
+    return read
+
+
+pytestmark = pytest.mark.filterwarnings("ignore:Tried to parse AWS.*supported by moto:UserWarning")
+
+
+@pytest.fixture(params=["", f"oidc.eks.{REGION}.amazonaws.com/id/0123456789ABCDEF"], ids=["pod identity", "IRSA"])
+def stack(
+    template: dict[str, Any], request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[str, dict[str, str]]]:
+    """The stack's OIDC provider and its outputs, in an account that moto plays."""
+    for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(variable, "test")
+    with mock_aws():
+        cloudformation = boto3.client("cloudformation", REGION)
+        cloudformation.create_stack(
+            StackName="tenon",
+            TemplateBody=json.dumps(as_moto_reads(template)),
+            Parameters=[
+                {"ParameterKey": "ClusterName", "ParameterValue": CLUSTER},
+                {"ParameterKey": "OidcProvider", "ParameterValue": request.param},
+            ],
+            Capabilities=["CAPABILITY_NAMED_IAM"],
+        )
+        (made,) = cloudformation.describe_stacks(StackName="tenon")["Stacks"]
+        yield request.param, {each["OutputKey"]: each["OutputValue"] for each in made["Outputs"]}
+
+
+def test_cfn_lint_finds_nothing_in_the_template() -> None:
+    """It knows every resource's schema, which moto does not check."""
+    command = [str(Path(sys.executable).with_name("cfn-lint")), str(TEMPLATE)]
+    found = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (found.returncode, found.stdout) == (0, "")
+
+
+def test_the_worker_gets_the_policy_of_the_policy_file(stack: tuple[str, dict[str, str]]) -> None:
+    iam = boto3.client("iam")
+    (attached,) = iam.list_attached_role_policies(RoleName=f"TenonController-{CLUSTER}")["AttachedPolicies"]
+    version = iam.get_policy_version(PolicyArn=attached["PolicyArn"], VersionId="v1")["PolicyVersion"]
+    assert version["Document"] == filled(POLICY.read_text())
+
+
+def test_only_the_workers_service_account_may_take_its_role(stack: tuple[str, dict[str, str]]) -> None:
+    provider, outputs = stack
+    role = boto3.client("iam").get_role(RoleName=f"TenonController-{CLUSTER}")["Role"]
+    (statement,) = role["AssumeRolePolicyDocument"]["Statement"]
+    if provider:
+        assert statement["Principal"] == {"Federated": f"arn:aws:iam::{ACCOUNT}:oidc-provider/{provider}"}
+        assert statement["Condition"]["StringEquals"] == {
+            f"{provider}:aud": "sts.amazonaws.com",
+            f"{provider}:sub": "system:serviceaccount:tenon:tenon",
+        }
+    else:
+        assert statement["Principal"] == {"Service": "pods.eks.amazonaws.com"}
+        assert set(statement["Action"]) == {"sts:AssumeRole", "sts:TagSession"}
+    assert outputs["ControllerRoleArn"] == role["Arn"]
+
+
+def test_the_node_role_is_the_one_that_the_policy_lets_the_worker_pass(stack: tuple[str, dict[str, str]]) -> None:
+    (passing,) = [each for each in filled(POLICY.read_text())["Statement"] if each["Action"] == "iam:PassRole"]
+    iam = boto3.client("iam")
+    role = iam.get_role(RoleName=stack[1]["NodeRoleName"])["Role"]
+    plain, with_path = passing["Resource"]
+    assert role["Arn"] == plain
+    assert with_path == plain.replace(":role/", ":role/*/")
+    assert role["AssumeRolePolicyDocument"]["Statement"][0]["Principal"] == {"Service": "ec2.amazonaws.com"}
+
+
+def test_interruptions_reach_the_queue(stack: tuple[str, dict[str, str]]) -> None:
+    sqs, events = boto3.client("sqs", REGION), boto3.client("events", REGION)
+    url = sqs.get_queue_url(QueueName=stack[1]["InterruptionQueueName"])["QueueUrl"]
+    attributes = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+    assert attributes["MessageRetentionPeriod"] == "300"
+    rules = events.list_rules()["Rules"]
+    patterns = [json.loads(rule["EventPattern"]) for rule in rules]
+    wanted = [rule["pattern"] for rule in json.loads(RULES.read_text()).values()]
+    assert sorted(map(json.dumps, patterns)) == sorted(map(json.dumps, wanted))
+    for rule in rules:
+        (target,) = events.list_targets_by_rule(Rule=rule["Name"])["Targets"]
+        assert target["Arn"] == attributes["QueueArn"]
+
+
+def test_only_rules_of_the_account_send_to_the_queue_and_only_by_tls(template: dict[str, Any]) -> None:
+    """Read from the template, because moto makes no policies of queues."""
+    allow, deny = template["Resources"]["InterruptionQueuePolicy"]["Properties"]["PolicyDocument"]["Statement"]
+    assert (allow["Principal"], allow["Action"]) == ({"Service": "events.amazonaws.com"}, "sqs:SendMessage")
+    rules = "arn:${AWS::Partition}:events:${AWS::Region}:${AWS::AccountId}:rule/*"
+    assert allow["Condition"] == {"ArnLike": {"aws:SourceArn": {"Fn::Sub": rules}}}
+    assert (deny["Effect"], deny["Condition"]) == ("Deny", {"Bool": {"aws:SecureTransport": "false"}})
+
+
+def test_the_names_fit_for_the_longest_cluster_name(template: dict[str, Any]) -> None:
+    pattern = template["Parameters"]["ClusterName"]["AllowedPattern"]
+    longest = "c" * 46
+    assert re.fullmatch(pattern, longest)
+    assert not re.fullmatch(pattern, longest + "c")
+    names = [
+        resource["Properties"]["RoleName"]["Fn::Sub"].replace("${ClusterName}", longest)
+        for resource in template["Resources"].values()
+        if resource["Type"] == "AWS::IAM::Role"
+    ]
+    assert [len(name) <= 64 for name in names] == [True, True]
+
+
+def terraform() -> dict[str, Any]:
+    """Return the module's blocks by kind, as python-hcl2 reads them."""
+    blocks: dict[str, Any] = {}
+    for path in sorted(TERRAFORM.glob("*.tf")):
+        for kind, found in hcl2.loads(path.read_text()).items():
+            blocks.setdefault(kind, []).extend(found)
+    return blocks
+
+
+def test_terraform_makes_the_same_kinds_of_resources(template: dict[str, Any]) -> None:
+    kinds = {
+        "AWS::IAM::ManagedPolicy": "aws_iam_policy",
+        "AWS::IAM::Role": "aws_iam_role",
+        "AWS::EKS::PodIdentityAssociation": "aws_eks_pod_identity_association",
+        "AWS::EKS::AccessEntry": "aws_eks_access_entry",
+        "AWS::SQS::Queue": "aws_sqs_queue",
+        "AWS::SQS::QueuePolicy": "aws_sqs_queue_policy",
+        "AWS::Events::Rule": "aws_cloudwatch_event_rule",
+    }
+    made = {kind for block in terraform()["resource"] for kind in block}
+    attachments = {"aws_iam_role_policy_attachment", "aws_cloudwatch_event_target"}
+    assert made - attachments == {kinds[resource["Type"]] for resource in template["Resources"].values()}
+
+
+def test_terraform_has_the_parameters_of_the_template(template: dict[str, Any]) -> None:
+    def snake(name: str) -> str:
+        return re.sub(r"(?<!^)(?=[A-Z])", "_", name).lower()
+
+    variables = {name: block for each in terraform()["variable"] for name, block in each.items()}
+    assert variables.keys() == {snake(name) for name in template["Parameters"]}
+    for name, parameter in template["Parameters"].items():
+        mine = variables[snake(name)]
+        assert mine["description"] == parameter["Description"]
+        assert str(mine.get("default", "unset")).lower() == parameter.get("Default", "unset")
+    outputs = {name: block for each in terraform()["output"] for name, block in each.items()}
+    assert {name: block["description"] for name, block in outputs.items()} == {
+        snake(name): output["Description"] for name, output in template["Outputs"].items()
+    }
+
+
+def test_terraform_reads_the_policy_and_the_rules_of_the_template() -> None:
+    (local,) = terraform()["locals"]
+    for name, source in (("policy", POLICY), ("rules", RULES)):
+        found = re.search(r"\$\{path\.module\}/([^\"\\]+)", local[name])
+        assert found is not None
+        assert (TERRAFORM / found[1]).resolve() == source.resolve()
+    assert sorted(re.findall(r"Amazon\w+", local["node_policies"])) == sorted(NODE_POLICIES)
+    placeholders = {placeholder.strip("${}") for placeholder in PSEUDO_PARAMETERS}
+    assert set(re.findall(r"\"([A-Z_]{4,})\":", local["policy"])) == placeholders

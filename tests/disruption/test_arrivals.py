@@ -1,0 +1,164 @@
+"""How long consolidation lets pods rest that disruption commands moved."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from tenon.apis.reasons import Reason
+from tenon.disruption.arrivals import (
+    MAX_KEPT,
+    REMEMBERED,
+    REST,
+    WITHIN,
+    Arrival,
+    arriving,
+    read_arrivals,
+    rest_until,
+    times_moved,
+    with_arrival,
+    workload_mark,
+)
+from tenon.disruption.commands import arrivals_of
+from tenon.disruption.deciding import decide
+from tenon.disruption.methods import METHODS, moving_methods
+from tenon.disruption.methods.consolidation import Consolidation
+from tenon.disruption.model import Decision, Situation
+from tenon.kube.pod import Pod
+from tenon.scheduling.deadline import never
+from tests.disruption.clusters import NOW, Cluster, NodeSpec, PodSpec, PoolSpec, situation
+
+MOVED = NOW - timedelta(minutes=30)
+SMALL = PodSpec(cpu="100m", memory="128Mi")
+
+
+def web(created: datetime, workload: str = "Deployment/web", name: str = "web-1") -> Pod:
+    return Pod("shop", name, f"uid-{name}", {}, created=created.timestamp(), workload=workload)
+
+
+def arrival(times: int = 1, at: datetime = MOVED, workload: str = "Deployment/web") -> Arrival:
+    return Arrival(at, {workload_mark(web(at, workload)): times})
+
+
+def test_wsh01_a_pod_that_was_created_soon_after_a_command_moved_its_workload_has_moved() -> None:
+    assert times_moved(web(MOVED), [arrival()], NOW) == (1, MOVED)
+    assert times_moved(web(MOVED + WITHIN), [arrival(2)], NOW) == (2, MOVED)
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        web(MOVED - timedelta(seconds=2)),
+        web(MOVED + WITHIN + timedelta(seconds=2)),
+        web(MOVED, "Deployment/other"),
+        replace(web(MOVED), namespace="other"),
+    ],
+)
+def test_other_pods_of_its_node_have_not_moved(pod: Pod) -> None:
+    assert times_moved(pod, [arrival()], NOW) == (0, None)
+
+
+def test_wsh01_a_pod_rests_for_an_hour_and_for_a_day_after_its_second_move() -> None:
+    assert rest_until([web(MOVED)], [arrival()], NOW) == MOVED + REST
+    assert rest_until([web(MOVED)], [arrival(2)], NOW) == MOVED + REMEMBERED
+    assert rest_until([web(MOVED)], [arrival()], MOVED + REST) is None
+    assert rest_until([web(MOVED)], [arrival(2)], MOVED + REMEMBERED) is None
+    assert rest_until([web(MOVED)], [], NOW) is None
+
+
+def test_what_a_command_moves_counts_its_earlier_moves() -> None:
+    first, second = web(MOVED), web(MOVED, name="web-2")
+    mark = workload_mark(first)
+    assert arriving([first, second], {}) == {mark: 1}
+    assert arriving([first, second], {second.key: 1}) == {mark: 2}
+
+
+def test_the_annotation_keeps_what_is_of_the_last_day() -> None:
+    text = "[]"
+    for hours in range(30):
+        text = with_arrival(text, NOW + timedelta(hours=hours), {"0a0b0c0d": 1})
+    found = read_arrivals(text)
+    assert len(found) == MAX_KEPT
+    assert found[-1] == Arrival(NOW + timedelta(hours=29), {"0a0b0c0d": 1})
+    later = with_arrival(text, NOW + timedelta(hours=60), {"0a0b0c0d": 2})
+    assert read_arrivals(later) == (Arrival(NOW + timedelta(hours=60), {"0a0b0c0d": 2}),)
+
+
+@pytest.mark.parametrize("text", ["", "{}", "1", "[1]", '[["x", {}]]', '[["2026-11-21T12:00:00Z", 1]]', "[[]]"])
+def test_an_annotation_that_cannot_be_read_is_no_arrival(text: str) -> None:
+    assert read_arrivals(text) == ()
+    assert json.loads(with_arrival(text, NOW, {"0a0b0c0d": 1})) == [["2026-11-21T12:00:00Z", {"0a0b0c0d": 1}]]
+
+
+def decided(given: Situation) -> Decision:
+    decision = decide(given, [Consolidation()])
+    for error in decision.failed.values():
+        raise error
+    return decision
+
+
+def resting(cluster: Cluster, times: int, at: datetime = MOVED) -> Situation:
+    """The cluster after a command moved its pods where they are now."""
+    given = situation(cluster)
+    model = given.model
+    assert model is not None
+    details = {
+        claim: replace(detail, pods=tuple(replace(pod, created=at.timestamp()) for pod in detail.pods))
+        for claim, detail in model.details.items()
+    }
+    before = {pod.key: times - 1 for detail in details.values() for pod in detail.pods}
+    nodes = [replace(node, arrivals=(Arrival(at, arriving(details[node.claim].pods, before)),)) for node in given.nodes]
+    return replace(given, nodes=nodes, model=replace(model, details=details))
+
+
+@pytest.mark.parametrize(("times", "rest"), [(1, REST), (2, REMEMBERED)])
+def test_wsh01_a_node_whose_pods_rest_is_neither_replaced_nor_deleted(times: int, rest: timedelta) -> None:
+    nodes = {"a": NodeSpec(type="m5.4xlarge", pods=[SMALL]), "b": NodeSpec(type="c5.large", pods=[SMALL])}
+    decision = decided(resting(Cluster(nodes=nodes), times))
+    assert (decision.commands, decision.look_again) == ((), MOVED + rest)
+    why = "its pods have just moved, or moved twice within a day, and rest"
+    assert decision.unconsolidatable == {"a": why, "b": why}
+    assert len(decided(replace(resting(Cluster(nodes=nodes), times), now=MOVED + rest)).commands) >= 1
+
+
+def test_wsh01_drift_and_emptiness_do_not_wait_for_pods_that_rest() -> None:
+    nodes = {
+        "a": NodeSpec(type="m5.4xlarge", pods=[SMALL], drifted="AMIDrift", drifted_for="1h"),
+        "b": NodeSpec(type="c5.large"),
+        "c": NodeSpec(type="c5.large", pods=[SMALL]),
+    }
+    given = resting(Cluster(nodes=nodes), 2)
+    gone_pod = Arrival(MOVED, {"0a0b0c0d": 2})
+    given = replace(given, nodes=[replace(node, arrivals=(*node.arrivals, gone_pod)) for node in given.nodes])
+    found = decide(given, METHODS)
+    assert [[one.node.claim for one in command.candidates] for command in found.commands] == [["b"]]
+    found = decide(given, moving_methods(never))
+    (command,) = found.commands
+    assert (command.reason, [one.node.claim for one in command.candidates]) == (Reason.DRIFTED, ["a"])
+
+
+def test_wsh01_other_pods_may_move_to_a_node_whose_pods_rest() -> None:
+    nodes = {"a": NodeSpec(type="c5.xlarge", pods=[SMALL]), "b": NodeSpec(type="c5.large", pods=[SMALL])}
+    given = resting(Cluster(pools={"default": PoolSpec()}, nodes=nodes), 1)
+    awake = [replace(node, arrivals=()) if node.claim == "a" else node for node in given.nodes]
+    (command,) = decided(replace(given, nodes=awake)).commands
+    assert [one.node.claim for one in command.candidates] == ["a"]
+    assert list(command.destinations) == ["b"]
+
+
+def test_a_command_says_where_its_pods_go() -> None:
+    nodes = {
+        "a": NodeSpec(type="m5.4xlarge", pods=[SMALL, PodSpec(cpu="1")]),
+        "b": NodeSpec(type="c5.large", pods=[SMALL]),
+    }
+    given = situation(Cluster(nodes=nodes))
+    assert given.model is not None
+    (command,) = decided(given).commands
+    found = arrivals_of(command, given.model, [f"new-{n}" for n in range(len(command.replacements))], NOW)
+    moved = [pod for pods in command.destinations.values() for pod in pods]
+    moved += [pod for claim in command.replacements for pod in claim.pods]
+    assert {mark for times in found.values() for mark in times} == {workload_mark(pod) for pod in moved}
+    assert {count for times in found.values() for count in times.values()} == {1}

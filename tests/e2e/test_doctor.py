@@ -1,0 +1,53 @@
+"""`tenon doctor` on the sandbox: nothing is wrong where a worker runs, and what is taken away is named."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from sandbox.cluster import Sandbox
+from tests.e2e.conftest import NewPool
+from tests.e2e.worker_process import environment
+
+pytestmark = pytest.mark.refuses("iam:GetRole")
+
+
+def doctor(sandbox: Sandbox, **changed: str | None) -> tuple[int, dict[str, dict[str, Any]]]:
+    """The exit status, and the findings by check."""
+    answer = subprocess.run(
+        [sys.executable, "-m", "cli", "doctor", "-o", "json"],
+        env=environment(sandbox, **changed),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert answer.stdout, answer.stderr
+    return answer.returncode, {each["check"]: each for each in json.loads(answer.stdout)}
+
+
+async def test_where_a_worker_runs_nothing_is_wrong(sandbox: Sandbox, new_pool: NewPool) -> None:
+    """With the worker's own rights in Kubernetes and AWS."""
+    async with new_pool() as pool:
+        await pool.deploy(1)
+        await pool.running(1)
+        status, found = await asyncio.to_thread(doctor, sandbox, INTERRUPTION_QUEUE=sandbox.cluster_name)
+    assert {check: each for check, each in found.items() if each["state"] != "ok"}.keys() <= {"access entry"}, found
+    assert status == 0
+    assert {"Temporal", "search attributes", "rights in Kubernetes", "CRDs", "leader", "rights in AWS"} <= found.keys()
+
+
+async def test_what_is_wrong_is_a_fault_with_its_mend(sandbox: Sandbox) -> None:
+    changed = {"TEMPORAL_ADDRESS": "127.0.0.1:9", "INTERRUPTION_QUEUE": None, "BATCH_IDLE_DURATION": "soon"}
+    status, found = await asyncio.to_thread(doctor, sandbox, **changed)
+    assert status == 1
+    assert found["Temporal"]["state"] == "fault"
+    assert "TEMPORAL_ADDRESS" in found["Temporal"]["mend"]
+    assert found["settings"]["state"] == "fault"
+    assert "BATCH_IDLE_DURATION" in found["settings"]["sentence"]
+    assert found["rights in Kubernetes"]["state"] == "ok"

@@ -1,0 +1,135 @@
+"""A worker that reads the interruption queue: what AWS announces about an instance reaches its node and its pods."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.resources import NODECLAIMS, NODES
+from sandbox.cluster import Sandbox
+from tenon.apis import labels
+from tests.e2e.conftest import NewPool
+from tests.e2e.pools import Pool, leaving
+from tests.e2e.worker_process import WorkerProcess
+from tests.workflows.waiting import until
+
+ROOM_FOR_FIVE = [
+    {"key": "karpenter.k8s.aws/instance-cpu", "operator": "In", "values": ["8"]},
+    {"key": labels.CAPACITY_TYPE, "operator": "In", "values": ["spot"]},
+]
+TAINT = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
+
+
+@pytest.fixture(scope="module")
+def reader(sandbox: Sandbox, worker: WorkerProcess) -> Iterator[WorkerProcess]:
+    """A second replica, the only one that reads the queue. The first one leads."""
+    running = WorkerProcess(sandbox, "queue-reader", replica=1, INTERRUPTION_QUEUE=sandbox.cluster_name)
+    running.start()
+    yield running
+    assert running.stop() == 0, f"see {running.log}"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def pool(reader: WorkerProcess, new_pool: NewPool) -> AsyncIterator[Pool]:
+    async with new_pool(requirements=ROOM_FOR_FIVE, consolidate_after="Never") as made:
+        await made.deploy(5)
+        yield made
+
+
+class Queue:
+    """The queue, as its owner sees it."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sqs: Any = sandbox.aws("sqs")
+        self._url = self._sqs.get_queue_url(QueueName=sandbox.cluster_name)["QueueUrl"]
+
+    async def empty(self) -> bool:
+        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        found = self._sqs.get_queue_attributes(QueueUrl=self._url, AttributeNames=names)["Attributes"]
+        return not any(int(number) for number in found.values())
+
+    def send(self, body: str) -> None:
+        self._sqs.send_message(QueueUrl=self._url, MessageBody=body)
+
+
+@pytest.fixture(scope="module")
+def queue(sandbox: Sandbox) -> Queue:
+    return Queue(sandbox)
+
+
+async def only_claim(pool: Pool) -> tuple[str, str, str]:
+    """The NodeClaim on which all five pods run, its Node, and its instance."""
+    pods = await pool.running(5)
+    claims = {await pool.claim_of(pod) for pod in pods}
+    assert len(claims) == 1
+    (name,) = claims
+    claim = await pool.kube.get(NODECLAIMS, name)
+    assert claim is not None
+    assert claim["metadata"]["labels"][labels.CAPACITY_TYPE] == "spot"
+    return name, claim["status"]["nodeName"], claim["status"]["providerID"].rsplit("/", 1)[-1]
+
+
+async def marked(kube: Kube, claim: str, node: str) -> bool:
+    """Whether the Node is tainted and its claim is being deleted."""
+    found, owner = await kube.get(NODES, node), await kube.get(NODECLAIMS, claim)
+    if found is None or owner is None:
+        return found is None
+    return any(TAINT.items() <= taint.items() for taint in found["spec"].get("taints", [])) and leaving(owner)
+
+
+async def test_aws140_an_interrupted_spot_node_is_replaced_before_its_instance_ends(
+    pool: Pool, reader: WorkerProcess, sandbox: Sandbox, kube: Kube, queue: Queue
+) -> None:
+    """AWS-041, EVT-07, MET-55: a hostile message in front of the notice changes nothing."""
+    claim, node, instance = await only_claim(pool)
+    queue.send('{"detail-type": "EC2 Spot Instance Interruption Warning", "source": "aws.ec2", "detail": 1}')
+    sandbox.ec2().interrupt_instance(instance, notice_seconds=120)
+    await until(lambda: marked(kube, claim, node))
+    await pool.gone(claim)
+    replacement, _, successor = await only_claim(pool)
+    assert replacement != claim
+    await until(queue.empty)
+    own = {one["id"]: one for one in sandbox.ec2().instances()}
+    assert own[instance]["state_reason"] != "Server.SpotInstanceTermination"  # the node was gone in time
+    offering = [(own[one]["type"], own[one]["zone"], own[one]["capacity_type"]) for one in (instance, successor)]
+    assert offering[0] != offering[1]
+    for reason in ("SpotInterrupted", "TerminatingOnInterruption"):
+        await pool.seen(claim, reason)
+    received = "karpenter_interruption_received_messages_total"
+    assert reader.metric(received, message_type="spot_interrupted") == 1
+    assert reader.metric("tenon_interruption_malformed_messages_total") == 1
+    assert reader.metric("karpenter_interruption_deleted_messages_total") >= 2
+
+
+async def test_aws140_a_notice_while_temporal_is_away_taints_at_once_and_drains_later(
+    pool: Pool, sandbox: Sandbox, kube: Kube, queue: Queue
+) -> None:
+    claim, node, instance = await only_claim(pool)
+    sandbox.stop_component("temporal")
+    try:
+        sandbox.ec2().interrupt_instance(instance, notice_seconds=600)
+        await until(lambda: marked(kube, claim, node))
+        await until(queue.empty)
+        assert await kube.get(NODECLAIMS, claim) is not None  # nothing drains it yet
+    finally:
+        sandbox.start_component("temporal")
+    await pool.gone(claim)
+    replacement, _, _ = await only_claim(pool)
+    assert replacement != claim
+
+
+@pytest.mark.parametrize("what", ["kill_instance", "stop_instance", "schedule_retirement"])
+async def test_aws141_143_a_node_whose_instance_ends_otherwise_is_replaced(
+    pool: Pool, sandbox: Sandbox, kube: Kube, queue: Queue, what: str
+) -> None:
+    claim, node, instance = await only_claim(pool)
+    getattr(sandbox.ec2(), what)(instance)
+    await until(lambda: marked(kube, claim, node))
+    await pool.gone(claim)
+    replacement, _, _ = await only_claim(pool)
+    assert replacement != claim
+    await until(queue.empty)

@@ -1,0 +1,71 @@
+"""Launches while AWS does not show everywhere yet what was just created."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from activities.ec2.provider import Ec2Provider
+from sandbox.ec2.consistency import Delays
+from tenon.apis.ec2nodeclass import EC2NodeClass
+from tests.ec2.samples import node_claim, node_class
+from tests.ec2sandbox.conftest import Clock
+
+if TYPE_CHECKING:
+    from sandbox.ec2.server import Server
+
+
+@pytest.fixture
+def clock(server: Server) -> Iterator[Clock]:
+    """EC2's clock, which stands still until a test moves it."""
+    book = server.world.book
+    real, book.clock = book.clock, Clock()
+    book.clock.now = real()
+    yield book.clock
+    book.clock = real
+    server.world.consistency.delays = Delays()
+
+
+def test_aws014_an_instance_that_is_shown_late_is_launched_once_and_found_later(
+    provider: Ec2Provider, server: Server, clock: Clock, ready_class: EC2NodeClass
+) -> None:
+    """The fleet's answer is enough until EC2 shows the instance; a repeated request finds the same one."""
+    server.world.consistency.delays = Delays(instance=5.0, tags=5.0, chance=1.0)
+    request = provider.prepare_launch(node_claim(name="late-1"), ready_class, 1)
+    instance = provider.launch(request).instance
+    assert instance is not None
+    assert instance.private_dns_name == ""
+    assert provider.instance_state(instance.id) is None
+    again = provider.launch(request).instance
+    assert again is not None
+    assert again.id == instance.id
+    clock.pass_(10.0)
+    shown = provider.find_instance("late-1")
+    assert shown is not None
+    assert (shown.id, bool(shown.private_dns_name)) == (instance.id, True)
+
+
+def test_aws049_a_launch_waits_for_a_new_instance_profile(
+    provider: Ec2Provider, server: Server, clock: Clock, ready_class: EC2NodeClass
+) -> None:
+    """LIF-01: the refusal has its reason, and the next attempt, with a token of its own, launches."""
+    server.world.consistency.delays = Delays(profile=10.0)
+    written = node_class(
+        {"instanceProfile": None, "subnets": [], "securityGroups": [], "amis": []}, role="KarpenterNodeRole-sandbox"
+    )
+    written = written.model_copy(
+        update={
+            "spec": ready_class.spec,
+            "metadata": written.metadata.model_copy(update={"name": "fresh", "uid": "fresh-uid"}),
+        }
+    )
+    fresh = written.model_copy(update={"status": provider.resolve_node_class(written)})
+    assert fresh.status.instance_profile
+    refused = provider.launch(provider.prepare_launch(node_claim(name="fresh-1"), fresh, 1))
+    assert refused.instance is None
+    assert refused.waits is not None
+    assert refused.waits.reason == "InstanceProfileNameInvalid"
+    clock.pass_(10.0)
+    assert provider.launch(provider.prepare_launch(node_claim(name="fresh-1"), fresh, 2)).instance is not None

@@ -1,0 +1,84 @@
+"""What the activity that resolves an EC2NodeClass writes on the object when AWS refuses, or does not answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from activities.cluster_version import ClusterVersion
+from activities.ec2.nodeclass import UnansweredError
+from activities.ec2.provider import Ec2Provider
+from activities.kubernetes.resources import EC2NODECLASSES
+from activities.nodeclasses import NodeClassActivities
+from sandbox.ec2.faults import Fault
+from tenon.lifecycle.messages.nodeclass import NodeClassInput, NodeClassResult
+from tests.ec2.samples import node_class
+from tests.lifecycle_k8s.fake_kube import Clock, FakeKube, Recorder
+
+if TYPE_CHECKING:
+    from sandbox.ec2.server import Server
+
+
+class World:
+    """One EC2NodeClass in a cluster, and the sandbox's EC2."""
+
+    def __init__(self, provider: Ec2Provider, name: str) -> None:
+        self.name = name
+        self.kube = FakeKube(Clock())
+        self.recorder = Recorder()
+        written = node_class({}, role="KarpenterNodeRole-sandbox").to_dict()
+        written["metadata"] = {"name": name, "uid": name, "generation": 1}
+        self.kube.add(EC2NODECLASSES, written)
+        version = ClusterVersion(provider.cluster.kubernetes_version, cast("Any", None))
+        self._activities = NodeClassActivities(cast("Any", self.kube), cast("Any", self.recorder), provider, version)
+
+    async def resolve(self) -> NodeClassResult:
+        return await self._activities.resolve(NodeClassInput(cluster="sandbox", name=self.name))
+
+    async def conditions(self) -> dict[str, tuple[str, str, str]]:
+        found = await self.kube.get(EC2NODECLASSES, self.name) or {}
+        return {
+            each["type"]: (each["status"], each["reason"], each["message"]) for each in found["status"]["conditions"]
+        }
+
+
+async def test_ecs7_a_refusal_is_on_the_class_with_an_event(provider: Ec2Provider, server: Server) -> None:
+    world = World(provider, "refused")
+    server.world.faults.add(Fault(action="DescribeSubnets", code="UnauthorizedOperation", status=403, count=None))
+    result = await world.resolve()
+    assert (result.exists, result.ready) == (True, False), "the workflow looks again in a minute"
+    found = await world.conditions()
+    status, reason, message = found["SubnetsReady"]
+    assert (status, reason, found["Ready"][0]) == ("False", "Unauthorized", "False")
+    assert ("EC2NodeClass", "refused", "Unauthorized", message) in world.recorder.events
+    server.world.faults.clear()
+    assert (await world.resolve()).ready
+
+
+async def test_ecs7_an_outage_is_on_a_new_class_and_resolved_again_soon(provider: Ec2Provider, server: Server) -> None:
+    world = World(provider, "unanswered")
+    server.world.faults.add(Fault(action="DescribeSubnets", code="InternalError", status=500, count=None))
+    with pytest.raises(UnansweredError):
+        await world.resolve()
+    found = await world.conditions()
+    assert (found["SubnetsReady"][0], found["Ready"][0]) == ("Unknown", "Unknown")
+    server.world.faults.clear()
+    assert (await world.resolve()).ready
+    server.world.faults.add(Fault(action="DescribeSubnets", code="InternalError", status=500, count=None))
+    with pytest.raises(UnansweredError):
+        await world.resolve()
+    assert (await world.conditions())["Ready"][0] == "True", "an outage makes no class unready"
+
+
+async def test_ecs11_a_class_that_cannot_be_cleaned_up_says_why(provider: Ec2Provider, server: Server) -> None:
+    world = World(provider, "leaving")
+    assert (await world.resolve()).ready
+    await world.kube.delete(EC2NODECLASSES, "leaving")
+    server.world.faults.add(Fault(action="DeleteInstanceProfile", code="AccessDenied", status=403, count=None))
+    result = await world.resolve()
+    assert (result.exists, result.deleting) == (True, True)
+    (event,) = [each for each in world.recorder.events if each[2] == "FailedTermination"]
+    assert "allow iam:DeleteInstanceProfile in the IAM policy" in event[3]
+    server.world.faults.clear()
+    assert not (await world.resolve()).exists

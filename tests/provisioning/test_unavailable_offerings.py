@@ -1,0 +1,25 @@
+"""A NodeClaim names the offerings that its launch must avoid."""
+
+from __future__ import annotations
+
+from tenon.apis import labels
+from tenon.kube.offerings import OfferingKey
+from tenon.provisioning.unavailable_offerings import MOST, unavailable_annotation, unavailable_offerings
+
+SPOT = OfferingKey("spot", "m5.large", "us-west-2a")
+
+
+def test_aws041_a_claim_names_the_refused_offerings_of_its_own_types() -> None:
+    others = {OfferingKey("spot", "c5.large", "us-west-2a"), OfferingKey("spot", "", "")}
+    written = unavailable_annotation(("m5.large", "m5.xlarge"), {SPOT, *others})
+    assert written == {labels.UNAVAILABLE_OFFERINGS: "spot/m5.large/us-west-2a"}
+    assert unavailable_offerings(written) == {SPOT}
+    assert unavailable_annotation(("m5.xlarge",), {SPOT}) == {}
+
+
+def test_aws041_what_cannot_be_read_avoids_nothing() -> None:
+    for text in ("", ",", "spot", "spot//", "spot/m5.large", "a/b/c/d"):
+        assert unavailable_offerings({labels.UNAVAILABLE_OFFERINGS: text}) == frozenset()
+    assert unavailable_offerings({}) == frozenset()
+    many = [OfferingKey("spot", "m5.large", f"zone-{number:04}") for number in range(1000)]
+    assert len(unavailable_offerings(unavailable_annotation(["m5.large"], many))) == MOST

@@ -1,0 +1,80 @@
+"""What a worker learns about its place at the start: the region, and the address of cluster DNS."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, cast
+
+import pytest
+
+from activities.kubernetes.errors import ForbiddenError
+from activities.kubernetes.resources import SERVICES
+from tests.lifecycle_k8s.fake_kube import Clock, FakeKube
+from worker.runtime.assembly import dns_address, region_of_environment
+from worker.settings import SettingsError
+
+
+class Metadata(BaseHTTPRequestHandler):
+    """Instance metadata, version 2."""
+
+    def do_PUT(self) -> None:
+        self._answer("token")
+
+    def do_GET(self) -> None:
+        self._answer("eu-north-1a" if self.path.endswith("/placement/availability-zone/") else "")
+
+    def _answer(self, text: str) -> None:
+        self.send_response(200 if text else 404)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def metadata(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Metadata)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_EC2_METADATA_DISABLED"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+    yield
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.usefixtures("metadata")
+def test_the_region_is_that_of_the_instance_where_no_variable_names_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert region_of_environment() == "eu-north-1"
+    monkeypatch.setenv("AWS_REGION", "us-west-2")
+    assert region_of_environment() == "us-west-2"
+
+
+@pytest.mark.usefixtures("metadata")
+def test_without_variable_and_metadata_the_worker_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    with pytest.raises(SettingsError, match="AWS_REGION is required"):
+        region_of_environment()
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [({"clusterIP": "172.20.0.53"}, "172.20.0.53"), ({"clusterIP": "fd00::a"}, "fd00::a"), ({"clusterIP": "None"}, "")],
+)
+async def test_aws102_cluster_dns_is_the_address_of_the_service(spec: dict[str, str], expected: str) -> None:
+    kube = FakeKube(Clock())
+    assert await dns_address(cast("Any", kube)) == "", "a cluster without the Service"
+    kube.add(SERVICES, {"metadata": {"name": "kube-dns", "namespace": "kube-system", "uid": "dns"}, "spec": spec})
+    assert await dns_address(cast("Any", kube)) == expected
+
+
+async def test_aws102_a_worker_that_may_not_read_the_service_starts() -> None:
+    class Forbidding(FakeKube):
+        async def get(self, *_: Any, **__: Any) -> None:
+            raise ForbiddenError(403, "Forbidden", "services kube-dns is forbidden")
+
+    assert await dns_address(cast("Any", Forbidding(Clock()))) == ""

@@ -1,0 +1,294 @@
+"""The interruption controller reads a real SQS queue of the sandbox, and writes to an API server in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, cast
+
+import boto3
+import pytest
+from prometheus_client import REGISTRY
+
+from activities.ec2.client import Ec2
+from activities.ec2.queue import MessageQueue
+from activities.kubernetes.errors import ApiUnreachableError
+from activities.kubernetes.resources import NODECLAIMS, NODES
+from sandbox.ec2.authorization.identities import ADMINISTRATOR_KEY, SECRET, environment, worker_key
+from tenon.apis import labels
+from tenon.kube.decode import decode_object
+from tenon.lifecycle.messages.launch import OfferingRef
+from tests.cache.objects import claim, metadata, node
+from tests.ec2.test_interruption import HEALTH, HOSTILE, REBALANCE, SPOT, state
+from tests.lifecycle_k8s.fake_kube import Clock, FakeKube, Recorder
+from tests.worker.fake_temporal import Cache
+from tests.workflows.waiting import until
+from worker.controllers.interruption import InterruptionController
+
+if TYPE_CHECKING:
+    from types_boto3_sqs import SQSClient
+
+    from sandbox.ec2.server import Server
+
+pytestmark = pytest.mark.asyncio(loop_scope="function")
+
+QUEUE = "interruptions"
+"""Also the name of the cluster: the worker's policy lets it read only the queue of that name."""
+TAINT = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    from sandbox.ec2.server import start
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment(worker_key(QUEUE)).items():
+            patch.setenv(name, value)
+        running = start(tmp_path_factory.mktemp("ec2"))
+        yield running
+        running.close()
+
+
+class World:
+    """A queue, a cluster of nodes, and a controller's view of both."""
+
+    def __init__(self, server: Server) -> None:
+        self.workers_sqs = Ec2("us-west-2", server.endpoint).sqs
+        self.sqs: SQSClient = boto3.Session().client(
+            "sqs",
+            endpoint_url=server.endpoint,
+            region_name="us-west-2",
+            aws_access_key_id=ADMINISTRATOR_KEY,
+            aws_secret_access_key=SECRET,
+        )
+        self.url = self.sqs.create_queue(QueueName=QUEUE)["QueueUrl"]
+        self.cache = Cache()
+        self.kube = FakeKube(Clock())
+        self.recorder = Recorder()
+        self.sold_out: list[OfferingRef] = []
+
+    def node(self, number: int, *, known: bool = True, meta: dict[str, Any] | None = None) -> str:
+        """A spot node, in the API server and in the cache; its instance id."""
+        name = f"{number:017x}"
+        kinds = {labels.CAPACITY_TYPE: "spot", labels.INSTANCE_TYPE: "m7g.large", labels.ZONE: "us-west-2a"}
+        described = {"labels": {labels.NODEPOOL: "pool", **kinds}, "finalizers": [labels.TERMINATION_FINALIZER]}
+        record = claim(name, node_name=name, meta={**described, **(meta or {})})
+        self.kube.add(NODECLAIMS, dict(record.body))
+        self.kube.add(NODES, {"metadata": metadata(name), "spec": {"providerID": record.provider_id}})
+        if known:
+            self.cache.publish(record)
+            self.cache.publish(node(name))
+        return f"i-{name}"
+
+    def send(self, *bodies: Any) -> None:
+        for body in bodies:
+            text = body if isinstance(body, str) else json.dumps(body)
+            self.sqs.send_message(QueueUrl=self.url, MessageBody=text)
+
+    def left(self) -> int:
+        """Messages that are in the queue, received or not."""
+        names: Sequence[Any] = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible")
+        found = self.sqs.get_queue_attributes(QueueUrl=self.url, AttributeNames=names)
+        return sum(int(number) for number in found["Attributes"].values())
+
+    async def emptied(self) -> None:
+        async def empty() -> bool:
+            return await asyncio.to_thread(self.left) == 0
+
+        await until(empty)
+
+    def leaving(self) -> list[str]:
+        """The instances whose NodeClaims are deleted."""
+        claims = [one["metadata"] for (plural, _, _), one in self.kube.objects.items() if plural == "nodeclaims"]
+        return sorted(f"i-{one['name']}" for one in claims if one.get("deletionTimestamp"))
+
+    def tainted(self) -> list[str]:
+        """The instances whose Nodes are cordoned, with all that belongs to it."""
+        found = []
+        for (plural, _, name), body in self.kube.objects.items():
+            if plural == "nodes" and TAINT in body["spec"].get("taints", []):
+                assert body["metadata"]["finalizers"] == [labels.TERMINATION_FINALIZER]
+                assert body["metadata"]["labels"][labels.EXCLUDE_BALANCERS] == "karpenter"
+                found.append(f"i-{name}")
+        return sorted(found)
+
+
+def about(message: dict[str, Any], instance_id: str) -> dict[str, Any]:
+    return {**message, "detail": {**message["detail"], "instance-id": instance_id}}
+
+
+@pytest.fixture
+def world(server: Server) -> Iterator[World]:
+    made = World(server)
+    yield made
+    made.sqs.delete_queue(QueueUrl=made.url)
+
+
+@contextlib.asynccontextmanager
+async def reading(world: World, now: Callable[[], datetime] | None = None) -> AsyncIterator[InterruptionController]:
+    kube, recorder = cast("Any", world.kube), cast("Any", world.recorder)
+    controller = InterruptionController(
+        kube,
+        recorder,
+        world.cache,
+        MessageQueue(world.workers_sqs, QUEUE),
+        "c",
+        world.sold_out.extend,
+        now or (lambda: datetime.now(UTC)),
+    )
+    task = asyncio.create_task(controller.run())
+    try:
+        yield controller
+        assert not task.done(), task
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+def counted(name: str, **wanted: str) -> float:
+    return REGISTRY.get_sample_value(name, wanted) or 0.0
+
+
+def disrupted(reason: str) -> float:
+    of_pool = {"nodepool": "pool", "capacity_type": "spot", "consolidation_policy": "", "termination_mode": "forceful"}
+    return counted("karpenter_nodeclaims_disrupted_total", reason=reason, **of_pool)
+
+
+async def test_aws140_an_interrupted_node_is_tainted_and_its_claim_deleted_before_the_message(world: World) -> None:
+    """EVT-07, MET-55, MET-56, AWS-041: and no replacement is bought where EC2 has just taken an instance back."""
+    interrupted, other = world.node(1), world.node(2)
+    received = {"message_type": "spot_interrupted"}
+    before = counted("karpenter_interruption_received_messages_total", **received)
+    deleted = counted("karpenter_interruption_deleted_messages_total")
+    waited = counted("karpenter_interruption_message_queue_duration_seconds_count")
+    lost = disrupted("spot_interrupted")
+    world.send(about(SPOT, interrupted))
+    async with reading(world):
+        await world.emptied()
+    assert world.leaving() == world.tainted() == [interrupted] != [other]
+    assert world.sold_out == [OfferingRef(capacity_type="spot", instance_type="m7g.large", zone="us-west-2a")]
+    name = interrupted.removeprefix("i-")
+    both = [("NodeClaim", name), ("Node", name)]
+    assert [event[:3] for event in world.recorder.events] == [
+        (*subject, reason) for subject in both for reason in ("SpotInterrupted", "TerminatingOnInterruption")
+    ]
+    assert counted("karpenter_interruption_received_messages_total", **received) == before + 1
+    assert counted("karpenter_interruption_deleted_messages_total") == deleted + 1
+    assert counted("karpenter_interruption_message_queue_duration_seconds_count") == waited + 1
+    assert disrupted("spot_interrupted") == lost + 1
+
+
+async def test_aws141_143_every_notice_about_the_end_of_an_instance_makes_its_node_leave(world: World) -> None:
+    ids = [world.node(number) for number in range(10, 14)]
+    retired = {**HEALTH["detail"], "affectedEntities": [{"entityValue": one} for one in ids[2:]]}
+    world.send(about(state("stopping"), ids[0]), about(state("terminated"), ids[1]), {**HEALTH, "detail": retired})
+    async with reading(world):
+        await world.emptied()
+    assert world.leaving() == world.tainted() == ids
+    assert world.sold_out == []
+    assert {"InstanceStopping", "InstanceTerminating"} < set(world.recorder.reasons())
+
+
+async def test_aws148_messages_about_nothing_of_this_cluster_are_deleted(world: World) -> None:
+    node = world.node(20)
+    world.send(about(SPOT, "i-0fffffffffffffff0"), about(state("running"), node), {"detail-type": "x", **HEALTH})
+    async with reading(world):
+        await world.emptied()
+    assert world.leaving() == []
+    assert world.kube.calls == []
+
+
+async def test_aws148_hostile_bodies_are_dropped_counted_and_delay_nothing(world: World) -> None:
+    interrupted = world.node(30)
+    hostile = [body for body in HOSTILE if body and body.isascii()]  # SQS itself refuses the others
+    before = counted("tenon_interruption_malformed_messages_total")
+    world.send(*hostile, about(SPOT, interrupted))
+    async with reading(world):
+        await world.emptied()
+    assert world.leaving() == [interrupted]
+    assert counted("tenon_interruption_malformed_messages_total") == before + len(hostile)
+
+
+async def test_act06_the_same_notices_again_and_together_change_nothing_more(world: World) -> None:
+    """SQS delivers at least once, and EC2 sends several notices about one instance."""
+    interrupted = world.node(40)
+    lost = disrupted("spot_interrupted") + disrupted("instance_terminated")
+    messages = [about(SPOT, interrupted)] * 12 + [about(state("shutting-down"), interrupted)] * 13
+    world.send(*messages)
+    async with reading(world):
+        await world.emptied()
+    assert world.leaving() == [interrupted]
+    assert disrupted("spot_interrupted") + disrupted("instance_terminated") == lost + 1
+    assert [call[0] for call in world.kube.calls].count("patch") == 1
+    assert len(world.recorder.events) == 4
+
+
+async def test_aws140_a_message_stays_until_its_node_is_tainted_and_its_claim_deleted(world: World) -> None:
+    """The API server is away at first: the message is not deleted, and comes again."""
+    interrupted = world.node(50)
+    world.kube.before_patch.append(_unreachable)
+    world.send(about(SPOT, interrupted))
+
+    async def tried() -> bool:
+        return not world.kube.before_patch
+
+    async with reading(world):
+        await until(tried)
+        assert world.leaving() == []
+        assert await asyncio.to_thread(world.left) == 1
+        await world.emptied()
+    assert world.leaving() == world.tainted() == [interrupted]
+
+
+def _unreachable() -> None:
+    raise ApiUnreachableError("the API server is away")
+
+
+@pytest.mark.parametrize(
+    ("annotations", "meta", "leaves"),
+    [
+        pytest.param({}, {}, False, id="not asked for"),
+        pytest.param({labels.REPLACE_ON_REBALANCE: "false"}, {}, False, id="refused"),
+        pytest.param({labels.REPLACE_ON_REBALANCE: "true"}, {}, True, id="asked for"),
+        pytest.param(
+            {labels.REPLACE_ON_REBALANCE: "true"}, {labels.DO_NOT_DISRUPT: "true"}, False, id="a protected node"
+        ),
+        pytest.param(
+            {labels.REPLACE_ON_REBALANCE: "true"}, {labels.KEEP_UNTIL: "2026-03-02T00:00:00Z"}, False, id="a kept node"
+        ),
+    ],
+)
+async def test_wsh26_a_recommendation_replaces_a_node_only_if_its_pool_asks_for_it(
+    world: World, annotations: dict[str, str], meta: dict[str, str], leaves: bool
+) -> None:
+    """AWS-144, EVT-07: in any case there is an event."""
+    instance = world.node(60, meta={"annotations": meta})
+    pool = {"metadata": metadata("pool", annotations=annotations), "spec": {}}
+    pool["spec"] = {"template": {"spec": {"nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass"}}}}
+    world.cache.pools.on_event("pool", decode_object(json.dumps(pool).encode()))
+    world.send(about(REBALANCE, instance))
+    async with reading(world, lambda: datetime(2026, 3, 1, tzinfo=UTC) + timedelta(hours=1)):
+        await world.emptied()
+    assert world.leaving() == world.tainted() == ([instance] if leaves else [])
+    assert "SpotRebalanceRecommendation" in world.recorder.reasons()
+    assert ("TerminatingOnInterruption" in world.recorder.reasons()) is leaves
+    assert bool(world.sold_out) is leaves
+
+
+async def test_act06_a_queue_that_does_not_exist_is_waited_for(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.sqs.delete_queue(QueueUrl=world.url)
+    async with reading(world):
+
+        async def said() -> bool:
+            return "create it, or correct INTERRUPTION_QUEUE" in " ".join(str(r.__dict__) for r in caplog.records)
+
+        await until(said)
+        world.sqs.create_queue(QueueName=QUEUE)
+        interrupted = world.node(70)
+        world.send(about(SPOT, interrupted))
+        await world.emptied()
+    assert world.leaving() == [interrupted]

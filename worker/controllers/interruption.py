@@ -1,0 +1,217 @@
+"""Reads the interruption queue, and makes the nodes leave whose instances end (ACT-06, AWS-140..149).
+
+Every replica reads, not only the leader. SQS gives a message to one reader at a time, all actions are safe to repeat,
+and none needs Temporal or the Lease. So neither a change of the lead nor an outage of Temporal, in which leaders give
+up their Lease, costs a part of the two minutes between a notice and the end of a spot instance.
+
+The controller writes only to the API server: it taints the Node, so that no pod comes to it, and deletes the NodeClaim.
+From then on the node's workflow drains it, now or when Temporal is back, and the next plan buys a replacement for its
+pods. Both writes are done before the message is deleted. A message whose handling failed comes again after
+`HIDDEN_SECONDS`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from activities import metrics
+from activities.ec2.queue import MOST, QueueMessage
+from activities.kubernetes.changes import change
+from activities.kubernetes.client import Kube
+from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.nodeclaims import ensure_claim_finalizer
+from activities.kubernetes.resources import NODECLAIMS, NODES
+from tenon.apis import labels
+from tenon.apis.rebalance import replaces_on_rebalance
+from tenon.ec2.interruption import EVENTS, LEAVES, Kind, MalformedNoticeError, read_notice
+from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.protection import protects_node
+from tenon.kube.records import NodeRecord
+from tenon.lifecycle import cordon
+from tenon.lifecycle.messages.base import ClaimRef
+from tenon.lifecycle.messages.launch import OfferingRef
+from worker.cache.changes import Change
+from worker.cache.cluster import ClusterCache
+from worker.controllers.base import Controller, backoff
+
+WAIT_SECONDS = 20
+"""Seconds that SQS holds a call open until a message arrives (ACT-06)."""
+READERS = 4
+"""Calls to SQS at the same time while messages are waiting. While there are none, a single call waits for them."""
+REMEMBERED = 10_000
+"""How many NodeClaims that were deleted here are remembered until the cache shows that they leave."""
+
+
+class Queue(Protocol):
+    """The interruption queue, as `activities.ec2.queue.MessageQueue` reads it. Its methods block."""
+
+    def receive(self, wait_seconds: int) -> list[QueueMessage]:
+        """The next messages."""
+
+    def delete(self, messages: Sequence[QueueMessage]) -> int:
+        """Delete messages, and return how many."""
+
+
+class InterruptionController(Controller):
+    """Makes nodes leave whose instances AWS interrupts, stops or terminates."""
+
+    name = "interruption"
+    object_field = "nodeclaim"
+    topics = ()
+
+    def __init__(
+        self,
+        kube: Kube,
+        recorder: EventRecorder,
+        cache: ClusterCache,
+        queue: Queue,
+        cluster: str,
+        sold_out: Callable[[Iterable[OfferingRef]], None],
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """``sold_out`` receives the offerings that EC2 takes back, so that no replacement is bought there."""
+        super().__init__(cache)
+        self._kube = kube
+        self._recorder = recorder
+        self._queue = queue
+        self._cluster = cluster
+        self._sold_out = sold_out
+        self._now = now
+        self._deleted: OrderedDict[str, None] = OrderedDict()
+        # Its own threads: a long poll would hold one of the few that all of the process shares.
+        self._threads = ThreadPoolExecutor(READERS, thread_name_prefix="sqs")
+
+    async def run(self) -> None:
+        """Read the queue until cancelled. Unlike other controllers, no change of the cache starts a reconcile."""
+        await self.wait_ready()
+        failures = 0
+        try:
+            while True:
+                _, succeeded = await self._reconcile_once(())
+                failures = 0 if succeeded else failures + 1
+                if failures:
+                    self._retries.inc()
+                    await asyncio.sleep(backoff(failures - 1))
+        finally:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
+        """Wait for messages and handle them. If there are many, read and handle several batches at the same time."""
+        if await self._serve(WAIT_SECONDS) < MOST:
+            return None
+        results = await asyncio.gather(*(self._empty() for _ in range(READERS)), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        return None
+
+    async def _empty(self) -> None:
+        while await self._serve(0):
+            pass
+
+    async def _serve(self, wait_seconds: int) -> int:
+        """Receive messages, handle them and delete those that are done. Return how many there were.
+
+        Returns 0 if none could be handled, because the reason concerns the next messages too.
+        """
+        loop = asyncio.get_running_loop()
+        received = await loop.run_in_executor(self._threads, self._queue.receive, wait_seconds)
+        if not received:
+            return 0
+        self._adds.inc(len(received))
+        handled = await asyncio.gather(*(self.isolate("", self._handle(message)) for message in received))
+        done = [message for message, succeeded in zip(received, handled, strict=True) if succeeded]
+        if not done:
+            return 0
+        metrics.INTERRUPTION_DELETED.inc(await loop.run_in_executor(self._threads, self._queue.delete, done))
+        return len(received)
+
+    async def _handle(self, message: QueueMessage) -> None:
+        try:
+            notice = read_notice(message.body)
+        except MalformedNoticeError as error:
+            metrics.INTERRUPTION_MALFORMED.inc()
+            if self._log_limiter.count(MalformedNoticeError) is not None:
+                self._log.warning(
+                    "The interruption queue has a message that is no event of EventBridge, which is dropped",
+                    extra={"error": str(error), "bytes": len(message.body)},
+                )
+            return
+        metrics.INTERRUPTION_RECEIVED.labels(notice.kind).inc()
+        if notice.at is not None:
+            metrics.INTERRUPTION_SECONDS.observe(max(0.0, (self._now() - notice.at).total_seconds()))
+        for instance_id in notice.instance_ids:
+            claim = self._cache.claim_of_instance(instance_id)
+            if claim is not None and not claim.deleting and claim.uid not in self._deleted:
+                await self._apply(notice.kind, claim)
+
+    async def _apply(self, kind: Kind, claim: ClaimRecord) -> None:
+        node = self._cache.node_of(claim)
+        leaves = kind.ends_node or (kind is Kind.REBALANCE_RECOMMENDATION and self._rebalances(claim, node))
+        if leaves:
+            if kind in (Kind.SPOT_INTERRUPTED, Kind.REBALANCE_RECOMMENDATION):
+                self._sold_out(_offering(claim))
+            if not await self._make_leave(kind, claim, node):
+                return
+        told = [event for event in (EVENTS.get(kind), LEAVES if leaves else None) if event is not None]
+        for subject in _references(claim, node):
+            for event in told:
+                await self._recorder.publish(subject, event.reason, event.message, event.type)
+
+    def _rebalances(self, claim: ClaimRecord, node: NodeRecord | None) -> bool:
+        """Whether the node leaves because of a mere recommendation (WSH-26)."""
+        pool = self._cache.pools.get(claim.pool)
+        if pool is None or not replaces_on_rebalance(pool.annotations):
+            return False
+        protected = protects_node(claim.annotations) or (node is not None and protects_node(node.annotations))
+        kept = claim.keep_until is not None and claim.keep_until > self._now()
+        return not protected and not kept
+
+    async def _make_leave(self, kind: Kind, claim: ClaimRecord, node: NodeRecord | None) -> bool:
+        """Taint the Node and delete the NodeClaim. Return False if the NodeClaim is gone already."""
+        if node is not None:
+            await change(self._kube, NODES, node.name, cordon.cordoned, uid=node.uid)
+        if not claim.has_finalizer:
+            ref = ClaimRef(cluster=self._cluster, name=claim.name, uid=claim.uid)
+            await ensure_claim_finalizer(self._kube, ref)
+        if not await self._kube.delete(NODECLAIMS, claim.name, uid=claim.uid):
+            return False
+        if claim.uid in self._deleted:
+            return False  # another message of the same batch was faster
+        self._deleted[claim.uid] = None
+        while len(self._deleted) > REMEMBERED:
+            self._deleted.popitem(last=False)
+        capacity_type = claim.labels.get(labels.CAPACITY_TYPE, "")
+        metrics.CLAIMS_DISRUPTED.labels(kind.value, claim.pool, capacity_type, "", "forceful").inc()
+        self._log.info(
+            "A node leaves because of a notice from AWS",
+            extra={
+                "nodeclaim": claim.name,
+                "node": node.name if node is not None else "",
+                "nodepool": claim.pool,
+                "instance": claim.instance_id,
+                "reason": kind.value,
+            },
+        )
+        return True
+
+
+def _offering(claim: ClaimRecord) -> list[OfferingRef]:
+    """The offering of a NodeClaim, if its labels say all of it."""
+    found = [claim.labels.get(key, "") for key in (labels.CAPACITY_TYPE, labels.INSTANCE_TYPE, labels.ZONE)]
+    capacity_type, instance_type, zone = found
+    return [OfferingRef(capacity_type=capacity_type, instance_type=instance_type, zone=zone)] if all(found) else []
+
+
+def _references(claim: ClaimRecord, node: NodeRecord | None) -> list[dict[str, Any]]:
+    found = [_reference(NODECLAIMS.api_version, "NodeClaim", claim)]
+    return found if node is None else [*found, _reference("v1", "Node", node)]
+
+
+def _reference(api_version: str, kind: str, record: ClaimRecord | NodeRecord) -> dict[str, Any]:
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": record.name, "uid": record.uid}}
