@@ -6,6 +6,8 @@ BIN := $(VENV)/bin
 # Uses uv from PATH. If PATH has none, installs it into its own environment in .uv.
 UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
 SYNCED := $(VENV)/.synced
+# A test run starts hundreds of Python processes. Without byte code each compiles everything again, which costs seconds.
+unexport PYTHONDONTWRITEBYTECODE
 # `JOBS=N` sets the number of test processes. Each starts its own sandbox when a test needs one. The tests of a file run
 # in one process, in order. Tests on a sandbox wait more than they compute, so two cores serve three of them.
 PYTEST := $(BIN)/pytest --dist loadfile --no-loadscope-reorder
@@ -22,7 +24,7 @@ help:  ## List the targets
 	.uv/bin/pip install --quiet uv
 
 $(SYNCED): pyproject.toml uv.lock | $(filter .uv/bin/uv,$(UV))
-	$(UV) sync --locked --quiet --extra sandbox
+	$(UV) sync --locked --quiet --extra sandbox --compile-bytecode
 	@touch $@
 
 setup: $(SYNCED)  ## Python environment and the sandbox's control plane (built once, then cached)
@@ -36,7 +38,7 @@ check: $(SYNCED)  ## Fast checks: style, types, import rules, generated files
 	$(BIN)/tenon generate --check
 
 unit: $(SYNCED)  ## Tests that need no sandbox
-	$(PYTEST) -n $(or $(JOBS),2) -q --ignore tests/e2e --ignore tests/faults --ignore tests/sandbox --ignore tests/deploy --ignore tests/planning/test_on_api_server.py --ignore tests/apis/verdicts --ignore tests/webhook/test_two_versions.py
+	$(PYTEST) -n $(or $(JOBS),3) -q --ignore tests/e2e --ignore tests/faults --ignore tests/sandbox --ignore tests/deploy --ignore tests/planning/test_on_api_server.py --ignore tests/apis/verdicts --ignore tests/webhook/test_two_versions.py
 
 test: check setup  ## All checks and all tests
 	$(PYTEST) -n $(or $(JOBS),3)
