@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from sandbox.cluster import Sandbox
-from sandbox.ports import OWN_RANGE, RANGE
+from sandbox.ports import OWN_RANGE, port_range
 from sandbox.status import State
 
 BOOT_SECONDS = 1.0
@@ -20,8 +20,9 @@ BOOT_SECONDS = 1.0
 def pytest_configure() -> None:
     process = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")
     if process:
-        each = len(RANGE) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
-        first = RANGE.start + int(process) * each
+        whole = port_range()
+        each = len(whole) // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+        first = whole.start + int(process) * each
         os.environ[OWN_RANGE] = f"{first}-{first + each - 1}"
 
 

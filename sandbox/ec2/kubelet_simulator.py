@@ -105,7 +105,7 @@ class KubeletSimulator:
                 known = self._nodes.objects()
                 self._join(known)
                 self._leave(known)
-                self._admit(known)
+                self._admit()
             except Exception:
                 # One bad object must not stop the other nodes. The next check retries.
                 log.exception("The simulator failed to check the cluster")
@@ -237,13 +237,14 @@ class KubeletSimulator:
 
     # --- pods ---
 
-    def _admit(self, known: list[dict[str, Any]]) -> None:
+    def _admit(self) -> None:
+        pods = self._pods.objects()  # before the nodes: a pod must not be judged by a Node from before it was bound
         managed = {
             node["metadata"]["name"]: node
-            for node in known
+            for node in self._nodes.objects()
             if (node["metadata"].get("annotations") or {}).get(nodes.MANAGED) == "fake"
         }
-        bound = [pod for pod in self._pods.objects() if pod["spec"]["nodeName"] in managed]
+        bound = [pod for pod in pods if pod["spec"]["nodeName"] in managed]
         with self._lock:
             alive = {pod["metadata"]["uid"] for pod in bound}
             for gone in self._decided.keys() - alive:
@@ -258,6 +259,12 @@ class KubeletSimulator:
         for pod in sorted(waiting, key=lambda one: str(one["metadata"]["creationTimestamp"])):
             name = pod["spec"]["nodeName"]
             refused = admission.admit(pod, managed[name], running.get(name, []))
+            if refused is not None or admission.misplaced(pod, managed[name]):
+                latest = self._latest(managed[name])
+                if latest is None:
+                    continue
+                managed[name] = latest
+                refused = admission.admit(pod, latest, running.get(name, []))
             with self._lock:
                 self._decided[pod["metadata"]["uid"]] = refused is None
             if refused is None:
@@ -269,6 +276,20 @@ class KubeletSimulator:
                     f"reject {pod['metadata']['uid']}",
                     lambda pod=pod, refused=refused: self._answer(pod, refused),  # type: ignore[misc]
                 )
+
+    def _latest(self, node: dict[str, Any]) -> dict[str, Any] | None:
+        """The Node as it is now. None if it is gone.
+
+        A kubelet hears of changes of its Node and of its pods at the same time. Here two watches serve all nodes, and
+        on a busy machine the pods' events may arrive long before those of the taints that were removed before them.
+        """
+        try:
+            found = self._client.call("GET", f"/api/v1/nodes/{node['metadata']['name']}")
+        except KubeError as error:
+            if error.status != 404:
+                raise
+            return None
+        return found if found["metadata"]["uid"] == node["metadata"]["uid"] else None
 
     def _undecided(self, pod: dict[str, Any]) -> bool:
         if pod["metadata"].get("deletionTimestamp") or finished(pod):
