@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
 from activities import loggers, metrics
+from activities.clock import utc_now
 from activities.kubernetes import cordon
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
@@ -65,7 +66,7 @@ class CommandActivities:
         self,
         kube: Kube,
         recorder: EventRecorder,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._kube = kube
         self._recorder = recorder

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
 from temporalio import activity
 
 from activities import loggers, metrics
+from activities.clock import utc_now
 from activities.ec2.errors import EC2Error
 from activities.ec2.provider import Ec2Provider
 from activities.ec2.termination_batch import TERMINATED, Terminations
@@ -74,11 +75,6 @@ NAMING_THREADS = 40
 many as the burst of CreateTags calls, so that nodes that join together share the call that reads their tags."""
 
 
-def now() -> datetime:
-    """The current time in UTC."""
-    return datetime.now(UTC)
-
-
 class NodeActivities:
     """Each stage of a node as its own activity."""
 
@@ -98,7 +94,7 @@ class NodeActivities:
         self._endings = Terminations(ec2)
         self._naming = ThreadPoolExecutor(NAMING_THREADS, thread_name_prefix="naming")
         self._names: set[asyncio.Task[None]] = set()
-        self._launching = Launching(kube, recorder, ec2, now, initialization_timeout, breakers)
+        self._launching = Launching(kube, recorder, ec2, utc_now, initialization_timeout, breakers)
 
     @activity.defn(name=ActivityName.PREPARE_LAUNCH)
     async def prepare_launch(self, given: PrepareLaunchInput) -> PrepareLaunchResult:
@@ -113,7 +109,7 @@ class NodeActivities:
     @activity.defn(name=ActivityName.REGISTER)
     async def register(self, given: NodeInput) -> RegisterResult:
         """Adopt the Node that joined the cluster, and tag its instance with the Node's name."""
-        result = await registration.register(self._kube, self._recorder, given, now)
+        result = await registration.register(self._kube, self._recorder, given, utc_now)
         if result.node_name:
             claim = await nodeclaims.read_claim(self._kube, given.claim)
             found = claim.labels if claim is not None else {}
@@ -147,7 +143,7 @@ class NodeActivities:
     @activity.defn(name=ActivityName.INITIALIZE)
     async def initialize(self, given: NodeInput) -> InitializeResult:
         """Check that the Node can run the pods it was bought for."""
-        result = await initialization.initialize(self._kube, given, now)
+        result = await initialization.initialize(self._kube, given, utc_now)
         if result.initialized:
             log.info("A NodeClaim initialized", extra={"nodeclaim": given.claim.name, "node": given.node_name})
         return result
@@ -193,7 +189,7 @@ class NodeActivities:
     @activity.defn(name=ActivityName.CORDON)
     async def cordon(self, given: CordonInput) -> CordonResult:
         """Taint the node so that no new pods are scheduled on it, and delete its Node and NodeClaim objects."""
-        result = await cordon.cordon(self._kube, self._recorder, given, now)
+        result = await cordon.cordon(self._kube, self._recorder, given, utc_now)
         message = "A node was cordoned" if result.cordoned else "The node is no longer empty and stays"
         extra = {"nodeclaim": given.claim.name, "node": result.node_name, "reason": given.reason}
         log.info(message, extra=extra)
@@ -202,7 +198,7 @@ class NodeActivities:
     @activity.defn(name=ActivityName.DRAIN)
     async def drain(self, given: DrainInput) -> DrainResult:
         """Evict the pods in waves."""
-        result = await drain.drain(self._kube, self._recorder, given, now, activity.heartbeat)
+        result = await drain.drain(self._kube, self._recorder, given, utc_now, activity.heartbeat)
         metrics.PODS_DRAINED.labels(drain_reason(given.reason)).inc(result.evicted)
         if result.drained:
             metrics.NODES_DRAINED.labels(given.pool).inc()
@@ -212,7 +208,7 @@ class NodeActivities:
     @activity.defn(name=ActivityName.DETACH_VOLUMES)
     async def detach_volumes(self, given: DetachInput) -> DetachResult:
         """Wait until the volumes of drained pods are detached."""
-        return await volumes.detach_volumes(self._kube, self._recorder, given, now, activity.heartbeat)
+        return await volumes.detach_volumes(self._kube, self._recorder, given, utc_now, activity.heartbeat)
 
     @activity.defn(name=ActivityName.TERMINATE)
     async def terminate(self, given: TerminateInput) -> TerminateResult:
@@ -223,10 +219,10 @@ class NodeActivities:
         if not instance_id:
             found = await with_heartbeat(living_instance(self._ec2, given.claim.name, claim))
             if found is None:
-                settled = given.search_until is None or now() >= given.search_until
+                settled = given.search_until is None or utc_now() >= given.search_until
                 return TerminateResult(terminated=settled, state="" if settled else "not visible, if there is one")
             instance_id = found.id
-        await nodeclaims.mark_instance_terminating(self._kube, given.claim, now)
+        await nodeclaims.mark_instance_terminating(self._kube, given.claim, utc_now)
         state = await with_heartbeat(self._endings.end(instance_id, TERMINATION_WAIT_SECONDS))
         if state is None and await self._may_not_be_shown_yet(given):
             return TerminateResult(state="not shown by EC2 yet")
@@ -240,7 +236,7 @@ class NodeActivities:
         if given.shown:
             return False
         claim = await nodeclaims.read_claim(self._kube, given.claim)
-        return claim is not None and launched_recently(claim, now())
+        return claim is not None and launched_recently(claim, utc_now())
 
     @activity.defn(name=ActivityName.RELEASE)
     async def release(self, given: ReleaseInput) -> ReleaseInput:
@@ -281,7 +277,7 @@ class NodeActivities:
 
 
 def _count_end(given: ReleaseInput, policy: str) -> None:
-    ended = now()
+    ended = utc_now()
     metrics.CLAIMS_TERMINATED.labels(given.pool, given.capacity_type, given.zone).inc()
     reason = Reason.of(given.reason)
     if given.reason and not (reason and reason.is_by_hand):

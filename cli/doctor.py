@@ -8,7 +8,6 @@ import os
 import sys
 from contextlib import suppress
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 import typer
@@ -17,6 +16,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from activities.clock import utc_now
 from activities.ec2.client import Ec2
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
@@ -64,7 +64,7 @@ def doctor(
 
 
 async def _examine(flags: dict[str, object], flag_faults: list[str], kubeconfig: str | None) -> list[Finding]:
-    now = datetime.now(UTC)
+    now = utc_now()
     findings: list[Finding] = []
     kube: Kube | None = None
     settings: Settings | None = None
@@ -112,7 +112,7 @@ async def _check_aws(settings: Settings, roles: list[str]) -> list[Finding]:
     except SettingsError as error:
         return [fault("AWS", str(error), "set AWS_REGION")]
     aws = await asyncio.to_thread(Ec2, region)
-    return await asyncio.to_thread(check_aws, aws, settings, roles, lambda: datetime.now(UTC))
+    return await asyncio.to_thread(check_aws, aws, settings, roles, utc_now)
 
 
 def _show(findings: list[Finding]) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime
 from typing import Annotated, Literal
 
 import typer
 
+from activities.clock import utc_now
 from cli.simulate import Given, simulated, stop_at_faults
 from cli.simulating.patience import patience
 from cli.simulating.table import show_node
@@ -45,7 +45,7 @@ def node(
     """Say what keeps a node: pods, budgets, and what a replacement would cost. Reads the kubeconfig's cluster."""
     live = not filename
     if live and now is None:
-        now = format_instant(datetime.now(UTC))
+        now = format_instant(utc_now())
     given = Given(filename or [], live, catalog, disruption=True, now=now, settings=setting or [], node=name)
     with stop_at_faults(), patience("Reading and simulating ..."):
         document = simulated(given).document

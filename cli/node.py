@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Coroutine, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Annotated, Any, Literal, TypeVar
 
 import typer
@@ -16,6 +16,7 @@ from rich.table import Table
 from temporalio.client import Client, WorkflowExecution, WorkflowHandle, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities.clock import utc_now
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ApiUnreachableError, ConfigError
@@ -141,7 +142,7 @@ def keep(
 ) -> None:
     """Keep a node: no disruption and no expiry before the time is over."""
     try:
-        until = datetime.now(UTC) + parse_duration(duration)
+        until = utc_now() + parse_duration(duration)
     except ValueError as error:
         print(error, file=sys.stderr)
         raise typer.Exit(2) from None

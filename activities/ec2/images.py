@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
+from activities.clock import utc_now
 from activities.ec2.client import Ec2
 from activities.ec2.errors import EC2Error, translated
 from activities.ec2.network import tag_filters
@@ -31,7 +32,7 @@ class Images:
         *,
         parameter_seconds: float = PARAMETER_SECONDS,
         clock: Callable[[], float] = time.monotonic,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._clients = clients
         self._clock = clock

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TypeVar
 
+from activities.clock import utc_now
 from activities.ec2.client import Ec2
 from activities.ec2.errors import NO_CONNECTION, EC2Error
 from activities.ec2.images import Images
@@ -85,7 +86,7 @@ class NodeClassResolver:
         cluster: Callable[[EC2NodeClass], Cluster],
         network: Network,
         profiles: Profiles,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = utc_now,
         *,
         refresh: Refresh = DEFAULT,
         check_types: Callable[[], None] = lambda: None,

@@ -11,11 +11,12 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from importlib import resources
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from activities import loggers
+from activities.clock import utc_now
 from activities.ec2.client import Ec2
 from activities.ec2.errors import EC2Error, translated
 from tenon.ec2.instance_types import Prices
@@ -140,7 +141,7 @@ class Pricing:
         with translated("DescribeSpotPriceHistory"):
             pages = paginator.paginate(
                 ProductDescriptions=list(_PRODUCTS),
-                StartTime=datetime.now(UTC),
+                StartTime=utc_now(),
                 PaginationConfig={"PageSize": 1000},
             )
             for page in pages:

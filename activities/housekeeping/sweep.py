@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from datetime import UTC, datetime
+from datetime import datetime
 
 from temporalio import activity
 from temporalio.service import RPCError
 
 from activities import loggers, metrics
+from activities.clock import utc_now
 from activities.ec2.errors import EC2Error
 from activities.ec2.provider import Ec2Provider
 from activities.housekeeping.network_records import record_networks
@@ -47,7 +48,7 @@ class Housekeeping:
         recorder: EventRecorder,
         ec2: Ec2Provider,
         *,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = utc_now,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
         graces: Graces = GRACES,
     ) -> None:

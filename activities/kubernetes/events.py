@@ -10,10 +10,11 @@ import hashlib
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Literal
 
 from activities import loggers
+from activities.clock import utc_now
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConflictError
 from activities.kubernetes.resources import EVENTS
@@ -56,7 +57,7 @@ class EventRecorder:
         component: str = "karpenter",
         *,
         clock: Callable[[], float] = time.monotonic,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._kube = kube
         self._component = component

@@ -9,10 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from activities import loggers
+from activities.clock import utc_now
 from activities.metrics import QUEUE_DEPTH
 from activities.planning.buffers import BufferRoom
 from activities.planning.interfaces import ClusterView, Fingerprint
@@ -78,7 +79,7 @@ class Batcher:
     def __init__(
         self,
         view: ClusterView,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = utc_now,
         buffers: BufferRoom | None = None,
         window: Window = DEFAULT_WINDOW,
         refusals: LaunchRefusals | None = None,

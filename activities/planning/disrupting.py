@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from activities import loggers
+from activities.clock import utc_now
 from activities.planning import decision_metrics
 from activities.planning.budget_reporting import BudgetReporter
 from activities.planning.buffers import BufferRoom
@@ -45,7 +46,7 @@ class Disruptor:
     def __init__(
         self,
         view: ClusterView,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = utc_now,
         promised: Callable[[], Collection[str]] = frozenset,
         buffers: BufferRoom | None = None,
         moves: MoveFinder | None = None,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 
+from activities.clock import utc_now
 from tenon.ec2.avoided import Avoided
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.breaker import untried
@@ -20,7 +21,7 @@ class LaunchRefusals:
     def __init__(
         self,
         on_change: Callable[[str], None] = lambda _: None,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._on_change = on_change
         self._now = now

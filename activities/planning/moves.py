@@ -10,12 +10,13 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TypeVar
 
 from temporalio.exceptions import ApplicationError
 
 from activities import loggers, metrics
+from activities.clock import utc_now
 from activities.kubernetes.events import EventRecorder
 from activities.planning import decision_metrics
 from activities.planning.batching import Batcher
@@ -79,7 +80,7 @@ class MoveFinder:
         buffers: BufferRoom | None = None,
         refusals: LaunchRefusals | None = None,
         slowed: SlowedPools | None = None,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = utc_now,
         free_memory: Callable[[], None] = lambda: None,
     ) -> None:
         """``policy``: the operator's settings that affect plans. ``buffers``: where CapacityBuffers keep room.

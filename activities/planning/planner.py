@@ -23,12 +23,13 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, TypeVar
 
 from temporalio.exceptions import ApplicationError
 
 from activities import loggers, metrics
+from activities.clock import utc_now
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.events import EventRecorder
@@ -102,7 +103,7 @@ class Planner:
         kube: Kube,
         recorder: EventRecorder,
         batcher: Batcher,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = utc_now,
         policy: PlanPolicy | None = None,
         buffers: BufferRoom | None = None,
         solver: Solver | None = None,

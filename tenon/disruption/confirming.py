@@ -8,6 +8,7 @@ from typing import Any
 
 from tenon.disruption.commands import pod_mark
 from tenon.kube import pods
+from tenon.kube.pod_disruption_budgets import eviction_refusal
 from tenon.kube.protection import pod_protected
 from tenon.kube.structs import Object
 from tenon.kube.timestamps import parse_instant
@@ -47,12 +48,12 @@ def why_not(
 def held_by_budget(pod: Object, budgets: Collection[Object]) -> str:
     """Return which PodDisruptionBudget allows no eviction of the pod; empty if none forbids it (DIS-13)."""
     found = covering(pod, budgets)
-    if len(found) > 1:
-        return f"PodDisruptionBudgets {', '.join(map(pods.key, found))} all select it"
-    for budget in found:
-        if not (budget.get("status") or {}).get("disruptionsAllowed") and not _spared(pod, budget):
-            return f"PodDisruptionBudget {pods.key(budget)} allows 0 more disruptions"
-    return ""
+    blocking = (
+        pods.key(budget)
+        for budget in found
+        if not (budget.get("status") or {}).get("disruptionsAllowed") and not _spared(pod, budget)
+    )
+    return eviction_refusal([pods.key(budget) for budget in found], blocking)
 
 
 def _spared(pod: Object, budget: Mapping[str, Any]) -> bool:

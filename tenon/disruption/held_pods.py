@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
-from tenon.kube.pod_disruption_budgets import PodDisruptionBudget
+from tenon.kube.pod_disruption_budgets import PodDisruptionBudget, eviction_refusal
 from tenon.kube.pods import DISRUPTED
 from tenon.kube.protection import protected_for
 from tenon.kube.records import PodRecord
@@ -39,13 +39,5 @@ def why_held(pod: PodRecord, budgets: Sequence[PodDisruptionBudget], now: dateti
         return ""  # a drain does not evict it
     if pod.surges:
         return ""  # its controller moves it, which needs no eviction
-    if len(budgets) > 1:
-        return f"PodDisruptionBudgets {', '.join(sorted(budget.name for budget in budgets))} select it"
-    return next(
-        (
-            f"PodDisruptionBudget {budget.name} allows no eviction"
-            for budget in budgets
-            if budget.blocks and (pod.ready or not budget.spares_unready)
-        ),
-        "",
-    )
+    blocking = (budget.name for budget in budgets if budget.blocks and (pod.ready or not budget.spares_unready))
+    return eviction_refusal([budget.name for budget in budgets], blocking)

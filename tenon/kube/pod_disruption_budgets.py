@@ -1,8 +1,9 @@
-"""PodDisruptionBudgets as the cache needs them: which pods they do not allow to be evicted, now or ever."""
+"""PodDisruptionBudgets as the cache needs them: which pods they do not allow to be evicted, and the sentence for it."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -47,6 +48,18 @@ class PodDisruptionBudget:
     """``namespace/name``."""
     spares_unready: bool = False
     """Pods that are not ready may be evicted at any time: unhealthyPodEvictionPolicy is AlwaysAllow."""
+
+
+def eviction_refusal(selecting: Sequence[str], blocking: Iterable[str]) -> str:
+    """Return why a pod may not be evicted; empty if its PodDisruptionBudgets allow it.
+
+    Args:
+        selecting: ``namespace/name`` of all budgets that select the pod. Kubernetes evicts no pod with more than one.
+        blocking: those of them that do not allow its eviction now.
+    """
+    if len(selecting) > 1:
+        return f"PodDisruptionBudgets {', '.join(sorted(selecting))} all select it"
+    return next((f"PodDisruptionBudget {name} allows no eviction" for name in blocking), "")
 
 
 _pdbs = msgspec.json.Decoder(PdbObject)

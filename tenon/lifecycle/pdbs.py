@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tenon.kube import pods
+from tenon.kube.pod_disruption_budgets import eviction_refusal
 from tenon.kube.selectors import selects
 from tenon.kube.structs import Object
 
@@ -30,13 +31,7 @@ def explain(pod: Object, pdbs: Iterable[Object], *, by_pdb: bool, answer: str) -
         by_pdb: whether the API server named a PodDisruptionBudget as the cause.
         answer: the API server's message.
     """
-    found = covering(pod, pdbs)
-    if len(found) > 1:
-        names = ", ".join(pods.key(pdb) for pdb in found)
-        return (
-            f"cannot be evicted: PodDisruptionBudgets {names} all select it, "
-            "and Kubernetes never evicts a pod with more than one"
-        )
-    if found and by_pdb:
-        return f"cannot be evicted: PodDisruptionBudget {pods.key(found[0])} allows 0 more disruptions"
-    return f"cannot be evicted: {answer or 'Kubernetes refused and gave no reason'}"
+    names = [pods.key(pdb) for pdb in covering(pod, pdbs)]
+    why = eviction_refusal(names, names if by_pdb else ()) or answer or "Kubernetes refused and gave no reason"
+    more = ", and Kubernetes never evicts a pod with more than one" if len(names) > 1 else ""
+    return f"cannot be evicted: {why}{more}"

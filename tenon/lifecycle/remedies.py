@@ -1,8 +1,9 @@
 """What a person can do about a blocked node, and what happens if nobody acts.
 
 The state records only the sentences that say what blocks the node, so this module parses the names out of them. Their
-wordings are in `tenon.lifecycle.drain_blockers`, `tenon.lifecycle.pdbs`, `tenon.lifecycle.drain` and
-`tenon.kube.protection`. `tests/lifecycle/test_remedies.py` fails if one of them loses its remedy.
+wordings are in `tenon.lifecycle.drain_blockers`, `tenon.lifecycle.pdbs`, `tenon.lifecycle.drain`,
+`tenon.kube.pod_disruption_budgets` and `tenon.kube.protection`. `tests/lifecycle/test_remedies.py` fails if one of them
+loses its remedy.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def stated(allowed: int, name: str = "keep", **spec: Any) -> Any:
         ((stated(1, minAvailable=1),), ""),
         ((stated(0, app="other"),), ""),
         ((stated(0, meta={"namespace": "other"}),), ""),
-        ((stated(1), stated(1, "more")), "PodDisruptionBudgets ns/keep, ns/more select it"),
+        ((stated(1), stated(1, "more")), "PodDisruptionBudgets ns/keep, ns/more all select it"),
     ],
 )
 def test_dis13_a_budget_at_zero_or_several_budgets_hold_the_node_of_a_daemon(

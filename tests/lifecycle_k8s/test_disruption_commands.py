@@ -181,7 +181,7 @@ async def test_dis_13_a_pod_that_became_protected_ends_a_graceful_command(owner:
 @pytest.mark.parametrize(
     ("allowed", "spec", "why"),
     [
-        (0, {}, "PodDisruptionBudget default/web allows 0 more disruptions"),
+        (0, {}, "PodDisruptionBudget default/web allows no eviction"),
         (1, {}, ""),
         (0, {"unhealthyPodEvictionPolicy": "AlwaysAllow"}, ""),
     ],

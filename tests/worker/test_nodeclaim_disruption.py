@@ -285,14 +285,8 @@ async def test_dis30_a_time_that_passes_needs_no_change_to_be_noticed(monkeypatc
     world.put_claim(initialized=datetime.now(UTC))
     async with keeping(world):
         assert world.server.condition("claim", "Consolidatable") == {}
-        real = datetime
-
-        class Later(datetime):
-            @classmethod
-            def now(cls, tz: Any = None) -> datetime:  # type: ignore[override]
-                return real.now(tz) + timedelta(seconds=31)
-
-        monkeypatch.setattr("worker.controllers.nodeclaim_disruption.datetime", Later)
+        later = timedelta(seconds=31)
+        monkeypatch.setattr("worker.controllers.nodeclaim_disruption.utc_now", lambda: datetime.now(UTC) + later)
         await asyncio.sleep(31)
         assert world.server.condition("claim", "Consolidatable")["status"] == "True"
 

@@ -13,7 +13,7 @@ from tests.workflows.fake_activities import FakeWorld
 from tests.workflows.node_workflow import Handle
 from workflows.nodeclaim import NodeClaimWorkflow
 
-BUDGET = "pod default/web-0 cannot be evicted: PodDisruptionBudget default/web allows 0 more disruptions"
+BUDGET = "pod default/web-0 cannot be evicted: PodDisruptionBudget default/web allows no eviction"
 
 
 class Guarded(FakeWorld):

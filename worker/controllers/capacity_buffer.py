@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 
 from activities import loggers
+from activities.clock import utc_now
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
@@ -176,7 +176,7 @@ class CapacityBufferController(Controller):
         buffer, _ = parse(CapacityBuffer, record.body)
         if buffer is None:
             return  # the API server rejects such an object
-        status = buffer_status(buffer, found, self._room.rooms().get(record.key), datetime.now(UTC))
+        status = buffer_status(buffer, found, self._room.rooms().get(record.key), utc_now())
         wanted = status.model_dump(by_alias=True, mode="json", exclude_none=True)
         gone = {field: None for field in record.status if field not in wanted}
         changed = {field: value for field, value in wanted.items() if record.status.get(field) != value} | gone

@@ -16,10 +16,11 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Protocol
 
 from activities import metrics
+from activities.clock import utc_now
 from activities.ec2.queue import MOST, QueueMessage
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
@@ -72,7 +73,7 @@ class InterruptionController(Controller):
         queue: Queue,
         cluster: str,
         sold_out: Callable[[Iterable[OfferingRef]], None],
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = utc_now,
     ) -> None:
         """``sold_out`` receives the offerings that EC2 takes back, so that no replacement is bought there."""
         super().__init__(cache)

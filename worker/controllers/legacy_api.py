@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Any
 
+from activities.clock import utc_now
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ConflictError
 from activities.kubernetes.events import EventRecorder
@@ -92,7 +92,7 @@ class LegacyApiController(Controller):
             for record in records:
                 await self._isolate_old(resource, record, self._reconcile_old(resource, record, made, claimed, scaled))
         for machine in self._objects.machines:
-            status = machine_status(machine.body, datetime.now(UTC))
+            status = machine_status(machine.body, utc_now())
             await self._isolate_old(MACHINES, machine, self._write(MACHINES, machine, status))
 
     async def _isolate_old(self, resource: Resource, record: ObjectRecord, work: Awaitable[None]) -> None:
@@ -133,7 +133,7 @@ class LegacyApiController(Controller):
             outcome = replace(outcome, notes=[*outcome.notes, text])
         for body in mine.manifests if outcome.reason not in (NAME_TAKEN, LEFT_OVER) else ():
             claimed.setdefault((body["kind"], name_of(body)), f"{resource.kind} {record.name}")
-        now = datetime.now(UTC)
+        now = utc_now()
         if resource is PROVISIONERS:
             pool = self._cache.pools.get(record.name) if outcome.became else None
             status = provisioner_status(

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
+from activities.clock import utc_now
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import NODEOVERLAYS
 from activities.planning.interfaces import Types
@@ -66,7 +66,7 @@ class NodeOverlayController(Controller):
                 before,
                 faults,
                 seen,
-                now=datetime.now(UTC),
+                now=utc_now(),
                 generation=record.body["metadata"].get("generation"),
             )
         ]

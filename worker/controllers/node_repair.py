@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from activities import metrics
+from activities.clock import utc_now
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventRecorder
@@ -48,7 +49,7 @@ class NodeRepairController(Controller):
         recorder: EventRecorder,
         cache: ClusterCache,
         cluster: str,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = utc_now,
     ) -> None:
         super().__init__(cache)
         self._kube = kube

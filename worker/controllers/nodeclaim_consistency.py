@@ -7,8 +7,9 @@ repeats the event while the Node stays as it is.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
+from activities.clock import utc_now
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.nodeclaims import consistency_fact, set_facts
@@ -38,7 +39,7 @@ class NodeClaimConsistencyController(ObjectController):
         recorder: EventRecorder,
         cache: ClusterCache,
         cluster: str,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = utc_now,
     ) -> None:
         super().__init__(cache)
         self._kube = kube

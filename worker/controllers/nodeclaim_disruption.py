@@ -14,6 +14,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from activities.clock import utc_now
 from activities.ec2.errors import EC2Error
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
@@ -108,7 +109,7 @@ class NodeClaimDisruptionController(Controller):
 
     async def reconcile(self, changes: Sequence[Change]) -> float | None:
         """Look at some of the NodeClaims that may need other conditions."""
-        now = datetime.now(UTC)
+        now = utc_now()
         self._enqueue(changes, await self._refresh(now), now)
         drifted: list[_Update] = []
         others: list[_Update] = []
@@ -138,7 +139,7 @@ class NodeClaimDisruptionController(Controller):
         if self._queue or self._pods_queue:
             return 0.0
         earliest = min((*self._due.values(), *self._quiet_at.values()), default=None)
-        return None if earliest is None else max(0.0, (earliest - datetime.now(UTC)).total_seconds())
+        return None if earliest is None else max(0.0, (earliest - utc_now()).total_seconds())
 
     def _enqueue(self, changes: Sequence[Change], pools: Collection[str], now: datetime) -> None:
         names: dict[str, None] = {}
@@ -292,13 +293,13 @@ class NodeClaimDisruptionController(Controller):
             self._kube,
             ref,
             update.facts,
-            lambda: datetime.now(UTC),
+            utc_now,
             fields={LAST_POD_EVENT_TIME: format_instant(update.pod_event)} if update.pod_event is not None else None,
             cleared=update.cleared,
             seen=claim.body,
         )
         if not await self.isolate(claim.name, write):
-            self._due[claim.name] = datetime.now(UTC) + RETRY
+            self._due[claim.name] = utc_now() + RETRY
             return
         drift = next((fact for fact in update.facts if fact.type == DRIFTED), None)
         if drift is not None and self._log_limiter.count((claim.pool, drift.reason)) is not None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from activities import metrics
+from activities.clock import utc_now
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS
@@ -128,7 +129,7 @@ class NodePoolStatusController(Controller):
         usage = self._usages.get(record.name, {})
         if self._measured:
             self._metrics.measure(pool, usage)
-        now = datetime.now(UTC)
+        now = utc_now()
         conditions = pool_conditions(pool, self._view.node_class, now, static_capacity=self._static_capacity)
         others = self._overlaps.get(record.name, ())
         conditions = with_overlap(conditions, others, now=now, observed_generation=pool.metadata.generation)

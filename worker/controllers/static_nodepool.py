@@ -13,9 +13,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 from activities import metrics
+from activities.clock import utc_now
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ConflictError
 from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS
@@ -117,7 +117,7 @@ class StaticNodePoolController(Controller):
         backoff.read(known, asyncio.get_running_loop().time())
         found = _balance(pool, known)
         if found.surplus:
-            now = datetime.now(UTC)
+            now = utc_now()
             known = [with_eviction_cost(self._cache, claim, now) for claim in listed]
         decision = decide(pool, known, self._may_make(pool, backoff) if found.missing else 0)
         await self._delete(pool, decision, backoff)

@@ -7,34 +7,29 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 
 from temporalio.client import Client
-from temporalio.service import RPCError
 
-from activities import loggers
+from activities.clock import utc_now
 from activities.launch_breakers import AVOIDED_FOR
 from tenon.ec2.avoided import grouped
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.messages.launch import OfferingRef
 from tenon.lifecycle.messages.provisioning import LaunchReport
+from worker.runtime.provisioner_reports import send_reports
 from workflows import names
-from workflows.provisioner import ProvisionerWorkflow
-
-log = loggers.PROVISIONER
 
 GATHER = 0.1
 """Seconds in which notices gather before they are reported. A batch of pods stays open longer than that."""
 RETRY = 2.0
 """Seconds until a message that Temporal did not accept is sent again."""
-WITHIN = 5.0
-"""Seconds that Temporal has to answer."""
 
 
 class InterruptedOfferings:
     """The offerings that EC2 took back within the last minutes."""
 
-    def __init__(self, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    def __init__(self, now: Callable[[], datetime] = utc_now) -> None:
         self._now = now
         self._until: dict[OfferingKey, datetime] = {}
         self._news = asyncio.Event()
@@ -46,25 +41,11 @@ class InterruptedOfferings:
             self._news.set()
 
     async def report(self, client: Client, cluster: str) -> None:
-        """Report what is new until cancelled. What Temporal did not accept is sent again while it still holds."""
-        handle = client.get_workflow_handle(names.provisioner_id(cluster))
-        while True:
-            await self._news.wait()
-            await asyncio.sleep(GATHER)
-            self._news.clear()
-            now = self._now()
-            self._until = {key: until for key, until in self._until.items() if until > now}
-            if not self._until:
-                continue
-            report = LaunchReport(refused=grouped(self._until))
-            try:
-                await handle.signal(
-                    ProvisionerWorkflow.launches_reported, report, rpc_timeout=timedelta(seconds=WITHIN)
-                )
-            except RPCError as error:
-                log.info(
-                    "The worker failed to report interrupted offerings to the provisioner and retries",
-                    extra={"error": error.message},
-                )
-                self._news.set()
-                await asyncio.sleep(RETRY)
+        """Report what is new until cancelled."""
+        provisioner = client.get_workflow_handle(names.provisioner_id(cluster))
+        await send_reports(provisioner, self._news, self._current, gather=GATHER, retry=RETRY)
+
+    def _current(self) -> LaunchReport | None:
+        now = self._now()
+        self._until = {key: until for key, until in self._until.items() if until > now}
+        return LaunchReport(refused=grouped(self._until)) if self._until else None

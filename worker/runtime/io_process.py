@@ -12,8 +12,8 @@ from contextlib import AsyncExitStack
 from temporalio.client import Client
 
 from activities import loggers
+from activities.clock import utc_now
 from activities.launch_breakers import LaunchBreakers
-from activities.node_life import now
 from worker.runtime.api_server_health import watch_api_server
 from worker.runtime.assembly import connect, io_workers, warm_up
 from worker.runtime.launch_reports import report_launches
@@ -44,7 +44,7 @@ async def _serve(settings: Settings, readiness: Readiness, stop: asyncio.Event) 
     )
     warming = asyncio.create_task(warm_up(clients), name="warm up")
 
-    breakers = LaunchBreakers(now)
+    breakers = LaunchBreakers(utc_now)
 
     async def tell(client: Client) -> None:
         await report_launches(client, settings.cluster_name, breakers)

@@ -13,6 +13,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities import loggers
 from activities.launch_breakers import LaunchBreakers
+from worker.runtime.provisioner_reports import send_reports
 from workflows import names
 from workflows.provisioner import ProvisionerWorkflow
 
@@ -38,19 +39,6 @@ async def report_launches(client: Client, cluster: str, breakers: LaunchBreakers
             if error.status is RPCStatusCode.NOT_FOUND:
                 break
             await asyncio.sleep(RETRY)
-    while True:
-        await breakers.news.wait()
-        await asyncio.sleep(GATHER)
-        breakers.news.clear()
-        report = breakers.report()
-        try:
-            await handle.signal(ProvisionerWorkflow.launches_reported, report)
-        except RPCError as error:
-            log.info(
-                "The worker failed to report to the provisioner what EC2 refuses and retries",
-                extra={"error": error.message},
-            )
-            breakers.news.set()
-            await asyncio.sleep(RETRY)
-        else:
-            breakers.acknowledge(report)
+    await send_reports(
+        handle, breakers.news, breakers.report, gather=GATHER, retry=RETRY, acknowledge=breakers.acknowledge
+    )

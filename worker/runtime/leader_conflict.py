@@ -16,10 +16,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from activities import loggers, metrics
+from activities.clock import utc_now
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ForbiddenError
 from activities.kubernetes.events import EventRecorder
@@ -87,7 +88,7 @@ class LeaderConflict:
         *,
         namespace: str,
         name: str = LEASE_NAME,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._now = now
         self._kube = kube

@@ -15,10 +15,11 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from activities import loggers
+from activities.clock import utc_now
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConflictError
 from activities.kubernetes.resources import LEASES
@@ -82,7 +83,7 @@ class LeaseElection:
         name: str = LEASE_NAME,
         times: LeaseTimes = DEFAULT_TIMES,
         stand_by: Callable[[bool], bool] = lambda _leading: False,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = utc_now,
     ) -> None:
         """``stand_by`` gets whether this replica leads. If it returns True, the replica gives up the Lease or does not
         take it.

@@ -9,8 +9,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Protocol
+
+from activities.clock import utc_now
 
 REPEAT_SECONDS = 60.0
 
@@ -31,7 +33,7 @@ class Outage:
         log: logging.Logger,
         *,
         clock: Callable[[], float] = time.monotonic,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._service = service
         self._consequence = consequence

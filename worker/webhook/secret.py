@@ -8,9 +8,10 @@ from __future__ import annotations
 import binascii
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 
 from activities import loggers
+from activities.clock import utc_now
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ConflictError, ForbiddenError
 from activities.kubernetes.resources import SECRETS
@@ -30,7 +31,7 @@ _KEYS = ("ca.crt", "tls.crt", "tls.key")
 class CertificateSecret:
     """Reads and writes the certificate Secret of one namespace."""
 
-    def __init__(self, kube: Kube, namespace: str, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+    def __init__(self, kube: Kube, namespace: str, now: Callable[[], datetime] = utc_now) -> None:
         self._kube = kube
         self._namespace = namespace
         self._now = now

@@ -13,10 +13,10 @@ import threading
 from base64 import b64decode
 from collections.abc import Awaitable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
 from activities import loggers
+from activities.clock import utc_now
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConfigError
 from activities.kubernetes.resources import CRDS, NODEPOOLS
@@ -138,7 +138,7 @@ class Webhook:
         found = await CertificateSecret(kube, namespace).ensure(names, in_use.authorities if in_use else b"")
         if found == in_use:
             return
-        if in_use and not may_replace(found, in_use, await _trusted(kube), datetime.now(UTC)):
+        if in_use and not may_replace(found, in_use, await _trusted(kube), utc_now()):
             return  # wait until the leader has written the new authority into the CRDs
         self._server.use(found)
         self._served = found
