@@ -20,7 +20,7 @@ from tenon.evolve import evolve
 
 with workflow.unsafe.imports_passed_through():
     from tenon.apis.reasons import Reason
-    from tenon.lifecycle import machine
+    from tenon.lifecycle import disruption_requests, expiration, machine
     from tenon.lifecycle.messages.base import ActivityName, ErrorType, Message
     from tenon.lifecycle.messages.launch import LaunchResult, OfferingRef
     from tenon.lifecycle.messages.node import Disrupt, DisruptAnswer, Keep, Poke
@@ -144,7 +144,7 @@ class NodeClaimWorkflow:
         try:
             await workflow.wait_condition(lambda: bool(self.inbox), timeout=timeout, timeout_summary=step.what)
         except TimeoutError:
-            expires = machine.asks_before_it_expires(self.state, workflow.now())
+            expires = expiration.asks_before_it_expires(self.state, workflow.now())
             self._apply(DeadlinePassed(asks_first=expires and workflow.patched(EXPIRES_WITHIN_BUDGETS)))
 
     def _force_waits(self) -> bool:
@@ -173,7 +173,7 @@ class NodeClaimWorkflow:
         if (
             self.acted
             or self.at_start.stage is not Stage.LIVE
-            or machine.expiry(self.state) != machine.expiry(self.at_start)
+            or expiration.expiry(self.state) != expiration.expiry(self.at_start)
         ):
             return True
         return (
@@ -185,7 +185,7 @@ class NodeClaimWorkflow:
     def _show(self) -> None:
         """Update the details in the UI each time, and the search attributes only when their values changed."""
         workflow.set_current_details(details(self.state))
-        shown = visible_stage(self.state), self.state.instance, machine.expiry(self.state), bool(self.state.blocked)
+        shown = visible_stage(self.state), self.state.instance, expiration.expiry(self.state), bool(self.state.blocked)
         if self.shown is None and self.at_start.instance is not None:
             self.shown = shown  # continue-as-new carries the attributes over
         preparing = self.state.stage is Stage.PREPARING and not self.state.blocked
@@ -202,7 +202,7 @@ class NodeClaimWorkflow:
                 names.ZONE.value_set(instance.zone),
                 names.CAPACITY_TYPE.value_set(instance.capacity_type),
             ]
-        expires = machine.expiry(self.state)
+        expires = expiration.expiry(self.state)
         if expires is not None:
             updates.append(names.EXPIRES.value_set(expires))
         updates.append(names.BLOCKED.value_set(bool(self.state.blocked)))
@@ -240,7 +240,7 @@ class NodeClaimWorkflow:
         state = self.state
         for event in self.inbox:
             state = machine.apply(state, event, workflow.now())
-        answer = machine.answer(state, command, workflow.now())
+        answer = disruption_requests.answer(state, command, workflow.now())
         if answer.accepted:
             self.inbox.append(command)
         return answer

@@ -15,7 +15,7 @@ from tenon.apis.nodeclaim import LAUNCHED
 from tenon.apis.nodepool import NODE_REGISTRATION_HEALTHY, NodePool
 from tenon.apis.reasons import Reason
 from tenon.kube.claim_record import ClaimRecord
-from tenon.lifecycle.machine import REGISTRATION_TIMEOUT
+from tenon.lifecycle.startup_stages import REGISTRATION_TIMEOUT
 
 RESULTS = 4
 """How many results count."""

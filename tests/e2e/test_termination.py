@@ -11,7 +11,7 @@ from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS, PDBS, PODS
 from sandbox.cluster import Sandbox
 from tenon.apis import labels
 from tenon.kube.timestamps import parse_instant
-from tenon.lifecycle.machine import EXPIRY_WAITS
+from tenon.lifecycle.expiration import EXPIRY_WAITS
 from tenon.lifecycle.state import Life
 from tests.e2e.conftest import MakePool, Run
 from tests.e2e.moments import recorded

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenon.apis.reasons import Reason
-from tenon.lifecycle import machine
+from tenon.lifecycle import disruption_requests, expiration, launch_stages, machine, startup_stages
 from tenon.lifecycle.launch_retry import ANSWER_GRACE, MAX_PAUSE
 from tenon.lifecycle.messages.base import ActivityName, ClaimRef, Message
 from tenon.lifecycle.messages.launch import (
@@ -144,7 +144,7 @@ def test_every_life_ends_and_never_goes_backwards(data: st.DataObject) -> None:
 def test_a_launch_template_that_was_deleted_under_a_launch_is_made_again() -> None:
     """AWS-011: prepared anew as another attempt, with another token; not for ever."""
     state = NodeState(claim=REF, stage=Stage.LAUNCHING, request=REQUEST)
-    for attempt in range(2, machine.LAUNCH_ATTEMPTS + 1):
+    for attempt in range(2, launch_stages.LAUNCH_ATTEMPTS + 1):
         state = machine.apply(state, LaunchResult(reason=Reason.TEMPLATE_GONE), NOW)
         step = machine.next_step(state, NOW)
         assert isinstance(step, Run)
@@ -269,7 +269,7 @@ def at_live(**update: object) -> NodeState:
 )
 def test_disruption_is_refused_with_a_reason(state: NodeState, why: str) -> None:
     """A node that leaves, starts or is kept takes no command."""
-    answer = machine.answer(state, Disrupt(command="c1", reason="Empty"), NOW)
+    answer = disruption_requests.answer(state, Disrupt(command="c1", reason="Empty"), NOW)
     assert not answer.accepted
     assert why in answer.why
 
@@ -354,7 +354,7 @@ def test_a_node_that_was_not_initialized_yet_is_looked_at_again_soon() -> None:
         now = step.until
         state = machine.apply(state, DeadlinePassed(), now)
     assert waits[:4] == [5, 10, 20, 40]
-    assert waits[-1] == machine.RECHECK.total_seconds()
+    assert waits[-1] == startup_stages.RECHECK.total_seconds()
 
 
 def test_initialization_may_be_waited_for_for_ever() -> None:
@@ -406,7 +406,7 @@ def test_nodes_that_are_overdue_together_leave_spread_out(uids: list[object]) ->
         left = machine.apply(waits, DeadlinePassed(), step.until)
         assert left.leave is not None
         assert left.leave.reason == "expired"
-    assert max(turns) <= machine.SPREAD
+    assert max(turns) <= expiration.SPREAD
     assert len({int(turn.total_seconds() // 10) for turn in turns}) >= 3
 
 
@@ -435,9 +435,9 @@ def test_wsh28_a_node_that_waits_for_the_budgets_asks_again_and_says_it_once() -
         assert (state.leave, state.blocked) == (None, "")
         step = machine.next_step(state, now)
         assert isinstance(step, Wait)
-        assert step.until == now + machine.RECHECK
+        assert step.until == now + expiration.ASK_AGAIN
         now = step.until
-    assert [line.text for line in state.timeline] == [machine.EXPIRY_WAITS]
+    assert [line.text for line in state.timeline] == [expiration.EXPIRY_WAITS]
     left = machine.apply(machine.apply(state, ASKS, now), ExpirationResult(), now)
     assert left.leave is not None
 
@@ -446,7 +446,7 @@ def test_wsh28_a_command_removes_a_node_that_waits_for_the_budgets() -> None:
     asks = machine.apply(at_live(pool="default", expires_at=NOW), ASKS, NOW)
     waits = machine.apply(asks, ExpirationResult(waits=True), NOW)
     command = Disrupt(command="expired-1", reason="expired", not_before=NOW)
-    assert machine.answer(waits, command, NOW).accepted
+    assert disruption_requests.answer(waits, command, NOW).accepted
     left = machine.apply(waits, command, NOW)
     assert left.leave is not None
     assert (left.leave.reason, left.leave.only_if_empty) == ("expired", False)
@@ -480,7 +480,7 @@ def test_wsh28_a_question_that_fails_is_asked_again_after_a_pause() -> None:
 def test_wsh28_only_a_live_node_of_a_pool_asks_before_it_expires(other: dict[str, object]) -> None:
     """Budgets count no other nodes."""
     state = at_live(**{"pool": "default", "expires_at": NOW, **other})
-    assert not machine.asks_before_it_expires(state, NOW)
+    assert not expiration.asks_before_it_expires(state, NOW)
     assert machine.apply(state, ASKS, NOW).expired is False
 
 
@@ -490,9 +490,9 @@ def test_a_node_that_is_kept_while_it_waits_for_its_turn_stays() -> None:
     waits = machine.apply(at_live(expires_at=NOW), DeadlinePassed(), late)
     kept = machine.apply(waits, Keep(until=late + timedelta(days=1)), late)
     kept = machine.apply(kept, KeepRecorded(), late)
-    after = machine.apply(kept, DeadlinePassed(), late + machine.SPREAD)
+    after = machine.apply(kept, DeadlinePassed(), late + expiration.SPREAD)
     assert after.leave is None
-    step = machine.next_step(after, late + machine.SPREAD)
+    step = machine.next_step(after, late + expiration.SPREAD)
     assert isinstance(step, Wait)
     assert step.until == late + timedelta(days=1)
 

@@ -11,7 +11,7 @@ import pytest
 from activities.kubernetes.cordon import cordon
 from activities.kubernetes.resources import NODECLAIMS, NODES
 from activities.launching import Launching
-from tenon.lifecycle import machine
+from tenon.lifecycle import expiration, machine
 from tenon.lifecycle.messages.launch import PrepareLaunchInput, PrepareLaunchResult
 from tenon.lifecycle.messages.node import CordonInput
 from tenon.lifecycle.state import NodeState
@@ -53,7 +53,7 @@ async def test_dis80_its_expiry_counts_from_the_creation_of_the_claim() -> None:
     world = World().put_live()
     world.claim["metadata"]["creationTimestamp"] = stamp(START - timedelta(days=29))
     _, state = await taken_over(world)
-    assert machine.expiry(state) == START + timedelta(days=1)
+    assert expiration.expiry(state) == START + timedelta(days=1)
 
 
 @pytest.mark.parametrize(

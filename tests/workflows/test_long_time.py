@@ -14,8 +14,8 @@ from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
 
 from tenon.lifecycle import termination
+from tenon.lifecycle.expiration import EXPIRY_WAITS
 from tenon.lifecycle.launch_retry import should_give_up
-from tenon.lifecycle.machine import EXPIRY_WAITS
 from tenon.lifecycle.messages.base import ActivityName
 from tenon.lifecycle.messages.launch import (
     LaunchInput,

@@ -1,0 +1,108 @@
+"""The first stages of a node: its launch is prepared, sent and answered, or the claim turns out to have an instance."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from tenon.apis.reasons import Reason
+from tenon.evolve import evolve
+from tenon.lifecycle import launch_retry, termination
+from tenon.lifecycle.messages.launch import LaunchResult, PrepareLaunchResult
+from tenon.lifecycle.startup_stages import REGISTRATION_TIMEOUT
+from tenon.lifecycle.state import NodeState, Stage
+from tenon.lifecycle.steps import LeaveRequest
+from tenon.lifecycle.timeline import record
+
+LAUNCH_ATTEMPTS = 3
+
+
+def prepared(state: NodeState, event: PrepareLaunchResult, now: datetime) -> NodeState:
+    """Launch with the request that was prepared, resume a claim that has an instance, retry later, or leave."""
+    view = event.view
+    if not view.exists:
+        return record(evolve(state, stage=Stage.TERMINATING), now, "the NodeClaim is gone")
+    expires = (
+        view.created_at + timedelta(seconds=view.expire_after_seconds)
+        if view.created_at and view.expire_after_seconds is not None
+        else None
+    )
+    state = evolve(
+        state,
+        created_at=view.created_at,
+        pool=view.pool,
+        node_class=view.node_class,
+        expires_at=expires,
+        keep_until=view.keep_until or state.keep_until,
+        planned_pods=view.planned_pods,
+        explanation=tuple(view.explanation),
+        initialization_timeout_seconds=view.initialization_timeout_seconds,
+    )
+    if view.instance is not None:
+        state = _adopted(state, event, now)
+    if view.deleting:
+        return termination.leave(state, LeaveRequest(reason=Reason.DELETED, message="the NodeClaim was deleted"), now)
+    if view.instance is not None:
+        return state
+    if event.waits is not None:
+        return launch_retry.with_retry(state, event.waits, now)
+    if event.request is None:
+        return termination.leave(state, LeaveRequest(reason=event.reason, message=event.message), now)
+    return record(
+        evolve(state, stage=Stage.LAUNCHING, request=event.request),
+        now,
+        f"fleet request recorded: {event.request.capacity_type}",
+    )
+
+
+def launched(state: NodeState, event: LaunchResult, now: datetime) -> NodeState:
+    """Wait for the Node of the instance; without an instance, prepare or send again, or leave."""
+    instance = event.instance
+    if instance is None and event.reason == Reason.TEMPLATE_GONE and state.attempt < LAUNCH_ATTEMPTS:
+        again = {"stage": Stage.PREPARING, "attempt": state.attempt + 1, "request": None}
+        return record(evolve(state, **again), now, "a launch template was gone: prepared again")
+    if instance is None and event.waits is not None:
+        return launch_retry.with_retry(state, event.waits, now)
+    if instance is None:
+        return termination.leave(state, LeaveRequest(reason=event.reason, message=event.message), now)
+    joins = evolve(
+        state,
+        stage=Stage.REGISTERING,
+        instance=instance,
+        request=None,
+        deadline=now + REGISTRATION_TIMEOUT,
+        launch_failures=0,
+        launch_unsettled_until=None,
+        blocked="",
+    )
+    return record(
+        joins,
+        now,
+        f"launched {instance.id}: {instance.instance_type} {instance.capacity_type} in {instance.zone}"
+        f" at {instance.price:.4f} $/h",
+    )
+
+
+def _adopted(state: NodeState, event: PrepareLaunchResult, now: datetime) -> NodeState:
+    """Resume a claim that was launched before this workflow started, because the earlier workflow was terminated."""
+    view = event.view
+    stage = Stage.REGISTERING
+    if view.initialized:
+        stage = Stage.LIVE
+    elif view.registered:
+        stage = Stage.INITIALIZING
+    adopted = evolve(
+        state,
+        stage=stage,
+        instance=view.instance,
+        node_name=view.node_name,
+        registered=view.registered,
+        registered_at=now if view.registered else None,
+        initialized=view.initialized,
+        look=True,
+        deadline=now + REGISTRATION_TIMEOUT,
+        request=None,
+        launch_failures=0,
+        launch_unsettled_until=None,
+        blocked="",
+    )
+    return record(adopted, now, f"resumed at {stage.value}")

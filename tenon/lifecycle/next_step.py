@@ -1,0 +1,164 @@
+"""What to do in a state: run an activity or wait. Replay depends on the order of these steps."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from tenon.lifecycle import termination
+from tenon.lifecycle.expiration import expiry, next_expiry
+from tenon.lifecycle.messages.base import ActivityName
+from tenon.lifecycle.messages.launch import LaunchInput, PrepareLaunchInput
+from tenon.lifecycle.messages.node import (
+    CordonInput,
+    DetachInput,
+    DrainInput,
+    ExpirationInput,
+    KeepInput,
+    NodeInput,
+    ReleaseInput,
+    TerminateInput,
+)
+from tenon.lifecycle.state import NodeState, Stage
+from tenon.lifecycle.steps import End, Run, Step, Wait
+
+NO_NODE_JOINS = "registration timeout: terminates the instance unless its Node has joined"
+
+
+def next_step(state: NodeState, now: datetime) -> Step:
+    """Return what to do now. Deterministic in its arguments."""
+    if not state.keep_recorded and state.keep_until is not None and not state.stage.leaving:
+        return Run(
+            ActivityName.KEEP,
+            KeepInput(claim=state.claim, until=state.keep_until),
+            f"keep until {state.keep_until:%Y-%m-%d %H:%M}",
+        )
+    match state.stage:
+        case Stage.PREPARING | Stage.LAUNCHING if state.deadline is not None and now < state.deadline:
+            return Wait(state.deadline, "tries to launch again")
+        case Stage.PREPARING:
+            return Run(
+                ActivityName.PREPARE_LAUNCH,
+                PrepareLaunchInput(claim=state.claim, attempt=state.attempt),
+                f"choose instance types for {state.claim.name}",
+            )
+        case Stage.LAUNCHING if state.request is not None:
+            types = {o.instance_type for template in state.request.templates for o in template.overrides}
+            group = state.request.group
+            together = f", one of {group.size} that launch together" if group else ""
+            return Run(
+                ActivityName.LAUNCH,
+                LaunchInput(claim=state.claim, request=state.request),
+                f"{state.request.capacity_type}, {len(types)} instance types{together}",
+            )
+        case Stage.REGISTERING if state.look:
+            return Run(ActivityName.REGISTER, _node_input(state), _instance_text(state))
+        case Stage.INITIALIZING if state.look:
+            return Run(ActivityName.INITIALIZE, _node_input(state), state.node_name)
+        case Stage.BINDING:
+            return Run(ActivityName.BIND, _node_input(state), f"{state.planned_pods} pods -> {state.node_name}")
+        case Stage.LIVE:
+            if state.disrupted:
+                return Run(ActivityName.WITHDRAW, _node_input(state), state.node_name)
+            if state.expired:
+                given = ExpirationInput(claim=state.claim, pool=state.pool)
+                return Run(ActivityName.CHECK_EXPIRATION, given, f"may a node of {state.pool} leave at once?")
+            if state.spread_until is not None:
+                return Wait(state.spread_until, "leaves later, because many nodes are overdue")
+            leaves_at = state.pending.due if state.pending else None
+            expires_at = next_expiry(state)
+            if leaves_at is not None and (expires_at is None or leaves_at <= expires_at):
+                return Wait(leaves_at, "leaves, if nothing changed")
+            return Wait(expires_at, "expires" if expires_at == expiry(state) else "waits for the budgets, asks again")
+        case Stage.CORDONING | Stage.DRAINING | Stage.DETACHING | Stage.TERMINATING | Stage.RELEASING:
+            return _leaving_step(state, now)
+        case Stage.ENDED:
+            return End()
+        case _:
+            what = NO_NODE_JOINS if state.stage is Stage.REGISTERING else "look again"
+            expires_at = expiry(state)
+            if state.deadline is not None and expires_at is not None and expires_at < state.deadline:
+                return Wait(expires_at, "expires")
+            return Wait(state.deadline, what)
+
+
+def _leaving_step(state: NodeState, now: datetime) -> Step:
+    if state.look is False and state.deadline is not None and now < state.deadline:
+        return Wait(state.deadline, "tries again")
+    base = _node_input(state).model_dump()
+    force = state.leave.force if state.leave else False
+    match state.stage:
+        case Stage.CORDONING:
+            reason = state.leave.reason if state.leave else ""
+            return Run(
+                ActivityName.CORDON,
+                CordonInput(
+                    **base,
+                    reason=reason,
+                    only_if_empty=bool(state.leave and state.leave.only_if_empty),
+                    termination_timestamp=state.leave.asked_at if state.leave and force else None,
+                ),
+                f"{state.node_name or state.claim.name}: {reason}",
+            )
+        case Stage.DRAINING:
+            return Run(
+                ActivityName.DRAIN,
+                DrainInput(
+                    **base,
+                    force_at=state.force_at,
+                    force=force,
+                    pool=state.pool,
+                    budget_seconds=termination.drain_seconds(state),
+                    instance_gone=state.instance_gone,
+                    reason=state.leave.reason if state.leave else "",
+                ),
+                f"{state.node_name}{' by force' if force else ''}",
+                overtaken_by_force=not force,
+            )
+        case Stage.DETACHING:
+            return Run(
+                ActivityName.DETACH_VOLUMES,
+                DetachInput(**base, force_at=state.leave.asked_at if state.leave and force else state.force_at),
+                f"{state.volumes_attached} volumes of {state.node_name}",
+                overtaken_by_force=not force,
+            )
+        case Stage.TERMINATING:
+            instance = state.instance
+            return Run(
+                ActivityName.TERMINATE,
+                TerminateInput(
+                    claim=state.claim,
+                    instance_id=instance.id if instance else "",
+                    zone=instance.zone if instance else "",
+                    search_until=state.launch_unsettled_until,
+                    shown=instance is not None and instance.launched_at is not None,
+                ),
+                _instance_text(state),
+            )
+        case _:
+            instance = state.instance
+            return Run(
+                ActivityName.RELEASE,
+                ReleaseInput(
+                    **base,
+                    pool=state.pool,
+                    capacity_type=instance.capacity_type if instance else "",
+                    zone=instance.zone if instance else "",
+                    reason=state.leave.reason if state.leave else "",
+                    created_at=state.created_at,
+                    deletion_started_at=state.deletion_started_at,
+                ),
+                state.claim.name,
+            )
+
+
+def _node_input(state: NodeState) -> NodeInput:
+    return NodeInput(
+        claim=state.claim,
+        provider_id=state.instance.provider_id if state.instance else "",
+        node_name=state.node_name,
+    )
+
+
+def _instance_text(state: NodeState) -> str:
+    instance = state.instance
+    return f"{instance.id} {instance.instance_type} {instance.zone}" if instance else state.claim.name
