@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 from temporalio import activity
 
 from activities import loggers
+from activities.clock import utc_now
 from activities.cluster_version import ClusterVersion
 from activities.ec2.errors import EC2Error
 from activities.ec2.nodeclass import UnansweredError
@@ -23,6 +26,7 @@ from tenon.apis.json_object import JsonObject
 from tenon.apis.managed import manages_claim
 from tenon.apis.nodeclaim import DRIFTED
 from tenon.apis.validation import parse
+from tenon.ec2.nodeclass_status import DEPENDENCIES_NOT_READY, unparsable_conditions
 from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle.messages.base import ActivityName
 from tenon.lifecycle.messages.nodeclass import NodeClassInput, NodeClassResult
@@ -33,11 +37,19 @@ log = loggers.NODECLASS
 class NodeClassActivities:
     """The activity that resolves EC2NodeClasses."""
 
-    def __init__(self, kube: Kube, recorder: EventRecorder, ec2: Ec2Provider, version: ClusterVersion) -> None:
+    def __init__(
+        self,
+        kube: Kube,
+        recorder: EventRecorder,
+        ec2: Ec2Provider,
+        version: ClusterVersion,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
         self._kube = kube
         self._recorder = recorder
         self._ec2 = ec2
         self._version = version
+        self._now = now
 
     @activity.defn(name=ActivityName.RESOLVE_NODECLASS)
     async def resolve(self, given: NodeClassInput) -> NodeClassResult:
@@ -62,6 +74,11 @@ class NodeClassActivities:
             why = "; ".join(str(fault) for fault in faults)
             await self._recorder.publish(raw, "ValidationFailed", why, "Warning")
             log.error("An EC2NodeClass cannot be read", extra={"ec2nodeclass": given.name, "error": why})
+            found = unparsable_conditions(raw, why, self._now())
+            conditions = [each.model_dump(by_alias=True, exclude_none=True, mode="json") for each in found]
+            if conditions != (raw.get("status") or {}).get("conditions"):
+                patch = {"status": {"conditions": conditions}}
+                await self._kube.patch(EC2NODECLASSES, given.name, patch, subresource="status")
             return NodeClassResult(message=why)
         await self._ensure_metadata(raw, node_class)
         version = await self._version.current()
@@ -77,7 +94,7 @@ class NodeClassActivities:
         is_ready = ready is not None and ready.status == "True"
         if ready is not None and not is_ready:
             failed = [c for c in status.conditions if c.status != "True" and c.type != READY]
-            for condition in failed:
+            for condition in (c for c in failed if c.reason != DEPENDENCIES_NOT_READY):
                 await self._recorder.publish(raw, condition.reason, condition.message, "Warning")
             log.warning(
                 "An EC2NodeClass is not ready",

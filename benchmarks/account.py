@@ -108,7 +108,8 @@ def drill(server: Server, *, launches: int = 600, group: int = 20, endings: int 
             cluster.results.append(each.result())
     launch_seconds = time.monotonic() - began
     calls = Counter(call["action"] for call in world.calls.listing())
-    tokens = Counter(call["parameters"]["ClientToken"] for call in world.calls.listing("CreateFleet"))
+    sent = (call["parameters"] for call in world.calls.listing("CreateFleet"))
+    tokens = Counter(each["ClientToken"] for each in sent if "DryRun" not in each)
     results = [result for cluster in clusters for result in cluster.results]
     bought = {each.instance.id for each in results if isinstance(each, LaunchResult) and each.instance}
 

@@ -72,13 +72,7 @@ class Launcher:
         try:
             retry_throttled(
                 "CreateLaunchTemplate",
-                lambda: self._clients.ec2.create_launch_template(
-                    LaunchTemplateName=template.name,
-                    LaunchTemplateData=cast("Any", template.data),
-                    TagSpecifications=[
-                        {"ResourceType": "launch-template", "Tags": cast("Any", tag_list(template.tags))}
-                    ],
-                ),
+                lambda: self._clients.ec2.create_launch_template(**template_parameters(template)),
                 self._clock,
             )
         except EC2Error as error:
@@ -285,6 +279,15 @@ class Launcher:
 
 def _tried(request: LaunchRequest) -> list[tuple[str, str]]:
     return [(row.instance_type, row.zone) for template in request.templates for row in template.overrides]
+
+
+def template_parameters(template: LaunchTemplate) -> dict[str, Any]:
+    """The CreateLaunchTemplate parameters."""
+    return {
+        "LaunchTemplateName": template.name,
+        "LaunchTemplateData": template.data,
+        "TagSpecifications": [{"ResourceType": "launch-template", "Tags": tag_list(template.tags)}],
+    }
 
 
 def fleet_parameters(request: LaunchRequest) -> dict[str, Any]:

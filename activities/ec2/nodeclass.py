@@ -6,7 +6,7 @@ Each part is looked up on its own, so that a refused call shows in the condition
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TypeVar
 
@@ -18,7 +18,7 @@ from activities.ec2.network import Network
 from activities.ec2.profiles import ProfileLimitError, ProfileNotFoundError, Profiles
 from activities.ec2.ttl_cache import DEFAULT, Refresh, TtlCache
 from tenon.apis import ec2nodeclass as api
-from tenon.apis.conditions import get_condition
+from tenon.apis.conditions import READY, get_condition, is_true
 from tenon.apis.ec2nodeclass import AMI, EC2NodeClass, EC2NodeClassStatus, Subnet
 from tenon.ec2.amis import UnsupportedAliasError
 from tenon.ec2.cluster import Cluster
@@ -91,6 +91,7 @@ class NodeClassResolver:
         refresh: Refresh = DEFAULT,
         check_types: Callable[[], None] = lambda: None,
         check_expressions: ClassCheck = lambda _: PASSED,
+        dry_run: ClassCheck | None = None,
     ) -> None:
         """Set up the look-ups.
 
@@ -104,7 +105,10 @@ class NodeClassResolver:
             refresh: how long images and subnets are cached.
             check_types: raises EC2Error if EC2 does not describe its instance types.
             check_expressions: checks the expressions in a class.
+            dry_run: tries out the calls of a launch with a class that is ready otherwise; None if the operator
+                turned dry runs off.
         """
+        self._dry_run = dry_run
         self._check_types = check_types
         self._check_expressions = check_expressions
         self._cluster = cluster
@@ -157,8 +161,14 @@ class NodeClassResolver:
             cluster_result=cluster_refused,
             types_result=types_refused,
             expressions_result=expressions_refused if expressions_refused.reason else expressions_result,
+            dry_runs=self._dry_run is not None,
         )
         status = new_status(node_class, resolved, cluster, self._now())
+        if (dry_run := self._dry_run) is not None and is_true(status.conditions, READY):
+            found = node_class.model_copy(update={"status": status})
+            result, refused = lookup.part(api.VALIDATION_SUCCEEDED, lambda: dry_run(found), PASSED)
+            resolved = replace(resolved, dry_runs_result=refused if refused.reason else result)
+            status = new_status(node_class, resolved, cluster, self._now())
         if lookup.unanswered:
             raise UnansweredError(status, lookup.unanswered[0])
         return status

@@ -13,6 +13,7 @@ from decimal import Decimal
 from activities.ec2.catalogue import Catalogue
 from activities.ec2.client import Ec2
 from activities.ec2.cluster import service_range
+from activities.ec2.dry_runs import DryRuns
 from activities.ec2.errors import (
     EC2Error,
     InsufficientCapacityError,
@@ -53,6 +54,7 @@ class Ec2Provider:
         isolated: bool = False,
         expressions: bool = False,
         refresh: Refresh = DEFAULT,
+        dry_runs: bool = True,
     ) -> None:
         self.cluster = cluster
         self._clients = clients
@@ -66,6 +68,7 @@ class Ec2Provider:
         self._profiles = Profiles(clients, cluster.name)
         self.refresh = refresh
         self._expressions = expressions
+        trials = DryRuns(clients, self._cluster_for, self.catalogue.instance_types, refresh.period)
         self._resolver = NodeClassResolver(
             clients,
             self._cluster_for,
@@ -74,6 +77,7 @@ class Ec2Provider:
             refresh=refresh,
             check_types=self.catalogue.check,
             check_expressions=self._check_expressions,
+            dry_run=trials.check if dry_runs else None,
         )
         self._instances = Instances(clients, cluster.name, self.catalogue.price)
         self._launcher = Launcher(clients, self._instances, cluster.name, mark_full=self._network.mark_full)

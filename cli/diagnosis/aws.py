@@ -1,7 +1,7 @@
 """Checks AWS: credentials, the rights to read, the cluster, the clock, the queue and the nodes' access entries.
 
-The rights to write are not checked here: EC2 judges them by the tags and resources of a real launch. If one is missing,
-the NodeClaim and the EC2NodeClass name it.
+The rights to write are not checked here: EC2 judges them by the tags and resources of a real launch. The worker tries
+them out by dry runs of each EC2NodeClass, whose conditions name what is missing.
 """
 
 from __future__ import annotations

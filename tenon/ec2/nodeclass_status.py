@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -10,6 +10,7 @@ from tenon.apis import conditions as condition_list
 from tenon.apis import ec2nodeclass as api
 from tenon.apis.common import Condition, ConditionStatus, SelectorRequirement
 from tenon.apis.ec2nodeclass import AMI, EC2NodeClass, EC2NodeClassStatus, SecurityGroup, Subnet
+from tenon.apis.json_object import JsonObject
 from tenon.apis.validation import FieldError, check_ec2nodeclass
 from tenon.ec2 import user_data
 from tenon.ec2.amis import Image
@@ -35,6 +36,7 @@ class CheckResult:
 
 
 PASSED = CheckResult()
+DEPENDENCIES_NOT_READY = "DependenciesNotReady"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,14 @@ class Resolved:
     types_result: CheckResult = PASSED
     """Whether EC2 describes its instance types, which all launches need."""
     expressions_result: CheckResult = PASSED
+    dry_runs: bool = True
+    """Whether the operator lets Tenon try out the calls of a launch."""
+    dry_runs_result: CheckResult = PASSED
+
+
+DEPENDENCIES = (api.AMIS_READY, api.SUBNETS_READY, api.SECURITY_GROUPS_READY, api.INSTANCE_PROFILE_READY)
+"""The conditions without which no launch can be tried out."""
+DRY_RUN_DISABLED = CheckResult("DryRunDisabled", "DISABLE_DRY_RUN is true: missing rights show at the first launch")
 
 
 def new_status(
@@ -89,18 +99,22 @@ def new_status(
             resolved.types_result,
             resolved.expressions_result,
             validate(node_class, cluster) if cluster is not None else PASSED,
+            resolved.dry_runs_result,
         ),
     }
+    findings[api.VALIDATION_SUCCEEDED] = _first(findings[api.VALIDATION_SUCCEEDED], _awaited(findings))
     conditions = node_class.status.conditions
     generation = node_class.metadata.generation
     for type_, finding in findings.items():
+        untried = type_ == api.VALIDATION_SUCCEEDED and finding == PASSED and not resolved.dry_runs
+        told = DRY_RUN_DISABLED if untried else finding
         conditions = condition_list.set_condition(
             conditions,
             type_,
             finding.status,
             now=now,
-            reason=finding.reason,
-            message=finding.message,
+            reason=told.reason,
+            message=told.message,
             observed_generation=generation,
         )
     return EC2NodeClassStatus(
@@ -149,6 +163,26 @@ def _reason_of(fault: FieldError, node_class: EC2NodeClass) -> str:
     return "TagValidationFailed" if fault.sentence.startswith("tags ") else "ValidationFailed"
 
 
+def unparsable_conditions(raw: JsonObject, why: str, now: datetime) -> list[Condition]:
+    """Return the conditions of a class that cannot be parsed. Nothing else is known about it."""
+    written = (raw.get("status") or {}).get("conditions") or []
+    try:
+        conditions = [Condition.model_validate(each) for each in written]
+    except ValueError:
+        conditions = []
+    generation = raw["metadata"].get("generation")
+    conditions = condition_list.set_condition(
+        conditions,
+        api.VALIDATION_SUCCEEDED,
+        "False",
+        now=now,
+        reason="ValidationFailed",
+        message=why,
+        observed_generation=generation,
+    )
+    return condition_list.set_root(conditions, (api.VALIDATION_SUCCEEDED,), now=now, observed_generation=generation)
+
+
 def not_ready(node_class: EC2NodeClass) -> str:
     """Say why the class, as it is now, cannot launch nodes; empty if it can, or if that is not known yet.
 
@@ -182,6 +216,14 @@ def _stale(ready: Condition, node_class: EC2NodeClass) -> bool:
 
 def _first(*results: CheckResult) -> CheckResult:
     return next((each for each in results if each.reason), PASSED)
+
+
+def _awaited(findings: Mapping[str, CheckResult]) -> CheckResult:
+    """Say which conditions must hold before a launch can be tried out."""
+    if not (awaited := [type_ for type_ in DEPENDENCIES if findings[type_].reason]):
+        return PASSED
+    message = f"the calls of a launch are tried out when {', '.join(awaited)} hold"
+    return CheckResult(DEPENDENCIES_NOT_READY, message, unknown=True)
 
 
 def _found_any(found: Sequence[object], reason: str, message: str) -> CheckResult:

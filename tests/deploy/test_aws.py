@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 import subprocess
@@ -14,72 +13,38 @@ from typing import Any
 import boto3
 import hcl2
 import pytest
-import yaml
 from moto import mock_aws
 
 from cli.cloudformation import NODE_POLICIES, POLICY, PSEUDO_PARAMETERS, RULES, TEMPLATE
+from tests.deploy import stack as stacks
+from tests.deploy.stack import ACCOUNT
 
 TERRAFORM = Path("deploy/aws/terraform")
-CLUSTER, REGION, ACCOUNT = "orders", "eu-central-1", "123456789012"
-PLACEHOLDERS = {
-    "${AWS_PARTITION}": "aws",
-    "${AWS_REGION}": REGION,
-    "${AWS_ACCOUNT_ID}": ACCOUNT,
-    "${CLUSTER_NAME}": CLUSTER,
-}
+CLUSTER, REGION = "orders", "eu-central-1"
 
 
 def filled(text: str) -> Any:
     """Return the policy file as AWS gets it for the cluster of these tests."""
-    for placeholder, value in PLACEHOLDERS.items():
+    for placeholder, value in stacks.placeholders(CLUSTER, REGION).items():
         text = text.replace(placeholder, value)
     return json.loads(text)
 
 
-def as_moto_reads(template: dict[str, Any]) -> dict[str, Any]:
-    """Return the template with the worker's policy as an object.
-
-    CloudFormation takes a policy as JSON text: only then can the key of a condition hold the cluster's name.
-    moto 5.2 takes an object only.
-    """
-    changed = copy.deepcopy(template)
-    properties = changed["Resources"]["ControllerPolicy"]["Properties"]
-    text = properties["PolicyDocument"]["Fn::Sub"]
-    for placeholder, parameter in PSEUDO_PARAMETERS.items():
-        text = text.replace(parameter, PLACEHOLDERS[placeholder])
-    properties["PolicyDocument"] = json.loads(text)
-    return changed
-
-
 @pytest.fixture(scope="module")
 def template() -> dict[str, Any]:
-    read: dict[str, Any] = yaml.safe_load(TEMPLATE.read_text())
-    return read
+    return stacks.template()
 
 
 pytestmark = pytest.mark.filterwarnings("ignore:Tried to parse AWS.*supported by moto:UserWarning")
 
 
 @pytest.fixture(params=["", f"oidc.eks.{REGION}.amazonaws.com/id/0123456789ABCDEF"], ids=["pod identity", "IRSA"])
-def stack(
-    template: dict[str, Any], request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[tuple[str, dict[str, str]]]:
+def stack(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, dict[str, str]]]:
     """The stack's OIDC provider and its outputs, in an account that moto plays."""
     for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(variable, "test")
     with mock_aws():
-        cloudformation = boto3.client("cloudformation", REGION)
-        cloudformation.create_stack(
-            StackName="tenon",
-            TemplateBody=json.dumps(as_moto_reads(template)),
-            Parameters=[
-                {"ParameterKey": "ClusterName", "ParameterValue": CLUSTER},
-                {"ParameterKey": "OidcProvider", "ParameterValue": request.param},
-            ],
-            Capabilities=["CAPABILITY_NAMED_IAM"],
-        )
-        (made,) = cloudformation.describe_stacks(StackName="tenon")["Stacks"]
-        yield request.param, {each["OutputKey"]: each["OutputValue"] for each in made["Outputs"]}
+        yield request.param, stacks.create(boto3.client("cloudformation", REGION), CLUSTER, REGION, request.param)
 
 
 def test_cfn_lint_finds_nothing_in_the_template() -> None:
@@ -90,10 +55,7 @@ def test_cfn_lint_finds_nothing_in_the_template() -> None:
 
 
 def test_the_worker_gets_the_policy_of_the_policy_file(stack: tuple[str, dict[str, str]]) -> None:
-    iam = boto3.client("iam")
-    (attached,) = iam.list_attached_role_policies(RoleName=f"TenonController-{CLUSTER}")["AttachedPolicies"]
-    version = iam.get_policy_version(PolicyArn=attached["PolicyArn"], VersionId="v1")["PolicyVersion"]
-    assert version["Document"] == filled(POLICY.read_text())
+    assert stacks.worker_policy(boto3.client("iam"), CLUSTER) == filled(POLICY.read_text())
 
 
 def test_only_the_workers_service_account_may_take_its_role(stack: tuple[str, dict[str, str]]) -> None:

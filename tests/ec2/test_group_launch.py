@@ -52,7 +52,7 @@ def bought(server: Server, batch: str) -> set[str]:
 
 
 def fleets(server: Server) -> int:
-    return len(server.world.calls.listing("CreateFleet"))
+    return len([call for call in server.world.calls.listing("CreateFleet") if "DryRun" not in call["parameters"]])
 
 
 def test_aws030_a_group_is_bought_by_one_call(provider: Ec2Provider, server: Server, ready_class: EC2NodeClass) -> None:

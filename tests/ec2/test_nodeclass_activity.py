@@ -82,3 +82,22 @@ async def test_ecs11_a_class_that_cannot_be_cleaned_up_says_why(provider: Ec2Pro
     assert "allow iam:DeleteInstanceProfile in the IAM policy" in event[3]
     server.world.faults.clear()
     assert not (await world.resolve()).exists
+
+
+async def test_ecs7_a_class_that_cannot_be_parsed_says_so_itself(provider: Ec2Provider) -> None:
+    """An older CRD may have let it in. What was found for it before stays."""
+    world = World(provider, "unparsable")
+    assert (await world.resolve()).ready
+    await world.kube.patch(EC2NODECLASSES, "unparsable", {"spec": {"subnetSelectorTerms": "none"}})
+    result = await world.resolve()
+    assert not result.ready
+    found = await world.conditions()
+    status, reason, message = found["ValidationSucceeded"]
+    assert (status, reason) == ("False", "ValidationFailed")
+    assert message == result.message
+    assert message.startswith("spec.subnetSelectorTerms")
+    assert found["Ready"][:2] == ("False", "UnhealthyDependents")
+    assert found["SubnetsReady"][0] == "True"
+    written = len(world.kube.calls)
+    await world.resolve()
+    assert len(world.kube.calls) == written, "what is written already is not written again"

@@ -30,8 +30,9 @@ class Fleet:
 
 
 def fleets(ec2: Ec2Admin, pool: Pool) -> list[Fleet]:
-    """The fleet requests that were sent for a pool, oldest first."""
-    return [_fleet(call) for call in ec2.calls("CreateFleet") if pool.name in call["parameters"].values()]
+    """The fleet requests that were sent for a pool, oldest first, without the dry runs of its EC2NodeClass."""
+    sent = (call for call in ec2.calls("CreateFleet") if "DryRun" not in call["parameters"])
+    return [_fleet(call) for call in sent if pool.name in call["parameters"].values()]
 
 
 def _fleet(call: dict[str, Any]) -> Fleet:

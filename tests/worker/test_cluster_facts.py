@@ -2,49 +2,26 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, cast
 
 import pytest
 
 from activities.kubernetes.errors import ForbiddenError
 from activities.kubernetes.resources import SERVICES
+from tests.instance_metadata import serving
 from tests.lifecycle_k8s.fake_kube import Clock, FakeKube
 from worker.runtime.assembly import dns_address, region_of_environment
 from worker.settings import SettingsError
 
 
-class Metadata(BaseHTTPRequestHandler):
-    """Instance metadata, version 2."""
-
-    def do_PUT(self) -> None:
-        self._answer("token")
-
-    def do_GET(self) -> None:
-        self._answer("eu-north-1a" if self.path.endswith("/placement/availability-zone/") else "")
-
-    def _answer(self, text: str) -> None:
-        self.send_response(200 if text else 404)
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text.encode())
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
 @pytest.fixture
 def metadata(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Metadata)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
     for name in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_EC2_METADATA_DISABLED"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
-    yield
-    server.shutdown()
-    server.server_close()
+    with serving("eu-north-1a") as endpoint:
+        monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", endpoint)
+        yield
 
 
 @pytest.mark.usefixtures("metadata")

@@ -146,13 +146,12 @@ def test_variables_of_others_are_none_of_our_business(name: str, value: str) -> 
     [
         ("ENABLE_ZONAL_SHIFT", "true"),
         ("IGNORE_DRA_REQUESTS", "false"),
-        ("DISABLE_DRY_RUN", "true"),
         ("DISABLE_CONTROLLER_WARMUP", "false"),
         ("FEATURE_GATES", "ReservedCapacity=true"),
     ],
 )
 def test_what_steers_nothing_yet_is_accepted_and_said(name: str, value: str) -> None:
-    """SET-05, SET-13, SET-25, SET-27, SET-28, GAT-02."""
+    """SET-05, SET-13, SET-25, SET-28, GAT-02."""
     (warning,) = load_all({}, {**NAMED, name: value}).warnings
     assert "has no effect in this version" in warning
     assert warning.endswith(".")

@@ -155,6 +155,7 @@ def _ec2(clients: Ec2, settings: Settings, version: str, dns_ip: str) -> Ec2Prov
         isolated=settings.isolated_vpc,
         expressions=settings.aws_feature_gates.node_class_cel,
         refresh=Refresh(settings.ami_refresh_interval, settings.subnet_refresh_interval),
+        dry_runs=not settings.disable_dry_run,
     )
 
 

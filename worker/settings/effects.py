@@ -10,7 +10,6 @@ from worker.settings.model import Settings, text
 WITHOUT_EFFECT: Mapping[str, str] = {
     "enable_zonal_shift": "zonal shifts are not followed yet",
     "ignore_dra_requests": "pods with dynamic resource claims are always left out",
-    "disable_dry_run": "EC2NodeClasses are not tried out by dry runs yet",
     "disable_controller_warmup": "every replica keeps its caches full, so that another can take over at once",
 }
 """What the worker does regardless of the value, by field name."""

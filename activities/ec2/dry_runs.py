@@ -1,0 +1,95 @@
+"""Tries out the calls of a launch as dry runs, so that a missing right shows on the EC2NodeClass before a pod waits."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any, cast
+
+from botocore.exceptions import ClientError
+
+from activities.ec2.client import Ec2
+from activities.ec2.errors import EC2Error, translated
+from activities.ec2.launch import fleet_parameters, template_parameters
+from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.ec2.cluster import Cluster
+from tenon.ec2.dry_runs import REASONS, Trial, trial_of
+from tenon.ec2.nodeclass_status import PASSED, CheckResult
+from tenon.scheduling.model import InstanceType
+
+ALLOWED = "DryRunOperation"
+"""EC2's error for a dry run of a call that it would have accepted."""
+
+
+class DryRuns:
+    """The dry runs of the EC2NodeClasses of one cluster. Thread-safe."""
+
+    def __init__(
+        self,
+        clients: Ec2,
+        cluster: Callable[[EC2NodeClass], Cluster],
+        instance_types: Callable[[EC2NodeClass], Sequence[InstanceType]],
+        again_after: timedelta,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``again_after``: how long a trial that passed is not repeated while the class and its resources stay."""
+        self._clients = clients
+        self._cluster = cluster
+        self._instance_types = instance_types
+        self._seconds = again_after.total_seconds()
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._passed: dict[str, float] = {}
+        """Digests of trials that passed, and when to repeat them."""
+
+    def check(self, node_class: EC2NodeClass) -> CheckResult:
+        """Try out a launch of a resolved class. The result names each call that AWS refuses for lack of a right.
+
+        Another refusal says nothing about rights, and the launch itself would report it.
+
+        Raises:
+            EC2Error: AWS throttled a call or did not answer.
+        """
+        trial = trial_of(node_class, self._cluster(node_class), self._instance_types(node_class))
+        if trial is None:
+            return PASSED
+        now = self._clock()
+        with self._lock:
+            self._passed = {digest: until for digest, until in self._passed.items() if until > now}
+            if trial.digest in self._passed:
+                return PASSED
+        refused: list[tuple[str, str]] = []
+        for operation, call in self._calls(trial).items():
+            try:
+                with translated(operation):
+                    _dry_run(call)
+            except EC2Error as error:
+                if error.retryable:
+                    raise
+                if error.unauthorized:
+                    refused.append((REASONS[operation], error.explained))
+        if refused:
+            return CheckResult(refused[0][0], "; ".join(sentence for _, sentence in refused))
+        with self._lock:
+            self._passed[trial.digest] = now + self._seconds
+        return PASSED
+
+    def _calls(self, trial: Trial) -> dict[str, Callable[[], Any]]:
+        ec2 = self._clients.ec2
+        template = template_parameters(trial.plan.templates[0])
+        fleet = fleet_parameters(trial.plan.request)
+        return {
+            "CreateLaunchTemplate": lambda: ec2.create_launch_template(DryRun=True, **template),
+            "CreateFleet": lambda: ec2.create_fleet(DryRun=True, **fleet),
+            "RunInstances": lambda: ec2.run_instances(DryRun=True, **cast("Any", trial.run_instances)),
+        }
+
+
+def _dry_run(call: Callable[[], Any]) -> None:
+    try:
+        call()
+    except ClientError as error:
+        if error.response.get("Error", {}).get("Code") != ALLOWED:
+            raise

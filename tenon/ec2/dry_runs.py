@@ -1,0 +1,95 @@
+"""The launch of an EC2NodeClass that is only tried out: EC2 judges the rights of its calls, nothing else (AWS-167)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tenon.apis import labels
+from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.apis.nodeclaim import NodeClaim
+from tenon.ec2.cluster import Cluster
+from tenon.ec2.launch_filters import NoOfferingError
+from tenon.ec2.launch_request import LaunchPlan, plan_launch
+from tenon.ec2.launch_template import tag_list
+from tenon.scheduling.model import InstanceType
+
+REASONS = {
+    "CreateLaunchTemplate": "CreateLaunchTemplateAuthCheckFailed",
+    "CreateFleet": "CreateFleetAuthCheckFailed",
+    "RunInstances": "RunInstancesAuthCheckFailed",
+}
+"""The calls that are tried out, in the order of a launch, with the reason of the condition if EC2 refuses one."""
+_NAME = "dry-run"
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A launch as it would be, and the RunInstances call that needs the same rights as its instances."""
+
+    plan: LaunchPlan
+    run_instances: dict[str, Any]
+
+    @property
+    def digest(self) -> str:
+        """Equal for equal trials, so that a trial that passed is not repeated."""
+        content = [
+            self.plan.request.model_dump(mode="json"),
+            [each.name for each in self.plan.templates],
+            self.run_instances,
+        ]
+        return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def trial_of(node_class: EC2NodeClass, cluster: Cluster, instance_types: Sequence[InstanceType]) -> Trial | None:
+    """Return the trial of the cheapest on-demand instance type of a resolved class, or None if it can buy no type.
+
+    Raises:
+        ValueError: the class's user data cannot be rendered.
+    """
+    claim = NodeClaim.model_validate(
+        {
+            "metadata": {"name": _NAME, "uid": node_class.metadata.uid},
+            "spec": {
+                "requirements": [{"key": labels.CAPACITY_TYPE, "operator": "In", "values": [labels.ON_DEMAND]}],
+                "nodeClassRef": {"group": labels.AWS_GROUP, "kind": "EC2NodeClass", "name": node_class.metadata.name},
+            },
+        }
+    )
+    addresses = {subnet.id: 1 for subnet in node_class.status.subnets}
+    for each in sorted(instance_types, key=lambda kind: (_price(kind), kind.name)):
+        try:
+            plan = plan_launch(claim, node_class, cluster, [each], addresses, 1)
+        except NoOfferingError:
+            continue
+        return Trial(plan, _run_instances(node_class, plan))
+    return None
+
+
+def _price(instance_type: InstanceType) -> float:
+    on_demand = (each.price for each in instance_type.offerings if each.capacity_type == labels.ON_DEMAND)
+    return min(on_demand, default=float("inf"))
+
+
+def _run_instances(node_class: EC2NodeClass, plan: LaunchPlan) -> dict[str, Any]:
+    """The parameters of RunInstances that authorization judges, as the fleet would use them."""
+    (template,), (config,) = plan.templates, plan.request.templates
+    override = config.overrides[0]
+    tagged = {"instance": plan.request.tags, "volume": plan.request.tags, "network-interface": template.tags}
+    return {
+        "MinCount": 1,
+        "MaxCount": 1,
+        "ImageId": config.image_id,
+        "InstanceType": override.instance_type,
+        "SubnetId": override.subnet_id,
+        "SecurityGroupIds": [group.id for group in node_class.status.security_groups],
+        "IamInstanceProfile": template.data["IamInstanceProfile"],
+        "BlockDeviceMappings": template.data.get("BlockDeviceMappings", []),
+        "MetadataOptions": {
+            name: value for name, value in template.data["MetadataOptions"].items() if name != "InstanceMetadataTags"
+        },
+        "TagSpecifications": [{"ResourceType": kind, "Tags": tag_list(tags)} for kind, tags in tagged.items()],
+    }

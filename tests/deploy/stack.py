@@ -1,0 +1,67 @@
+"""The CloudFormation template of `deploy/aws`, applied to an account that moto plays."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import yaml
+
+from cli.cloudformation import PSEUDO_PARAMETERS, TEMPLATE
+
+ACCOUNT = "123456789012"
+
+
+def template() -> dict[str, Any]:
+    """The template as users apply it."""
+    read: dict[str, Any] = yaml.safe_load(TEMPLATE.read_text())
+    return read
+
+
+def placeholders(cluster: str, region: str) -> dict[str, str]:
+    """What stands for each placeholder of the policy file in a cluster's stack."""
+    return {
+        "${AWS_PARTITION}": "aws",
+        "${AWS_REGION}": region,
+        "${AWS_ACCOUNT_ID}": ACCOUNT,
+        "${CLUSTER_NAME}": cluster,
+    }
+
+
+def create(cloudformation: Any, cluster: str, region: str, oidc_provider: str = "") -> dict[str, str]:
+    """Create the stack of a cluster, and return its outputs."""
+    cloudformation.create_stack(
+        StackName="tenon",
+        TemplateBody=json.dumps(_as_moto_reads(template(), placeholders(cluster, region))),
+        Parameters=[
+            {"ParameterKey": "ClusterName", "ParameterValue": cluster},
+            {"ParameterKey": "OidcProvider", "ParameterValue": oidc_provider},
+        ],
+        Capabilities=["CAPABILITY_NAMED_IAM"],
+    )
+    (made,) = cloudformation.describe_stacks(StackName="tenon")["Stacks"]
+    return {each["OutputKey"]: each["OutputValue"] for each in made["Outputs"]}
+
+
+def worker_policy(iam: Any, cluster: str) -> dict[str, Any]:
+    """The policy that the stack attached to the worker's role."""
+    (attached,) = iam.list_attached_role_policies(RoleName=f"TenonController-{cluster}")["AttachedPolicies"]
+    version = iam.get_policy_version(PolicyArn=attached["PolicyArn"], VersionId="v1")["PolicyVersion"]
+    document: dict[str, Any] = version["Document"]
+    return document
+
+
+def _as_moto_reads(read: dict[str, Any], values: dict[str, str]) -> dict[str, Any]:
+    """Return the template with the worker's policy as an object.
+
+    CloudFormation takes a policy as JSON text: only then can the key of a condition hold the cluster's name.
+    moto 5.2 takes an object only.
+    """
+    changed = copy.deepcopy(read)
+    properties = changed["Resources"]["ControllerPolicy"]["Properties"]
+    text = properties["PolicyDocument"]["Fn::Sub"]
+    for placeholder, parameter in PSEUDO_PARAMETERS.items():
+        text = text.replace(parameter, values[placeholder])
+    properties["PolicyDocument"] = json.loads(text)
+    return changed

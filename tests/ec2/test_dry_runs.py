@@ -1,0 +1,165 @@
+"""AWS-167, EC-S7: a class is tried out by dry runs. It names the refused call, the right, and what to add."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from activities.ec2.client import Ec2
+from activities.ec2.cluster import describe_cluster
+from activities.ec2.nodeclass import UnansweredError
+from activities.ec2.provider import Ec2Provider
+from activities.ec2.ttl_cache import Refresh
+from sandbox.ec2.authorization.identities import POLICY
+from sandbox.ec2.faults import Fault
+from tenon.apis.common import Condition
+from tenon.apis.conditions import get_condition
+from tenon.apis.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus
+from tests.ec2.samples import node_class
+
+if TYPE_CHECKING:
+    from sandbox.ec2.server import Server
+
+CALLS = ("CreateLaunchTemplate", "CreateFleet", "RunInstances")
+
+
+@pytest.fixture
+def fresh(clients: Ec2) -> Ec2Provider:
+    """A provider that has tried out nothing yet."""
+    return Ec2Provider(clients, describe_cluster(clients, "sandbox"))
+
+
+@pytest.fixture
+def without(server: Server) -> Iterator[Callable[[str], None]]:
+    """Takes a right from the worker, until the test ends or it is called with an empty name."""
+
+    def take(right: str) -> None:
+        document: dict[str, Any] = json.loads(POLICY.read_text())
+        if right:
+            document["Statement"].append({"Effect": "Deny", "Action": right, "Resource": "*"})
+        server.world.judge.replace("sandbox", json.dumps(document))
+
+    yield take
+    server.world.judge.replace("sandbox", None)
+
+
+def written(**spec: Any) -> EC2NodeClass:
+    return node_class(role="KarpenterNodeRole-sandbox", **spec)
+
+
+def resolved(status: EC2NodeClassStatus, **spec: Any) -> EC2NodeClass:
+    return written(**spec).model_copy(update={"status": status})
+
+
+def validation(status: EC2NodeClassStatus) -> Condition:
+    found = get_condition(status.conditions, "ValidationSucceeded")
+    assert found is not None
+    return found
+
+
+def asked(server: Server) -> list[str]:
+    """The dry runs that EC2 got, in order."""
+    calls = server.world.calls.listing()
+    return [call["action"] for call in calls if call["parameters"].get("DryRun") == "true"]
+
+
+def test_aws167_a_class_is_tried_out_when_it_or_its_answers_change(fresh: Ec2Provider, server: Server) -> None:
+    status = fresh.resolve_node_class(written())
+    assert validation(status).status == "True"
+    assert asked(server) == list(CALLS)
+    assert not server.world.book.all(), "nothing is launched"
+    assert not [each for each in fresh.launch_templates() if each.node_class == "default"], "nothing is made"
+    fresh.resolve_node_class(resolved(status))
+    assert asked(server) == list(CALLS), "what passed is not asked for again"
+    fresh.resolve_node_class(resolved(status, tags={"team": "blue"}))
+    assert asked(server) == [*CALLS, *CALLS]
+    fewer = {"amiSelectorTerms": [{"alias": "bottlerocket@latest"}], "tags": {"team": "blue"}}
+    fresh.resolve_node_class(resolved(status, **fewer))
+    assert len(asked(server)) == 3 * len(CALLS)
+
+
+def test_aws167_a_class_is_tried_out_again_as_often_as_it_is_resolved(clients: Ec2, server: Server) -> None:
+    """So a right that is lost later shows without a change of the class."""
+    often = Refresh(Refresh().images * 0, Refresh().subnets * 0)
+    provider = Ec2Provider(clients, describe_cluster(clients, "sandbox"), refresh=often)
+    for _ in range(2):
+        provider.resolve_node_class(written())
+    assert asked(server) == [*CALLS, *CALLS]
+
+
+@pytest.mark.parametrize(
+    ("right", "reason", "call"),
+    [
+        ("ec2:CreateLaunchTemplate", "CreateLaunchTemplateAuthCheckFailed", "CreateLaunchTemplate"),
+        ("ec2:CreateFleet", "CreateFleetAuthCheckFailed", "CreateFleet"),
+        ("ec2:RunInstances", "RunInstancesAuthCheckFailed", "RunInstances"),
+        ("iam:PassRole", "RunInstancesAuthCheckFailed", "RunInstances"),
+    ],
+)
+def test_ecs7_the_condition_names_the_refused_call_and_the_right(
+    fresh: Ec2Provider, without: Callable[[str], None], right: str, reason: str, call: str
+) -> None:
+    without(right)
+    status = fresh.resolve_node_class(written())
+    found = validation(status)
+    assert (found.status, found.reason) == ("False", reason)
+    assert f"AWS refused ec2:{call} " in found.message
+    assert f"denies {right} on arn:aws:" in found.message
+    without("")
+    again = fresh.resolve_node_class(resolved(status))
+    assert validation(again).status == "True", "a refusal is not remembered"
+
+
+def test_ecs7_what_to_add_is_said_and_every_refused_call_is_named(fresh: Ec2Provider, server: Server) -> None:
+    try:
+        server.world.judge.replace("sandbox", json.dumps(_only_reading()))
+        found = validation(fresh.resolve_node_class(written()))
+    finally:
+        server.world.judge.replace("sandbox", None)
+    assert found.reason == "CreateLaunchTemplateAuthCheckFailed"
+    for call in CALLS:
+        assert f"AWS refused ec2:{call} (UnauthorizedOperation): allow ec2:{call} on arn:aws:ec2:" in found.message
+    assert found.message.count("in the IAM policy of Tenon's role") == len(CALLS)
+
+
+def _only_reading() -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(POLICY.read_text())
+    launching = {"LaunchFrom", "LaunchByOwnTemplate", "CreateWithClusterTags", "TagAtCreation"}
+    document["Statement"] = [each for each in document["Statement"] if each["Sid"] not in launching]
+    return document
+
+
+def test_another_refusal_says_nothing_about_rights(fresh: Ec2Provider, server: Server) -> None:
+    """IAM may not have told EC2 of a new profile yet; the launch waits for that."""
+    server.world.faults.add(Fault(action="RunInstances", code="InvalidParameterValue"))
+    assert validation(fresh.resolve_node_class(written())).status == "True"
+
+
+def test_an_outage_makes_a_new_class_unknown_and_no_other(fresh: Ec2Provider, server: Server) -> None:
+    server.world.faults.add(Fault(action="CreateFleet", code="InternalError", status=500, count=None))
+    with pytest.raises(UnansweredError) as raised:
+        fresh.resolve_node_class(written())
+    assert validation(raised.value.status).status == "Unknown"
+    server.world.faults.clear()
+    status = fresh.resolve_node_class(written())
+    server.world.faults.add(Fault(action="CreateFleet", code="InternalError", status=500, count=None))
+    with pytest.raises(UnansweredError) as raised:
+        fresh.resolve_node_class(resolved(status, tags={"team": "red"}))
+    assert validation(raised.value.status).status == "True"
+
+
+def test_ecs7_a_class_without_its_parts_is_not_tried_out(fresh: Ec2Provider, server: Server) -> None:
+    found = validation(fresh.resolve_node_class(written(subnetSelectorTerms=[{"tags": {"no": "such"}}])))
+    assert (found.status, found.reason) == ("Unknown", "DependenciesNotReady")
+    assert "SubnetsReady" in found.message
+    assert asked(server) == []
+
+
+def test_set27_dry_runs_can_be_turned_off(clients: Ec2, server: Server) -> None:
+    provider = Ec2Provider(clients, describe_cluster(clients, "sandbox"), dry_runs=False)
+    found = validation(provider.resolve_node_class(written()))
+    assert (found.status, found.reason) == ("True", "DryRunDisabled")
+    assert asked(server) == []
