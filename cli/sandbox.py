@@ -14,12 +14,14 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from cli.sandbox_output import Output, StateDir, fail, wide_console
-from sandbox import build, helm, stale_worker
+from sandbox import build, stale_worker
 from sandbox.build import BuildError
 from sandbox.cluster import Sandbox, SandboxError
 from sandbox.cluster import stop as stop_sandbox
+from sandbox.helm import HELM
 from sandbox.kubectl import KubectlError
 from sandbox.layout import Layout
+from sandbox.nodeadm import NODEADM
 from sandbox.progress import shown
 from sandbox.status import State, Status, read
 from sandbox.tools import MissingToolError, tool
@@ -59,11 +61,12 @@ COLOURS = {
 
 @app.command(name="build")
 def build_control_plane() -> None:
-    """Build the control plane's programs and helm if this machine has not yet; `up` does the former too."""
+    """Build the control plane's programs, nodeadm and helm if this machine has not yet; `up` builds all but helm."""
     try:
         with shown(wide_console()) as on_progress:
             folder = build.ensure(on_progress)
-            helm.ensure(on_progress)
+            NODEADM.ensure(on_progress)
+            HELM.ensure(on_progress)
     except (BuildError, MissingToolError) as error:
         raise fail(error) from error
     wide_console().print(f"control plane: {folder}", highlight=False, soft_wrap=True)

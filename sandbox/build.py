@@ -96,15 +96,15 @@ def _complete(folder: Path) -> bool:
 
 
 @contextmanager
-def lock(path: Path, on_progress: OnProgress) -> Iterator[None]:
-    """Hold the file lock ``path``. Reports once if another process holds it. The kernel releases it if the
-    holder dies.
+def lock(path: Path, on_progress: OnProgress, what: str = "the control plane") -> Iterator[None]:
+    """Hold the file lock ``path``. Reports once if another process holds it, which builds ``what``. The kernel
+    releases it if the holder dies.
     """
     with path.open("w") as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            on_progress(Progress("another build of the control plane is running: waiting for it"))
+            on_progress(Progress(f"another build of {what} is running: waiting for it"))
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield
 

@@ -20,6 +20,7 @@ from sandbox.ec2.authorization import identities
 from sandbox.ec2.client import Ec2Admin
 from sandbox.layout import CLUSTER_NAME, NAMESPACE, REGION, Layout
 from sandbox.metrics.usage import parse_load
+from sandbox.nodeadm import NODEADM
 from sandbox.ports import free_ports
 from sandbox.progress import OnProgress, Progress, silent
 from sandbox.status import Addresses, State, Status, kill, read
@@ -72,7 +73,7 @@ class Sandbox:
 
         Raises:
             SandboxError: the sandbox did not start, or one already runs in this folder.
-            BuildError: the control plane could not be built.
+            BuildError: the control plane or nodeadm could not be built.
             MissingToolError: a program is not installed.
         """
         layout = Layout.at(state_dir)
@@ -80,11 +81,13 @@ class Sandbox:
         if status is not None and status.running:
             raise SandboxError(f"A sandbox runs in {layout.root} already: `tenon sandbox down` stops it.")
         binaries = build.ensure(on_progress)
+        nodeadm = NODEADM.ensure(on_progress)
         try:
             layout.logs.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise SandboxError(f"The state folder {layout.root} cannot be used: {error}.") from error
         command = [sys.executable, "-m", "sandbox.supervisor", f"--state={layout.root}", f"--binaries={binaries}"]
+        command += [f"--nodeadm={nodeadm}"]
         command += [] if boot_delay is None else [f"--boot-delay={boot_delay}"]
         command += ["--keep-history"] if keep_history else []
         command += [] if detach else ["--end-with-parent"]

@@ -69,6 +69,8 @@ class Options:
 
     boot_delay: float | None = None
     """Seconds between an instance's launch and its Node. None uses the EC2 server's default."""
+    nodeadm: Path | None = None
+    """The program that reads user data. Without it no instance becomes a node."""
     keep_history: bool = False
     """Keep Temporal's histories across `down` and `up`. They always survive a stop and start of Temporal alone."""
 
@@ -251,6 +253,8 @@ def _ec2(layout: Layout, ports: Ports, options: Options) -> Component:
         f"--kubeconfig={layout.component_kubeconfig('ec2')}",
         f"--cluster={CLUSTER_NAME}",
     ]
+    if options.nodeadm is not None:
+        argv.append(f"--nodeadm={options.nodeadm}")
     if options.boot_delay is not None:
         argv.append(f"--boot-delay={options.boot_delay}")
     return Component("ec2", tuple(argv), f"http://{LOOPBACK}:{ports.ec2}/sandbox/health")

@@ -346,6 +346,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m sandbox.supervisor", description="Run one sandbox.")
     parser.add_argument("--state", required=True, type=Path)
     parser.add_argument("--binaries", required=True, type=Path)
+    parser.add_argument("--nodeadm", required=True, type=Path)
     parser.add_argument("--boot-delay", type=float)
     parser.add_argument("--keep-history", action="store_true")
     parser.add_argument("--end-with-parent", action="store_true", help="stop when standard input closes")
@@ -358,7 +359,7 @@ def main() -> int:
         except BlockingIOError:
             print(f"a sandbox runs in {layout.root} already", file=sys.stderr)
             return 2
-        options = Options(boot_delay=given.boot_delay, keep_history=given.keep_history)
+        options = Options(given.boot_delay, given.nodeadm, given.keep_history)
         try:
             return asyncio.run(supervise(layout, given.binaries, options, end_with_parent=given.end_with_parent))
         except (MissingToolError, OSError) as error:

@@ -52,6 +52,8 @@ class Machine:
     shown: bool = True
     """Whether DescribeInstances shows it."""
     tags_shown: bool = True
+    console: list[str] = field(default_factory=list)
+    """What its first boot wrote to the console."""
     fixed: dict[str, Any] = field(default_factory=dict)
     """The parts of its description that never change, computed once."""
 

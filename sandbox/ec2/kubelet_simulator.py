@@ -1,6 +1,7 @@
 """Turns running instances into nodes, and simulates their kubelets and the cloud controller.
 
-After its boot delay an instance registers as a NotReady node and becomes Ready a moment later. From then on KWOK sends
+After its boot delay an instance reads its user data. If its first boot accepts it, the instance registers as a NotReady
+node and becomes Ready a moment later. From then on KWOK sends
 its heartbeats and runs its pods. Its Node is deleted when the instance is gone, except for an instance that an operator
 lost on purpose, whose Node stays behind, not ready. Pods that are bound to a managed node are admitted, or failed as a
 kubelet would fail them.
@@ -21,7 +22,8 @@ from sandbox.ec2.boot import BootPlan
 from sandbox.ec2.instances import Machine
 from sandbox.ec2.kube import KubeClient, KubeError
 from sandbox.ec2.mirror import Mirror
-from sandbox.ec2.userdata import KubeletSettings, read
+from sandbox.ec2.userdata.reader import UserDataReader
+from sandbox.ec2.userdata.settings import BootFacts, KubeletSettings, UserDataRefusedError
 from sandbox.ec2.world import World
 
 log = loggers.SANDBOX_KUBELET
@@ -35,6 +37,7 @@ change.
 READY_AFTER = 1.0
 """Seconds from registering to Ready."""
 WORKERS = 8
+KUBELET_VERSION = "v1.36.0-eks"
 DIED_BOOTING = ("Client.InternalError", "Client error on launch")
 """EC2's reason for an instance that could not boot, for example because the key of a volume was missing."""
 
@@ -43,11 +46,17 @@ class KubeletSimulator:
     """The control loop. `start` runs it in its own thread."""
 
     def __init__(
-        self, client: KubeClient, world: World, boot: BootPlan, clock: Callable[[], float] = time.time
+        self,
+        client: KubeClient,
+        world: World,
+        boot: BootPlan,
+        reader: UserDataReader,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._client = client
         self._world = world
         self._boot = boot
+        self._reader = reader
         self._clock = clock
         self._wake = threading.Event()
         self._stop = threading.Event()
@@ -61,7 +70,7 @@ class KubeletSimulator:
         self._rejections: list[dict[str, Any]] = []
         self._misplaced: list[dict[str, Any]] = []
         self._lock = threading.Lock()
-        self._version = "v1.36.0-eks"
+        self._version = KUBELET_VERSION
         self._thread = threading.Thread(target=self._run, name="joiner", daemon=True)
 
     def start(self) -> None:
@@ -160,18 +169,30 @@ class KubeletSimulator:
             return
         facts = instance_facts(machine)
         kind = catalogue.describe_type(facts.instance_type)
-        try:
-            settings = settings_of(machine)
-        except ValueError as error:
-            self._broken.add(machine.id)
-            log.error("An instance never joins", extra={"instance": machine.id, "error": str(error)})
-            return
         if kind is None:
+            return
+        try:
+            settings = self._settings_of(machine, facts, kind)
+        except UserDataRefusedError as error:
+            self._broken.add(machine.id)
+            machine.console.append(f"The first boot refused the user data, and no kubelet started. {error}")
+            log.error("An instance never joins", extra={"instance": machine.id, "error": str(error)})
             return
         node = nodes.node(kind, facts, settings, datetime.now(UTC), self._version)
         self._client.call("POST", "/api/v1/nodes", node)
         self._joined[machine.id] = self._clock()
+        machine.console.append(f"The kubelet registered {facts.private_dns_name}: {settings}")
         log.info("An instance joined as a Node", extra={"instance": machine.id, "node": facts.private_dns_name})
+
+    def _settings_of(self, machine: Machine, facts: nodes.InstanceFacts, kind: dict[str, Any]) -> KubeletSettings:
+        """The kubelet settings in the instance's user data. An operator's planted instance has none, and joins if that
+        was requested, as if somebody had started its kubelet by hand.
+
+        Raises:
+            UserDataRefusedError: the first boot refuses it.
+        """
+        text = user_data(machine)
+        return KubeletSettings() if text is None else self._reader.read(text, boot_facts(machine, facts, kind))
 
     def _should_be_ready(self, machine: Machine, node: dict[str, Any], now: float) -> bool:
         if (node["metadata"].get("annotations") or {}).get(nodes.READY) == "ready":
@@ -354,14 +375,33 @@ def _record(pod: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {**named, "time": time.time(), **more}
 
 
-def settings_of(machine: Machine) -> KubeletSettings:
-    """The kubelet settings in the instance's user data.
+def user_data(machine: Machine) -> str | None:
+    """The instance's user data. None if it has none.
 
     Raises:
-        ValueError: the user data is malformed.
+        UserDataRefusedError: it is not text.
     """
     data = machine.instance.user_data
-    return read(data.decode()) if data is not None else KubeletSettings()
+    try:
+        return None if data is None else str(data.decode())
+    except UnicodeDecodeError as error:
+        raise UserDataRefusedError(f"the user data is not text: {error}") from error
+
+
+def boot_facts(machine: Machine, facts: nodes.InstanceFacts, kind: dict[str, Any]) -> BootFacts:
+    """What the instance knows when it reads its user data."""
+    image = machine.instance.ec2_backend.amis.get(machine.instance.image_id)
+    return BootFacts(
+        image=str(image.name) if image is not None else "",
+        instance_id=machine.id,
+        instance_type=facts.instance_type,
+        zone=facts.zone,
+        region=facts.region,
+        private_ip=facts.private_ip,
+        cpus=int(kind["VCpuInfo"]["DefaultVCpus"]),
+        eni_pods=nodes.eni_pods(kind),
+        kubelet_version=KUBELET_VERSION,
+    )
 
 
 def instance_facts(machine: Machine) -> nodes.InstanceFacts:

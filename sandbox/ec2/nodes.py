@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sandbox.ec2.userdata import KubeletSettings, Taint
+from sandbox.ec2.userdata.settings import KubeletSettings, Taint
 from tenon.resources import Resources, format_resources, to_units
 
 MI, GI = 2**20, 2**30

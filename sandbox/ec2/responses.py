@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -93,6 +94,13 @@ class SandboxEC2(EC2Response):  # type: ignore[misc]
         if rest is not None:
             answer["NextToken"] = tokens.encode(rest)
         return render("DescribeInstances", answer)
+
+    def get_console_output(self) -> Any:
+        self.error_on_dryrun()
+        (machine,) = self.world.book.find([self._get_param("InstanceId", "")])
+        text = "".join(f"{line}\r\n" for line in machine.console)
+        answer = {"InstanceId": machine.id, "Timestamp": datetime.now(UTC)}
+        return render("GetConsoleOutput", answer | {"Output": base64.b64encode(text.encode()).decode()})
 
     def terminate_instances(self) -> Any:
         ids = self._get_param("InstanceIds", [])

@@ -55,10 +55,11 @@ def start(
     port: int = 0,
     cluster: ClusterFacts | None = None,
     kubeconfig: Path | None = None,
+    nodeadm: Path | None = None,
     boot_delay: float = 8.0,
     world: World | None = None,
 ) -> Server:
-    """Start serving on 127.0.0.1; port 0 means a free port. With a kubeconfig, instances become nodes.
+    """Start serving on 127.0.0.1; port 0 means a free port. With a kubeconfig and nodeadm, instances become nodes.
 
     Raises:
         OSError: the port is taken or the state folder cannot be written.
@@ -99,11 +100,13 @@ def start(
     admin = AdminApi(place, boot, reset)
     http = make_server("127.0.0.1", port, Front(place, application, admin), threaded=True, request_handler=Handler)
     joiner = None
-    if kubeconfig is not None:
+    if kubeconfig is not None and nodeadm is not None:
         from sandbox.ec2.kube import KubeClient
         from sandbox.ec2.kubelet_simulator import KubeletSimulator
+        from sandbox.ec2.userdata.reader import UserDataReader
 
-        joiner = KubeletSimulator(KubeClient.from_kubeconfig(kubeconfig), place, boot)
+        reader = UserDataReader(nodeadm)
+        joiner = KubeletSimulator(KubeClient.from_kubeconfig(kubeconfig), place, boot, reader)
         admin.joiner = joiner
         joiner.start()
     thread = threading.Thread(target=http.serve_forever, name="ec2-http", daemon=True)
@@ -138,6 +141,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--state", type=Path, required=True, help="folder for the server's files")
     parser.add_argument("--kubeconfig", type=Path, help="admin kubeconfig; without it no node joins")
+    parser.add_argument("--nodeadm", type=Path, help="the program that reads user data; without it no node joins")
     parser.add_argument("--cluster", default="sandbox")
     parser.add_argument("--boot-delay", type=float, default=8.0, help="seconds from running to joining")
     parser.add_argument("--service-cidr", default="", help="the cluster's service network")
@@ -154,7 +158,12 @@ def main(arguments: list[str] | None = None) -> int:
         if chosen.service_cidr:
             facts.service_cidr = chosen.service_cidr
         server = start(
-            chosen.state, port=chosen.port, cluster=facts, kubeconfig=chosen.kubeconfig, boot_delay=chosen.boot_delay
+            chosen.state,
+            port=chosen.port,
+            cluster=facts,
+            kubeconfig=chosen.kubeconfig,
+            nodeadm=chosen.nodeadm,
+            boot_delay=chosen.boot_delay,
         )
     except (OSError, ValueError) as error:
         print(f"The sandbox's EC2 cannot start: {error}", file=sys.stderr)

@@ -11,50 +11,11 @@ import pytest
 
 from sandbox.ec2.boot import BootPlan, BootRule
 from sandbox.ec2.catalogue import describe_type
-from sandbox.ec2.kubelet_simulator import instance_facts, settings_of
+from sandbox.ec2.kubelet_simulator import boot_facts, instance_facts, user_data
 from sandbox.ec2.nodes import InstanceFacts, allocatable, capacity, eni_pods, node
-from sandbox.ec2.userdata import KubeletSettings, read
+from sandbox.ec2.userdata.settings import KubeletSettings
 from tenon.resources import parse_resources
 from tests.ec2sandbox.conftest import TEMPLATE, Aws
-
-MIME = """MIME-Version: 1.0
-Content-Type: multipart/mixed; boundary="//"
-
---//
-Content-Type: text/x-shellscript; charset="us-ascii"
-
-#!/bin/bash
-echo hello
---//
-Content-Type: application/node.eks.aws
-
-apiVersion: node.eks.aws/v1alpha1
-kind: NodeConfig
-spec:
-  kubelet:
-    config: {maxPods: 110}
-    flags: ["--node-labels=team=a"]
---//
-Content-Type: application/node.eks.aws
-
-# Karpenter's part
-apiVersion: node.eks.aws/v1alpha1
-kind: NodeConfig
-spec:
-  cluster: {name: sandbox, apiServerEndpoint: https://127.0.0.1, cidr: 10.96.0.0/16}
-  instance: {localStorage: {strategy: RAID0}}
-  kubelet:
-    config:
-      maxPods: 42
-      kubeReserved: {cpu: 100m}
-      registerWithTaints:
-        - {key: karpenter.sh/unregistered, effect: NoExecute}
-        - {key: dedicated, value: gpu, effect: NoSchedule}
-    flags:
-      - --node-labels="karpenter.sh/nodepool=default,karpenter.sh/capacity-type=spot"
-      - --register-with-taints=dedicated=other:NoSchedule,extra:NoSchedule
---//--
-"""
 
 
 def facts(kind: str = "m7g.large", **more: Any) -> InstanceFacts:
@@ -70,55 +31,6 @@ def kind_of(name: str) -> dict[str, Any]:
     found = describe_type(name)
     assert found is not None
     return found
-
-
-def test_nodeadm_documents_are_merged_and_later_ones_win() -> None:
-    """AWS-097."""
-    settings = read(MIME)
-    assert settings.labels == {
-        "team": "a",
-        "karpenter.sh/nodepool": "default",
-        "karpenter.sh/capacity-type": "spot",
-    }
-    assert settings.max_pods == 42
-    assert settings.kube_reserved == {"cpu": "100m"}
-    assert settings.raid0
-    assert settings.taints == (
-        {"key": "karpenter.sh/unregistered", "effect": "NoExecute"},
-        {"key": "dedicated", "effect": "NoSchedule", "value": "gpu"},
-        {"key": "extra", "effect": "NoSchedule"},
-    )
-
-
-def test_bottlerocket_settings_are_read() -> None:
-    """AWS-098."""
-    text = """
-[settings.kubernetes]
-cluster-name = "sandbox"
-max-pods = 29
-[settings.kubernetes.node-labels]
-"karpenter.sh/nodepool" = "default"
-[settings.kubernetes.node-taints]
-"karpenter.sh/unregistered" = [":NoExecute"]
-"dedicated" = ["gpu:NoSchedule", "gpu:NoExecute"]
-[settings.kubernetes.eviction-hard]
-"memory.available" = "5%"
-"""
-    settings = read(text)
-    assert settings.labels == {"karpenter.sh/nodepool": "default"}
-    assert [(one["key"], one.get("value"), one["effect"]) for one in settings.taints] == [
-        ("karpenter.sh/unregistered", None, "NoExecute"),
-        ("dedicated", "gpu", "NoSchedule"),
-        ("dedicated", "gpu", "NoExecute"),
-    ]
-    assert settings.max_pods == 29
-    assert settings.eviction_hard == {"memory.available": "5%"}
-
-
-def test_plain_user_data_says_nothing_and_broken_user_data_is_an_error() -> None:
-    assert read("#!/bin/bash\necho hello\n") == KubeletSettings()
-    with pytest.raises(ValueError, match="cannot be read"):
-        read("kind: NodeConfig\nspec: {")
 
 
 @pytest.mark.parametrize("name", ["m7g.large", "c7i.48xlarge", "t3.micro", "g5.xlarge", "r7g.16xlarge"])
@@ -163,7 +75,12 @@ def test_instance_store_and_accelerators_count() -> None:
 
 
 def test_a_new_node_is_not_ready_and_unknown_to_the_cloud_controller() -> None:
-    made = node(kind_of("m7g.large"), facts(), read(MIME), datetime(2026, 1, 1, tzinfo=UTC), "v1.36.0")
+    settings = KubeletSettings(
+        labels={"karpenter.sh/nodepool": "default"},
+        taints=({"key": "karpenter.sh/unregistered", "effect": "NoExecute"},),
+        kube_reserved={"cpu": "100m"},
+    )
+    made = node(kind_of("m7g.large"), facts(), settings, datetime(2026, 1, 1, tzinfo=UTC), "v1.36.0")
     assert made["metadata"]["name"] == "ip-10-0-0-4.us-west-2.compute.internal"
     assert made["spec"]["providerID"] == "aws:///us-west-2a/i-1"
     labels = made["metadata"]["labels"]
@@ -194,11 +111,25 @@ def test_the_newest_boot_rule_that_fits_wins() -> None:
 
 def test_user_data_and_disk_come_from_the_launch_template(aws: Aws) -> None:
     aws.ec2.delete_launch_template(LaunchTemplateName=TEMPLATE)
-    aws.template(user_data=MIME, BlockDeviceMappings=[{"DeviceName": "/dev/xvda", "Ebs": {"VolumeSize": 50}}])
+    aws.template(
+        user_data="#!/bin/bash\n", BlockDeviceMappings=[{"DeviceName": "/dev/xvda", "Ebs": {"VolumeSize": 50}}]
+    )
     machine = aws.server.world.book.get(aws.launch())
     assert machine is not None
-    assert settings_of(machine).max_pods == 42
-    assert instance_facts(machine).disk_gib == 50
+    assert user_data(machine) == "#!/bin/bash\n"
+    known = instance_facts(machine)
+    assert known.disk_gib == 50
+    boot = boot_facts(machine, known, kind_of("m7g.large"))
+    assert boot.image.startswith("amazon-eks-node-al2023-arm64-standard-")
+    assert (boot.cpus, boot.eni_pods) == (2, 29)
+
+
+def test_the_console_shows_what_the_first_boot_said(aws: Aws) -> None:
+    instance_id = aws.launch()
+    machine = aws.server.world.book.get(instance_id)
+    assert machine is not None
+    machine.console.append("the first boot refused it")
+    assert aws.ec2.get_console_output(InstanceId=instance_id)["Output"] == "the first boot refused it\r\n"
 
 
 def test_price_file_of_the_project_is_a_price_file(tmp_path: Path) -> None:
