@@ -92,11 +92,17 @@ class Instances:
     def _user_data(self) -> str:
         """What nodeadm makes of it: labels, and the kubelet's settings."""
         names = {"karpenter.sh/nodepool": self.pool, "karpenter.sh/do-not-sync-taints": "true"}
+        cluster = aws(self.sandbox, "eks").describe_cluster(name=self.sandbox.cluster_name)["cluster"]
         config = {
             "apiVersion": "node.eks.aws/v1alpha1",
             "kind": "NodeConfig",
             "spec": {
-                "cluster": {"name": self.sandbox.cluster_name},
+                "cluster": {
+                    "name": self.sandbox.cluster_name,
+                    "apiServerEndpoint": cluster["endpoint"],
+                    "certificateAuthority": cluster["certificateAuthority"]["data"],
+                    "cidr": cluster["kubernetesNetworkConfig"]["serviceIpv4Cidr"],
+                },
                 "kubelet": {
                     "config": self._kubelet,
                     "flags": [f"--node-labels={','.join(f'{key}={value}' for key, value in names.items())}"],
