@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from threading import Event
+from pathlib import Path
 from typing import Any
 
 from sandbox.ec2 import nodes
@@ -11,6 +12,7 @@ from sandbox.ec2.boot import BootPlan
 from sandbox.ec2.kube import KubeClient, KubeError
 from sandbox.ec2.kubelet_simulator import ADMITTED, KubeletSimulator
 from sandbox.ec2.prices import read_prices
+from sandbox.ec2.userdata.reader import UserDataReader
 from sandbox.ec2.world import World
 
 UNREGISTERED = {"key": "karpenter.sh/unregistered", "effect": "NoExecute"}
@@ -68,7 +70,7 @@ class LateWatch(KubeClient):
 
 def judged(client: LateWatch) -> dict[str, list[dict[str, Any]]]:
     """What the kubelets recorded after they judged the pod, or after they asked for its Node a second time."""
-    simulator = KubeletSimulator(client, World(read_prices()), BootPlan(0.0))
+    simulator = KubeletSimulator(client, World(read_prices()), BootPlan(0.0), UserDataReader(Path("/nodeadm")))
     simulator.start()
     try:
         assert client.answered.wait(SOON)
