@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from threading import Event
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 from sandbox.ec2 import nodes
