@@ -31,6 +31,7 @@ from activities.kubernetes import (
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.learned_memory import LearnedMemory
 from activities.launch_breakers import LaunchBreakers
 from activities.launch_groups import in_group, living_instance
 from activities.launching import TAGGED, Launching, launched_recently
@@ -91,6 +92,7 @@ class NodeActivities:
         self._recorder = recorder
         self._ec2 = ec2
         self._default_spread = default_spread
+        self._memory = LearnedMemory(kube)
         self._endings = Terminations(ec2)
         self._naming = ThreadPoolExecutor(NAMING_THREADS, thread_name_prefix="naming")
         self._names: set[asyncio.Task[None]] = set()
@@ -143,7 +145,7 @@ class NodeActivities:
     @activity.defn(name=ActivityName.INITIALIZE)
     async def initialize(self, given: NodeInput) -> InitializeResult:
         """Check that the Node can run the pods it was bought for."""
-        result = await initialization.initialize(self._kube, given, utc_now)
+        result = await initialization.initialize(self._kube, given, utc_now, self._memory.learn)
         if result.initialized:
             log.info("A NodeClaim initialized", extra={"nodeclaim": given.claim.name, "node": given.node_name})
         return result

@@ -10,7 +10,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from hashlib import sha256
 from typing import Any
@@ -24,6 +24,7 @@ from tenon.apis.kubelet import expressions_in
 from tenon.ec2.capacity import NodeSettings
 from tenon.ec2.expressions import evaluate_settings
 from tenon.ec2.instance_types import build, supported, without
+from tenon.ec2.learned_memory import learned_memory
 from tenon.ec2.settings import kubelet_map, settings_of
 from tenon.kube.offerings import OfferingKey
 from tenon.scheduling.model import InstanceType
@@ -44,6 +45,20 @@ class _Region:
     version: int
     items: dict[str, dict[str, Any]]
     zones: dict[str, frozenset[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Built:
+    """The instance types of a class."""
+
+    state: str
+    """The digest from `_state_of`."""
+    stated: list[InstanceType]
+    """As EC2 describes them."""
+    learned: dict[str, int]
+    """The memory that nodes reported, by type."""
+    types: list[InstanceType]
+    """With that memory."""
 
 
 class Catalogue:
@@ -67,9 +82,9 @@ class Catalogue:
         self._region: _Region | None = None
         self._read_again_at = 0.0
         self._refusal: EC2Error | None = None
-        self._built: dict[tuple[str, str, bool], tuple[str, list[InstanceType]]] = {}
+        self._built: dict[tuple[str, str, bool], _Built] = {}
         """Key: the class's name, its kubelet settings, which a NodePool may override, and whether unpriced types are
-        included. Value: the digest from `_state_of` and the instance types."""
+        included."""
 
     def instance_types(
         self, node_class: EC2NodeClass, unavailable: Container[OfferingKey] = (), *, unpriced: bool = False
@@ -87,11 +102,15 @@ class Catalogue:
             key = _state_of(node_class, region.version, prices_version)
             place = node_class.metadata.name, json.dumps(kubelet_map(node_class), sort_keys=True), unpriced
             known = self._built.get(place)
-            if known is None or known[0] != key:
+            if known is None or known.state != key:
                 if len(self._built) >= MAX_BUILT:
                     self._built.clear()  # it holds entries of deleted classes and of former settings
-                known = self._built[place] = (key, self._build(node_class, region, unpriced))
-        return without(known[1], unavailable) if unavailable else known[1]
+                types = self._build(node_class, region, unpriced)
+                known = self._built[place] = _Built(key, types, {}, types)
+            learned = learned_memory(node_class)
+            if known.learned != learned:
+                known = self._built[place] = self._with_learned(node_class, region, unpriced, known, learned)
+        return without(known.types, unavailable) if unavailable else known.types
 
     def described(self, node_class: EC2NodeClass) -> tuple[NodeSettings, list[dict[str, Any]]]:
         """The class's node settings, and EC2's description of every instance type that the class supports.
@@ -187,8 +206,23 @@ class Catalogue:
     def _settings(self, node_class: EC2NodeClass) -> NodeSettings:
         return settings_of(node_class, vm_memory_overhead=self._vm_memory_overhead, reserved_enis=self._reserved_enis)
 
-    def _build(self, node_class: EC2NodeClass, region: _Region, unpriced: bool) -> list[InstanceType]:
-        settings = self._settings(node_class)
+    def _with_learned(
+        self, node_class: EC2NodeClass, region: _Region, unpriced: bool, known: _Built, learned: dict[str, int]
+    ) -> _Built:
+        """Build only the types whose figure changed. The others stay the same objects, because a fleet of many types
+        changes what is learned many times.
+        """
+        changed = {name: memory for name, memory in learned.items() if known.learned.get(name) != memory}
+        again = {each.name: each for each in self._build(node_class, region, unpriced, changed)}
+        before = {each.name: each for each in known.types if each.name in learned}
+        types = [again.get(each.name, before.get(each.name, each)) for each in known.stated]
+        return _Built(known.state, known.stated, learned, types)
+
+    def _build(
+        self, node_class: EC2NodeClass, region: _Region, unpriced: bool, learned: Mapping[str, int] | None = None
+    ) -> list[InstanceType]:
+        """Build the types of a class: all of them, or those with ``learned`` memory."""
+        settings = replace(self._settings(node_class), learned_memory=learned or {})
         _, prices = self._pricing.current()
         zone_ids = {subnet.zone: subnet.zone_id or "" for subnet in node_class.status.subnets}
         built = (
@@ -200,7 +234,7 @@ class Catalogue:
                 prices,
                 unpriced=unpriced,
             )
-            for name in sorted(region.items)
+            for name in sorted(region.items if learned is None else learned.keys() & region.items.keys())
             if supported(region.items[name], settings)
         )
         return [each for each in built if each is not None]

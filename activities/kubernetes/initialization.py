@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from activities.kubernetes.changes import change
@@ -21,8 +21,11 @@ from tenon.lifecycle.initialization import initialization
 from tenon.lifecycle.messages.node import InitializeResult, NodeInput
 from tenon.resources import parse_resources
 
+Learn = Callable[[ClaimRecord, Mapping[str, Any]], Awaitable[None]]
+"""Learns from an initialized node of a claim."""
 
-async def initialize(kube: Kube, wanted: NodeInput, now: Clock) -> InitializeResult:
+
+async def initialize(kube: Kube, wanted: NodeInput, now: Clock, learn: Learn | None = None) -> InitializeResult:
     """Label the Node as initialized and set the claim's condition, or report what is still missing."""
     claim = await read_claim(kube, wanted.claim)
     if claim is None:
@@ -41,6 +44,8 @@ async def initialize(kube: Kube, wanted: NodeInput, now: Clock) -> InitializeRes
     facts = [Fact(INITIALIZED, "True"), consistency_fact(_shortfalls(claim, found.node))]
     if not await set_facts(kube, wanted.claim, facts, now, seen=claim.body):
         return InitializeResult(reason="NodeClaimGone", message=f"NodeClaim {wanted.claim.name} is gone")
+    if learn is not None:
+        await learn(claim, found.node)
     return InitializeResult(initialized=True)
 
 

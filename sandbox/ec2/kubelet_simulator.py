@@ -22,7 +22,7 @@ from sandbox.ec2.boot import BootPlan
 from sandbox.ec2.instances import Machine
 from sandbox.ec2.kube import KubeClient, KubeError
 from sandbox.ec2.mirror import Mirror
-from sandbox.ec2.userdata.reader import UserDataReader
+from sandbox.ec2.userdata.reader import UserDataReader, family_of
 from sandbox.ec2.userdata.settings import BootFacts, KubeletSettings, UserDataRefusedError
 from sandbox.ec2.world import World
 
@@ -38,6 +38,13 @@ READY_AFTER = 1.0
 """Seconds from registering to Ready."""
 WORKERS = 8
 KUBELET_VERSION = "v1.36.0-eks"
+KERNELS = {
+    "AL2023": "6.12.40-63.114.amzn2023",
+    "AL2": "5.10.240-238.959.amzn2",
+    "Bottlerocket": "6.12.37",
+    "Windows": "10.0.20348.4052",
+}
+"""The kernel of a family's images."""
 DIED_BOOTING = ("Client.InternalError", "Client error on launch")
 """EC2's reason for an instance that could not boot, for example because the key of a volume was missing."""
 
@@ -388,11 +395,16 @@ def user_data(machine: Machine) -> str | None:
         raise UserDataRefusedError(f"the user data is not text: {error}") from error
 
 
+def image_name(machine: Machine) -> str:
+    """The name of the instance's image."""
+    image = machine.instance.ec2_backend.amis.get(machine.instance.image_id)
+    return str(image.name) if image is not None else ""
+
+
 def boot_facts(machine: Machine, facts: nodes.InstanceFacts, kind: dict[str, Any]) -> BootFacts:
     """What the instance knows when it reads its user data."""
-    image = machine.instance.ec2_backend.amis.get(machine.instance.image_id)
     return BootFacts(
-        image=str(image.name) if image is not None else "",
+        image=image_name(machine),
         instance_id=machine.id,
         instance_type=facts.instance_type,
         zone=facts.zone,
@@ -420,4 +432,5 @@ def instance_facts(machine: Machine) -> nodes.InstanceFacts:
         private_ip=one.private_ip,
         private_dns_name=one.private_dns_name,
         disk_gib=int(disk),
+        kernel=KERNELS[family_of(image_name(machine))],
     )

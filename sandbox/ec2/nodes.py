@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,7 +12,10 @@ from typing import Any
 from sandbox.ec2.userdata.settings import KubeletSettings, Taint
 from tenon.resources import Resources, format_resources, to_units
 
-MI, GI = 2**20, 2**30
+KI, MI, GI = 2**10, 2**20, 2**30
+TAKEN = (0.015, 0.065)
+"""The share of the memory that firmware, hypervisor and kernel take."""
+ARM_FIRMWARE = 64 * MI
 MANAGED = "kwok.x-k8s.io/node"
 READY = "sandbox.tenon.sh/kubelet"
 UNINITIALIZED: Taint = {
@@ -38,6 +42,7 @@ class InstanceFacts:
     private_ip: str
     private_dns_name: str
     disk_gib: int = 20
+    kernel: str = "6.12.0"
 
 
 def eni_pods(kind: Mapping[str, Any]) -> int:
@@ -53,10 +58,8 @@ def eni_pods(kind: Mapping[str, Any]) -> int:
 
 
 def capacity(kind: Mapping[str, Any], facts: InstanceFacts, settings: KubeletSettings) -> Resources:
-    """The node's capacity, in millicores and base units. The hypervisor and the kernel take some of the memory."""
+    """The node's capacity, in millicores and base units."""
     cores = int(kind["VCpuInfo"]["DefaultVCpus"])
-    mebibytes = int(kind["MemoryInfo"]["SizeInMiB"]) - (64 if facts.architecture == "arm64" else 0)
-    mebibytes -= math.ceil(mebibytes * 0.075)
     pods = settings.max_pods if settings.max_pods is not None else eni_pods(kind)
     if settings.pods_per_core:
         pods = min(pods, settings.pods_per_core * cores)
@@ -64,11 +67,20 @@ def capacity(kind: Mapping[str, Any], facts: InstanceFacts, settings: KubeletSet
     disk = int(store) * 10**9 if settings.raid0 and store else facts.disk_gib * GI
     return {
         "cpu": cores * 1000,
-        "memory": mebibytes * MI,
+        "memory": memory(int(kind["MemoryInfo"]["SizeInMiB"]) * MI, facts),
         "pods": pods,
         "ephemeral-storage": disk,
         **_accelerators(kind),
     }
+
+
+def memory(stated: int, facts: InstanceFacts) -> int:
+    """The bytes that the kernel finds of what EC2 states. Firmware, hypervisor and kernel take a part that nobody can
+    compute beforehand: drawn for each type and kernel, and the same on every machine of both.
+    """
+    draw = random.Random(f"{facts.instance_type}/{facts.kernel}")
+    taken = stated * draw.uniform(*TAKEN) + (ARM_FIRMWARE if facts.architecture == "arm64" else 0)
+    return int(stated - taken) // KI * KI
 
 
 def _accelerators(kind: Mapping[str, Any]) -> Resources:
@@ -160,7 +172,7 @@ def node(
                 "kubeletVersion": version,
                 "kubeProxyVersion": version,
                 "containerRuntimeVersion": "containerd://2.1.4",
-                "kernelVersion": "6.12.0",
+                "kernelVersion": facts.kernel,
                 "osImage": "Sandbox Linux",
                 "machineID": facts.instance_id,
                 "systemUUID": facts.instance_id,

@@ -48,6 +48,8 @@ class NodeSettings:
     needs_nested_virtualization: bool = False
     vm_memory_overhead: Decimal = Decimal("0.075")
     reserved_enis: int = 0
+    learned_memory: Mapping[str, int] = field(default_factory=dict)
+    """Bytes by instance type, as nodes reported them: in place of ``vm_memory_overhead``."""
 
 
 def default_interfaces(item: Item) -> int:
@@ -78,7 +80,12 @@ def max_pods(item: Item, settings: NodeSettings) -> int:
 
 
 def memory_bytes(item: Item, settings: NodeSettings) -> int:
-    """Return the memory that the operating system sees: EC2's figure minus firmware and hypervisor."""
+    """Return the memory that the operating system sees: what a node of the type reported, or else EC2's figure minus
+    firmware and hypervisor.
+    """
+    learned = settings.learned_memory.get(item["InstanceType"])
+    if learned is not None:
+        return learned
     mib = item["MemoryInfo"]["SizeInMiB"]
     if item["ProcessorInfo"]["SupportedArchitectures"][0] == "arm64":
         mib -= _ARM_FIRMWARE_MIB

@@ -21,7 +21,9 @@ def kubelet_map(node_class: EC2NodeClass) -> dict[str, Any]:
 def settings_of(
     node_class: EC2NodeClass, *, vm_memory_overhead: Decimal = Decimal("0.075"), reserved_enis: int = 0
 ) -> NodeSettings:
-    """Return the settings of a class. The keyword arguments are the operator's settings."""
+    """Return the settings of a class, without what its nodes reported. The keyword arguments are the operator's
+    settings.
+    """
     spec = node_class.spec
     interfaces = spec.network_interfaces
     return NodeSettings(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from sandbox.ec2.catalogue import describe_type
 from sandbox.ec2.kubelet_simulator import boot_facts, instance_facts, user_data
 from sandbox.ec2.nodes import InstanceFacts, allocatable, capacity, eni_pods, node
 from sandbox.ec2.userdata.settings import KubeletSettings
+from tenon.ec2.capacity import NodeSettings, memory_bytes
 from tenon.resources import parse_resources
 from tests.ec2sandbox.conftest import TEMPLATE, Aws
 
@@ -36,17 +38,29 @@ def kind_of(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize("name", ["m7g.large", "c7i.48xlarge", "t3.micro", "g5.xlarge", "r7g.16xlarge"])
 def test_resources_follow_the_formulas(name: str) -> None:
     """AWS-060 to AWS-072."""
-    expected = {
-        "m7g.large": {"cpu": "1930m", "memory": f"{7518 - 674}Mi", "pods": "29", "ephemeral-storage": "17Gi"},
-        "t3.micro": {"cpu": "1930m", "memory": f"{947 - 355 - 44}Mi", "pods": "4", "ephemeral-storage": "17Gi"},
-    }
     architecture = "arm64" if "g." in name and name[0] in "mr" else "x86_64"
     has = capacity(kind_of(name), facts(name, architecture=architecture), KubeletSettings())
     left = allocatable(kind_of(name), has, KubeletSettings())
     assert all(0 < left[key] <= has[key] for key in has)
     assert left["pods"] == eni_pods(kind_of(name))
     if name == "m7g.large":
-        assert left == parse_resources(expected[name])
+        kept = {"memory": has["memory"] - 674 * 2**20}
+        assert left == parse_resources({"cpu": "1930m", "pods": "29", "ephemeral-storage": "17Gi"}) | kept
+
+
+def test_a_kubelet_reports_memory_that_nobody_can_compute_beforehand() -> None:
+    """AWS-061: a figure for each type and kernel, the same on every machine, and never less than plans count with."""
+    shares = set()
+    for name in ("m7g.large", "c7i.48xlarge", "t3.micro", "g5.xlarge", "r7g.16xlarge"):
+        kind = kind_of(name)
+        architecture = "arm64" if "7g." in name else "x86_64"
+        one = facts(name, architecture=architecture)
+        found = capacity(kind, one, KubeletSettings())["memory"]
+        assert capacity(kind, replace(one, instance_id="i-2"), KubeletSettings())["memory"] == found
+        assert capacity(kind, replace(one, kernel="6.18"), KubeletSettings())["memory"] != found
+        assert memory_bytes(kind, NodeSettings()) < found < kind["MemoryInfo"]["SizeInMiB"] * 2**20
+        shares.add(round(found / (kind["MemoryInfo"]["SizeInMiB"] * 2**20), 4))
+    assert len(shares) == 5
 
 
 def test_kubelet_settings_change_pods_reserves_and_thresholds() -> None:

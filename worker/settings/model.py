@@ -57,7 +57,11 @@ class Settings(BaseModel):
         timedelta(minutes=10), description="Interval of resolving an EC2NodeClass's subnets, 1m or longer."
     )
     vm_memory_overhead_percent: float = Field(
-        0.075, ge=0, lt=1, allow_inf_nan=False, description="Share of an instance's memory that the hypervisor uses."
+        0.075,
+        ge=0,
+        lt=1,
+        allow_inf_nan=False,
+        description="Share of an instance's memory that the hypervisor uses, for types whose nodes have not told yet.",
     )
     reserved_enis: int = Field(0, ge=0, description="Network interfaces of each instance that pods cannot use.")
     default_instance_profile: str = Field(
