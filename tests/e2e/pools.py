@@ -222,6 +222,19 @@ class Pool:
         """Events about an object."""
         return await self.kube.list(EVENTS, field_selector=f"involvedObject.name={name},reason={reason}")
 
+    async def history(self) -> str:
+        """The events about the pool's objects in order, for the reader of a test that failed."""
+        names = (self.name, *{i["tags"].get(labels.TAG_NODECLAIM, self.name) for i in self.instances()})
+        lines = [
+            (event.get("lastTimestamp") or event["metadata"]["creationTimestamp"], event["involvedObject"], event)
+            for event in await self.kube.list(EVENTS)
+            if str(event["involvedObject"].get("name")).startswith(names)
+        ]
+        return "\n".join(
+            f"{when} {about['kind']} {about['name']}: {event['reason']}: {event.get('message')}"
+            for when, about, event in sorted(lines, key=lambda line: str(line[0]))
+        )
+
     # --- waiting ---
 
     async def running(self, count: int, app: str = "", within: float = WITHIN) -> list[Object]:
