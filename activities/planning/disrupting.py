@@ -36,6 +36,12 @@ log = loggers.DISRUPTION
 
 POLL_SECONDS = 1.0
 """The minimum number of seconds between two evaluations of a cluster that changes constantly."""
+SHARE = 0.01
+"""The fraction of a core that evaluations may use. Nodes leave no worse for leaving some seconds later, and the same
+event loop plans for pods that wait.
+"""
+MAX_PAUSE = 5.0
+"""The maximum number of seconds between two evaluations of a cluster that changes constantly."""
 RECHECK_SECONDS = 30.0
 """Seconds after which budgets and schedules are evaluated even if nothing has changed in the cluster."""
 
@@ -65,7 +71,7 @@ class Disruptor:
         self._buffers = buffers or BufferRoom()
         self._now = now
         self._turn = 0
-        self._pace = Pace(POLL_SECONDS)
+        self._pace = Pace(POLL_SECONDS, share=SHARE, longest=MAX_PAUSE)
         self._ledger: Mapping[str, LedgerEntry] = {}
         """As last reported by the disruption workflow, with what it was answered since."""
 

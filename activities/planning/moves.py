@@ -53,6 +53,8 @@ LOOK_SECONDS = 10.0
 """Seconds between two looks, as in Karpenter."""
 PAUSE_FACTOR = 100.0
 """A look that found nothing is followed by a pause of this many times its CPU time: looks use 1 % of a core."""
+BUSY_PAUSE_FACTOR = 10.0
+"""The same for a look that found commands: while there is something to save, looks may use 10 % of a core."""
 MAX_PAUSE = 300.0
 MAX_COMMANDS = 25
 """How many commands of one look start. Each is validated on the whole cluster, and together they must fit in a message.
@@ -236,7 +238,7 @@ class MoveFinder:
             decision = await self._compute(decide, situation, methods, decision_metrics.timed)
             _count_timeouts(methods, limit)
             decision = replace(decision, commands=decision.commands[:MAX_COMMANDS])
-            pause = LOOK_SECONDS if decision.commands else PAUSE_FACTOR * self._computed
+            pause = (BUSY_PAUSE_FACTOR if decision.commands else PAUSE_FACTOR) * self._computed
         finally:
             self._due = clock() + min(MAX_PAUSE, max(LOOK_SECONDS, pause))
             self._limit = None

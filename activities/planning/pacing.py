@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 SHARE = 0.05
-"""The fraction of a core that repeated evaluations may use."""
+"""The fraction of a core that repeated evaluations may use, unless the caller says another."""
 MAX_PAUSE = 1.0
-"""The maximum number of seconds before the next evaluation, however long the last one took."""
+"""The maximum number of seconds before the next evaluation, however long the last one took, unless the caller says
+another.
+"""
 NEGLIGIBLE = 0.005
 """The CPU seconds that an evaluation may take without a pause after it."""
 
@@ -18,11 +20,20 @@ NEGLIGIBLE = 0.005
 class Pace:
     """The pause between two evaluations."""
 
-    def __init__(self, least: float = 0.0, computed: Callable[[], float] = time.thread_time) -> None:
-        """``least``: the minimum number of seconds from the end of one evaluation to the start of the next.
-        ``computed`` returns the CPU seconds of this thread.
+    def __init__(
+        self,
+        least: float = 0.0,
+        computed: Callable[[], float] = time.thread_time,
+        *,
+        share: float = SHARE,
+        longest: float = MAX_PAUSE,
+    ) -> None:
+        """``least`` and ``longest``: the minimum and maximum number of seconds from the end of one evaluation to the
+        start of the next. ``computed`` returns the CPU seconds of this thread. ``share``: the fraction of a core.
         """
         self._least = least
+        self._share = share
+        self._longest = longest
         self._computed = computed
         self._next = 0.0
 
@@ -34,7 +45,7 @@ class Pace:
             yield
         finally:
             took = self._computed() - began
-            pause = min(MAX_PAUSE, took / SHARE) if took > NEGLIGIBLE else 0.0
+            pause = min(self._longest, took / self._share) if took > NEGLIGIBLE else 0.0
             self._next = asyncio.get_running_loop().time() + max(self._least, pause)
 
     async def wait(self, seconds: float) -> None:

@@ -32,6 +32,17 @@ async def test_dear_looks_are_put_off_and_cheap_ones_are_not() -> None:
     assert await pause_after(0.0, least=1.0) == pytest.approx(1.0)
 
 
+async def test_an_evaluator_may_have_a_share_and_a_longest_pause_of_its_own() -> None:
+    times = [0.0, 0.02, 0.02, 3.0]
+    pace = Pace(computed=lambda: times.pop(0), share=0.01, longest=5.0)
+    for pause in (2.0, 5.0):
+        with pace.measure():
+            pass
+        began = asyncio.get_running_loop().time()
+        await pace.wait(60.0)
+        assert asyncio.get_running_loop().time() - began == pytest.approx(pause)
+
+
 async def test_disruption_looks_once_a_second_at_a_cluster_that_changes_all_the_time() -> None:
     """17 Nodes and 200 pods a second change in a large cluster: without a pause it computes for nothing else."""
     at = Setting(managed("busy", empty=False))

@@ -24,6 +24,10 @@ from tenon.scheduling.pod_classes import combined, resource_names
 Floats: TypeAlias = npt.NDArray[np.float64]
 Flags: TypeAlias = npt.NDArray[np.bool_]
 _Key: TypeAlias = tuple[tuple[Requirements, ...], tuple[Requirements, ...], tuple[Toleration, ...]]
+_Amounts: TypeAlias = list[tuple[int, int]]
+"""The number of each resource that a pod asks for, and how much of it."""
+_Taken: TypeAlias = tuple[int, _Amounts]
+"""The place of a room, and what a pod took of it."""
 
 
 class RoomEstimate:
@@ -36,9 +40,9 @@ class RoomEstimate:
         self._rooms: list[Room] = rooms_of(nodes, pools, self.names)
         self._number = {room.name: number for number, room in enumerate(self._rooms)}
         self._open: Flags = np.array([room.open for room in self._rooms], dtype=np.bool_)
-        self._free: Floats = np.array([room.free for room in self._rooms], dtype=np.float64).reshape(
-            len(self._rooms), len(self.names)
-        )
+        free = np.array([room.free for room in self._rooms], dtype=np.float64)
+        self._free: Floats = np.ascontiguousarray(free.reshape(len(self._rooms), len(self.names)).T)
+        """By resource, then by room, because a pod is compared with all rooms, and asks for few resources."""
         self._tainted = any(room.taints for room in self._rooms)
         self._suits: dict[_Key, Flags] = {}
         self._details = details
@@ -49,7 +53,8 @@ class RoomEstimate:
             self._open[self._number[self._details[claim].node]] = False
         for name, pods in plan.placements.items():
             for pod in pods:
-                self._free[self._number[name]] -= self._amounts(pod)
+                for resource, amount in _amounts(pod, self.names):
+                    self._free[resource, self._number[name]] -= amount
 
     def removable(
         self,
@@ -67,79 +72,111 @@ class RoomEstimate:
             may_take: whether a candidate may leave; it counts those that it lets go.
         """
         own = [self._number[self._details[claim].node] for claim in candidates]
-        free, is_open = self._free.copy(), self._open.copy()
-        is_open[[self._number[name] for name in closed]] = False
         # fill first what stays, then the candidates from the last
-        others = [number for number in range(len(self._rooms)) if number not in set(own)]
-        order = np.array([*others, *reversed(own)], dtype=np.intp)
-        busy = {self._number[name] for name in settled if name in self._number}
+        leaving = set(own)
+        order = [*(number for number in range(len(self._rooms)) if number not in leaving), *reversed(own)]
+        filling = self._filling(order, (self._number[name] for name in closed))
+        position = {number: place for place, number in enumerate(order)}
+        busy = {position[self._number[name]] for name in settled if name in self._number}
         found = []
         for claim, number in zip(candidates, own, strict=True):
-            if number in busy:
+            place = position[number]
+            if place in busy:
                 continue
-            was_open = bool(is_open[number])
-            is_open[number] = False
-            taken = self._place(self._details[claim].pods, free, is_open, order)
+            was_open = filling.close(place)
+            taken = filling.place(self._details[claim].pods)
             if taken is None or not may_take(claim):
-                is_open[number] = was_open
-                for position, amounts in taken or ():
-                    free[position] += amounts
+                filling.undo(taken or ())
+                filling.open[place] = was_open
                 continue
-            busy.update(position for position, _ in taken)
+            busy.update(where for where, _ in taken)
             found.append(claim)
         return found
 
     def left_over(self, claim: str, closed: Collection[str]) -> list[Pod]:
         """Return the pods of a node that fit on no other node; ``closed``: names of nodes that must take no pods."""
-        free, is_open = self._free.copy(), self._open.copy()
-        is_open[[self._number[name] for name in (*closed, self._details[claim].node)]] = False
-        order = np.arange(len(self._rooms))
-        return [
-            pod
-            for pod in self._largest_first(self._details[claim].pods)
-            if self._place_one(pod, free, is_open, order) is None
-        ]
+        shut = (self._number[name] for name in (*closed, self._details[claim].node))
+        filling = self._filling(range(len(self._rooms)), shut)
+        return [pod for pod in filling.largest_first(self._details[claim].pods) if filling.place_one(pod) is None]
 
-    def _place(
-        self, pods: Sequence[Pod], free: Floats, is_open: Flags, order: npt.NDArray[np.intp]
-    ) -> list[tuple[int, Floats]] | None:
-        """Place the pods, largest first. Return the rooms that they took, or None, with nothing placed."""
-        taken: list[tuple[int, Floats]] = []
-        for pod in self._largest_first(pods):
-            place = self._place_one(pod, free, is_open, order)
-            if place is None:
-                for placed, units in taken:
-                    free[placed] += units
-                return None
-            taken.append(place)
-        return taken
+    def _filling(self, order: Sequence[int], closed: Iterable[int]) -> _Filling:
+        """Copy what the rooms have left, in this order."""
+        places = np.array(order, dtype=np.intp)
+        is_open = self._open.copy()
+        is_open[list(closed)] = False
+        return _Filling(self.names, self._free[:, places], is_open[places], lambda pod: self._suited(pod, places))
 
-    def _place_one(
-        self, pod: Pod, free: Floats, is_open: Flags, order: npt.NDArray[np.intp]
-    ) -> tuple[int, Floats] | None:
-        """Place a pod. Return the room that it took, or None if it fits nowhere."""
-        amounts = self._amounts(pod)
-        fits = (free >= amounts).all(axis=1) & is_open & self._suited(pod)
-        position = int(order[int(np.argmax(fits[order]))])
-        if not fits[position]:
-            return None
-        free[position] -= amounts
-        return position, amounts
-
-    def _largest_first(self, pods: Iterable[Pod]) -> list[Pod]:
-        return sorted(pods, key=lambda pod: pod.requests.get(self.names[0], 0), reverse=True)
-
-    def _amounts(self, pod: Pod) -> Floats:
-        return np.array([pod.requests.get(name, 0) for name in self.names], dtype=np.float64)
-
-    def _suited(self, pod: Pod) -> Flags | bool:
+    def _suited(self, pod: Pod, order: npt.NDArray[np.intp]) -> Flags | None:
+        """Which rooms, in this order, the pod's rules allow; None for all."""
         if not (self._tainted or pod.required_terms or pod.volume_terms):
-            return True
+            return None
         key = (pod.required_terms, pod.volume_terms, pod.tolerations)
         if key not in self._suits:
             terms = combined(pod.required_terms or (Requirements(),), pod.volume_terms)
             self._suits[key] = np.array([_suits(room, terms, pod.tolerations) for room in self._rooms], dtype=np.bool_)
-        return self._suits[key]
+        return self._suits[key][order]
+
+
+class _Filling:
+    """Rooms that are filled on trial, the first that fits first."""
+
+    def __init__(
+        self, names: Sequence[str], free: Floats, is_open: Flags, suited: Callable[[Pod], Flags | None]
+    ) -> None:
+        """``free``: by resource, then by room."""
+        self.open = is_open
+        self._names = names
+        self._free = free
+        self._suited = suited
+        self._suits: dict[_Key, Flags | None] = {}
+
+    def close(self, place: int) -> bool:
+        """Let a room take no pods. Return whether it was open."""
+        was_open = bool(self.open[place])
+        self.open[place] = False
+        return was_open
+
+    def place(self, pods: Sequence[Pod]) -> list[_Taken] | None:
+        """Place the pods, largest first. Return what they took, or None, with nothing placed."""
+        taken: list[_Taken] = []
+        for pod in self.largest_first(pods):
+            one = self.place_one(pod)
+            if one is None:
+                self.undo(taken)
+                return None
+            taken.append(one)
+        return taken
+
+    def place_one(self, pod: Pod) -> _Taken | None:
+        """Place a pod. Return what it took, or None if it fits nowhere."""
+        key = (pod.required_terms, pod.volume_terms, pod.tolerations)
+        if key not in self._suits:
+            self._suits[key] = self._suited(pod)
+        suited = self._suits[key]
+        fits = self.open if suited is None else self.open & suited
+        amounts = _amounts(pod, self._names)
+        for resource, amount in amounts:
+            fits = fits & (self._free[resource] >= amount)
+        position = int(fits.argmax())
+        if not fits[position]:
+            return None
+        for resource, amount in amounts:
+            self._free[resource, position] -= amount
+        return position, amounts
+
+    def undo(self, taken: Iterable[_Taken]) -> None:
+        """Give back what pods took."""
+        for position, amounts in taken:
+            for resource, amount in amounts:
+                self._free[resource, position] += amount
+
+    def largest_first(self, pods: Iterable[Pod]) -> list[Pod]:
+        """Sort pods by the resource that counts most."""
+        return sorted(pods, key=lambda pod: pod.requests.get(self._names[0], 0), reverse=True)
+
+
+def _amounts(pod: Pod, names: Sequence[str]) -> _Amounts:
+    return [(number, amount) for number, name in enumerate(names) if (amount := pod.requests.get(name, 0))]
 
 
 def _suits(room: Room, terms: Sequence[Requirements], tolerations: Sequence[Toleration]) -> bool:
