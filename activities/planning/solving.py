@@ -20,7 +20,7 @@ from pathlib import Path
 from activities import loggers, metrics
 from tenon.provisioning.fault_isolation import IsolatedPlan, Solve, solve_isolated
 from tenon.provisioning.problem_json import to_json
-from tenon.provisioning.solving import solve_with_buffers
+from tenon.provisioning.solving import BatchSolver
 from tenon.scheduling.model import Plan, Problem
 
 log = loggers.PROVISIONER
@@ -67,14 +67,14 @@ class Solver:
 
     def __init__(
         self,
-        solve: Solve = solve_with_buffers,
+        solve: Solve | None = None,
         *,
         longest: float = MAX_SECONDS,
         folder: Path = FOLDER,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``solve`` is the engine, ``clock`` returns monotonic seconds."""
-        self._solve = solve
+        self._solve = solve or BatchSolver()
         self._longest = longest
         self._folder = folder
         self._clock = clock

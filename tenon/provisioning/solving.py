@@ -14,34 +14,51 @@ from tenon.apis import labels
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirements
 from tenon.scheduling.deadline import Expired, never
-from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Plan, PlannedClaim, Problem
+from tenon.scheduling.most_pods import solve_for_most_pods
+from tenon.scheduling.type_table import TypeTables
 
 NO_ROOM = "there is no room for it in addition to the waiting pods"
 
 
-def solve_with_buffers(problem: Problem, expired: Expired = never) -> Plan:
+class BatchSolver:
+    """Solves one batch after another, and indexes a list of instance types once for all of them."""
+
+    def __init__(self) -> None:
+        self._tables = TypeTables()
+
+    def __call__(self, problem: Problem, expired: Expired = never) -> Plan:
+        """Return the plan for pods and for the pods that buffers stand for, as `solve_with_buffers` does."""
+        tables = TypeTables(self._tables)  # without the tables of lists that the last batch did not use
+        plan = solve_with_buffers(problem, expired, tables)
+        if tables.used:
+            self._tables = tables
+        return plan
+
+
+def solve_with_buffers(problem: Problem, expired: Expired = never, tables: TypeTables | None = None) -> Plan:
     """Return the plan for pods and for the pods that buffers stand for.
 
     A buffer's pod with the namespace and name of an existing pod is left out. When the time has ``expired``, returns
-    the plan made so far.
+    the plan made so far. ``tables``: the indexes of the instance types, if they were made before.
     """
+    tables = tables or TypeTables()
     waiting = [pod for pod in problem.pods if not pod.buffer]
     names = {pod.key for pod in waiting}
     standing = [pod for pod in problem.pods if pod.buffer and pod.key not in names]
     if not standing:
-        return solve(replace(problem, pods=waiting), expired)
-    first = solve(replace(problem, pods=waiting), expired) if waiting else Plan()
+        return solve_for_most_pods(replace(problem, pods=waiting), expired, tables)
+    first = solve_for_most_pods(replace(problem, pods=waiting), expired, tables) if waiting else Plan()
     if first.unreached:
         return replace(first, unreached=first.unreached | {pod.key for pod in standing})
     taken = replace(problem, nodes=[node.with_pods(first.placements.get(node.name, ())) for node in problem.nodes])
     to_buy_for = {pod.key: pod for claim in first.claims for pod in claim.pods}
     keys = {key for pod in (*waiting, *standing) for key in _topology_keys(pod)} - {labels.HOSTNAME}
-    both = solve(replace(taken, pods=[*_pinned_pods(first.claims, keys), *standing]), expired)
+    both = solve_for_most_pods(replace(taken, pods=[*_pinned_pods(first.claims, keys), *standing]), expired, tables)
     if to_buy_for.keys() <= {pod.key for claim in both.claims for pod in claim.pods}:
         claims = [replace(c, pods=tuple(to_buy_for.get(pod.key, pod) for pod in c.pods)) for c in both.claims]
         return Plan(tuple(claims), _merge_pods(first, both), _merge_reasons(first, both), both.unreached)
-    there = solve(replace(taken, pods=standing, pools=[]), expired)
+    there = solve_for_most_pods(replace(taken, pods=standing, pools=[]), expired, tables)
     refused = {**first.unschedulable, **dict.fromkeys(there.unschedulable, NO_ROOM)}
     return Plan(
         first.claims, _merge_pods(first, there), {key: refused[key] for key in sorted(refused)}, there.unreached

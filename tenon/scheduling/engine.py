@@ -38,26 +38,41 @@ from tenon.scheduling.topology_groups import AFFINITY
 from tenon.scheduling.type_table import TypeTables
 
 
-def solve(problem: Problem, expired: Expired = never, tables: TypeTables | None = None) -> Plan:
+def solve(
+    problem: Problem,
+    expired: Expired = never,
+    tables: TypeTables | None = None,
+    last: frozenset[str] = frozenset(),
+) -> Plan:
     """Return the plan for one batch. Each pod is in exactly one part of it. Pods are identified by namespace and name.
 
     Once the time has ``expired``, the plan is what the engine has found so far. A caller that solves many problems with
-    the same lists of instance types passes the same ``tables``, so that each list is indexed once.
+    the same lists of instance types passes the same ``tables``, so that each list is indexed once. The pods with the
+    keys in ``last`` are placed after all others.
     """
     tables = tables or TypeTables()
     if problem.ignore_preferences:
         problem = replace(problem, pods=[_without_preferences(pod) for pod in problem.pods])
-    found = _complete(problem, expired, tables)
-    if found.comparable and not expired():
+    found = _complete(problem, expired, tables, last=last)
+    if found.comparable and not expired() and not last:
         found = best(found, [_complete(problem, expired, tables, order) for order in Order])
     return found.plan
 
 
-def _complete(problem: Problem, expired: Expired, tables: TypeTables, in_turn: Order | None = None) -> FleetPlan:
-    """Return a plan whose spread constraints compared every domain that they should."""
+def _complete(
+    problem: Problem,
+    expired: Expired,
+    tables: TypeTables,
+    in_turn: Order | None = None,
+    last: frozenset[str] = frozenset(),
+) -> FleetPlan:
+    """Return a plan whose spread constraints compared every domain that they should.
+
+    ``last``: keys of pods that are placed after all others.
+    """
     compared: frozenset[tuple[int, str]] = frozenset()
     while True:
-        found, missed = _solve(problem, compared, in_turn, expired, tables)
+        found, missed = _solve(problem, compared, in_turn, expired, tables, last)
         if missed <= compared:
             return found
         if expired():
@@ -71,6 +86,7 @@ def _solve(
     in_turn: Order | None,
     expired: Expired,
     tables: TypeTables,
+    last: frozenset[str],
 ) -> tuple[FleetPlan, frozenset[tuple[int, str]]]:
     """Return a plan, and the (group, domain) pairs beyond ``compared`` that spread constraints should have compared.
 
@@ -81,11 +97,12 @@ def _solve(
     names = resource_names([*pods, *problem.daemons])
     topology = Topology(problem)
     shares = BlastRadius(problem.most_pods_share, problem.pods, problem.nodes)
-    classes = group(pods, names, topology, by_workload=shares.limited)
+    classes = group([pod for pod in pods if pod.key not in last], names, topology, by_workload=shares.limited)
+    later = group([pod for pod in pods if pod.key in last], names, topology, by_workload=shares.limited)
     rooms = existing_nodes.rooms_of(problem.nodes, problem.pools, names, shares)
 
     soft = _soft_taints(problem)
-    ways = {id(pod_class): forms(pod_class, topology, soft) for pod_class in classes}
+    ways = {id(pod_class): forms(pod_class, topology, soft) for pod_class in chain(classes, later)}
     stepwise = [
         pod_class
         for pod_class in classes
@@ -112,9 +129,10 @@ def _solve(
     waiting: Load = [(c, len(c.pods) - done) for c, done in zip(bulk, placed, strict=True) if done < len(c.pods)]
     for fleet in fleets if in_turn is None else ():
         waiting = repack(fleet, waiting)
-    if left or (waiting and stepwise):
+    if left or (waiting and stepwise) or later:
         placer.forget_nodes()
         left = _place_all(placer, left + waiting, ways)
+        left += _place_all(placer, [(pod_class, len(pod_class.pods)) for pod_class in later], ways)
     else:
         left = waiting
     if left and shares.limited and rooms:

@@ -236,6 +236,11 @@ class TypeTables:
         self._members: dict[_Members, tuple[Sequence[InstanceType], TypeTable]] = {}
         self._earlier = {} if earlier is None else earlier._members
 
+    @property
+    def used(self) -> bool:
+        """Whether a table was asked for."""
+        return bool(self._members)
+
     def of(self, types: Sequence[InstanceType], names: tuple[str, ...]) -> TypeTable:
         """Return the table of a list, which must not change afterwards."""
         key = (id(types), names)

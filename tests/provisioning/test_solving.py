@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from tenon.kube.pod import Pod
-from tenon.provisioning.solving import NO_ROOM, buffer_pods, solve_with_buffers
+from tenon.provisioning.solving import BatchSolver, buffer_pods, solve_with_buffers
+from tenon.scheduling import type_table
 from tenon.scheduling.engine import solve
-from tenon.scheduling.model import Plan
+from tenon.scheduling.model import InstanceType, Plan
 from tests.scheduling.between_pods import domains, near, on_each, spread, web
 from tests.scheduling.builders import node, pod, pool, problem, replicas
 
@@ -62,7 +64,8 @@ def test_a_pod_is_never_unschedulable_because_of_a_buffer() -> None:
     waiting = replicas(4, prefix="z")
     plan = solve_with_buffers(problem([*standing(4, cpu="3"), *waiting], pool(limits={"cpu": "8"})))
     assert {one.key for claim in plan.claims for one in claim.pods} == {one.key for one in waiting}
-    assert plan.unschedulable == {one.key: NO_ROOM for one in standing(4)}
+    assert plan.unschedulable.keys() == {one.key for one in standing(4)}
+    assert all("its limit leaves no room" in why for why in plan.unschedulable.values())
 
 
 def test_a_pod_that_fits_nowhere_and_a_buffer_that_does_are_told_apart() -> None:
@@ -108,3 +111,22 @@ def test_a_node_in_the_zone_that_is_full_by_the_rules_is_not_promised() -> None:
     plan = solve_with_buffers(problem([*web(1, spread(), "next"), *alike], pool(), nodes=[there]))
     assert "us-west-2a" not in domains(plan, prefix="next-")
     assert on_each(plan, prefix="next-") == [1]
+
+
+def test_batches_with_the_same_instance_types_share_their_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A plan of a few pods takes most of its time for the index."""
+    indexed = []
+    index = type_table.TypeTable.__init__
+
+    def counted(self: type_table.TypeTable, types: Sequence[InstanceType], names: tuple[str, ...]) -> None:
+        indexed.append(names)
+        index(self, types, names)
+
+    monkeypatch.setattr(type_table.TypeTable, "__init__", counted)
+    solver, there = BatchSolver(), pool()
+    plans = [solver(problem(replicas(3), there)) for _ in range(2)]
+    on_existing = solver(problem([pod("a", cpu="1")], there, nodes=[node(cpu="4")]))
+    plans.append(solver(problem(replicas(3), there)))
+    assert on_existing.claims == ()
+    assert len(indexed) == 1
+    assert plans[0] == plans[1] == plans[2]

@@ -8,16 +8,17 @@ from __future__ import annotations
 from tenon.provisioning import solving
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.model import Plan, Problem
+from tenon.scheduling.type_table import TypeTables
 
 FAULT = "tests.tenon.sh/engine-fault"
 _solved = solving.solve_with_buffers
 
 
-def solved(problem: Problem, expired: Expired = never) -> Plan:
+def solved(problem: Problem, expired: Expired = never, tables: TypeTables | None = None) -> Plan:
     """The engine, with a fault."""
     if any(FAULT in pod.labels for pod in problem.pods):
         raise RuntimeError("a fault for a test")
-    return _solved(problem, expired)
+    return _solved(problem, expired, tables)
 
 
 solving.solve_with_buffers = solved

@@ -1,0 +1,154 @@
+"""Places as many pods as possible where the limits of NodePools bind, and minimizes the price only among such plans.
+
+Without limits, the largest pods are placed first, because small ones fill the gaps. Where limits bind, that places few
+pods: one large pod takes the room of many small ones, and the type with the best price may use up more of the limit
+than another type that holds the same pods. So pods of the highest priority come first, then the smallest, and types
+are also compared by how much of the limits they use up. A search finds how many pods fit. The pods that remain are
+still offered the room that is left.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from tenon.kube.pod import Pod
+from tenon.resources import CPU, MEMORY
+from tenon.scheduling.deadline import Expired, never
+from tenon.scheduling.engine import solve
+from tenon.scheduling.limits import NODES, counts_nodes
+from tenon.scheduling.model import InstanceType, Plan, PlannedClaim, Pool, Problem
+from tenon.scheduling.pod_classes import resource_names
+from tenon.scheduling.type_table import TypeTables
+
+PRICE_WEIGHT = 1e-6
+"""How much a dollar an hour counts beside the limits when types are compared by what they use up: it breaks ties."""
+EFFORT = 40_000
+"""Pods to place, over all plans of one search. Large batches are searched less finely."""
+
+
+def solve_for_most_pods(problem: Problem, expired: Expired = never, tables: TypeTables | None = None) -> Plan:
+    """Return the engine's plan, or a better one if a pod has no place because of a NodePool's limits.
+
+    The better plan places more pods in all, and no fewer of the highest priority. Of several, the one with most pods of
+    the highest priority, then of the next, and then with the least price is taken. Once the time has ``expired``, the
+    plan is the best that was found so far.
+    """
+    tables = tables or TypeTables()
+    plan = solve(problem, expired, tables)
+    if not (plan.unschedulable and any(pool.limits for pool in problem.pools)) or expired():
+        return plan
+    unlimited = replace(problem, pools=[replace(pool, limits=None) for pool in problem.pools])
+    free = solve(unlimited, expired, tables)
+    if expired() or all(key in free.unschedulable for key in plan.unschedulable):
+        return plan
+    reachable = [pod for pod in problem.pods if pod.key not in free.unschedulable]
+    scarce, own = _priced_by_limits(problem), TypeTables()
+    kept = len(plan.unschedulable) + len(plan.unreached)
+
+    def better(one: Plan) -> bool:
+        """Whether it places more pods. Among as many, the order of the queue decides (SCH-010)."""
+        return len(one.unschedulable) + len(one.unreached) < kept
+
+    best, fit, tries = plan, 0, EFFORT // (2 * len(problem.pods))
+    for order in _orders(reachable, problem):
+        low, high = fit, len(reachable) + 1
+        number = min(low + 1, high - 1) if fit else (low + high) // 2  # a later order is rarely better: try it once
+        while high - low > 1 and tries > 0 and not expired():
+            tries -= 1
+            last = frozenset(pod.key for pod in order[number:])
+            plans = [
+                solve(problem, expired, tables, last),
+                _with_prices(solve(scarce, expired, own, last), problem, tables),
+            ]
+            best = min([best, *filter(better, plans)], key=lambda one: _rank(one, problem.pods))
+            if any(_holds(one, order[:number]) for one in plans):
+                low = number
+            else:
+                high = number
+            number = (low + high) // 2
+        fit = max(fit, low, _prefix(best, order))
+    return best
+
+
+def _holds(plan: Plan, pods: Iterable[Pod]) -> bool:
+    return all(pod.key not in plan.unschedulable and pod.key not in plan.unreached for pod in pods)
+
+
+def _prefix(plan: Plan, pods: Sequence[Pod]) -> int:
+    """How many pods have a place, if all have the same priority; otherwise those before the first that has none."""
+    if len({_level(pod) for pod in pods}) == 1:
+        return sum(_holds(plan, [pod]) for pod in pods)
+    return next((number for number, pod in enumerate(pods) if not _holds(plan, [pod])), len(pods))
+
+
+def _rank(plan: Plan, pods: Sequence[Pod]) -> tuple[tuple[int, ...], float]:
+    """Sort key, the best plan first."""
+    without = Counter(_level(pod) for pod in pods if pod.key in plan.unschedulable or pod.key in plan.unreached)
+    levels = sorted({_level(pod) for pod in pods})
+    return tuple(without[level] for level in levels), round(sum(claim.price for claim in plan.claims), 9)
+
+
+def _level(pod: Pod) -> tuple[bool, int]:
+    """Sort key: pods first, then the room that buffers ask for; the highest priority first."""
+    return bool(pod.buffer), -pod.priority
+
+
+def _orders(pods: Sequence[Pod], problem: Problem) -> Iterator[list[Pod]]:
+    """Yield orders of the pods: the highest priority first, then the smallest, then as they are queued.
+
+    The size of a pod is its share of what is limited, of CPU and memory together, or of one of them.
+    """
+    limited = {name for pool in problem.pools for name in pool.limits or {} if not counts_nodes(name)}
+    bound = tuple(name for name in resource_names(pods) if name in limited)
+    ways = dict.fromkeys([bound, (CPU, MEMORY), (CPU,), (MEMORY,)])
+    totals = Counter[str]()
+    for pod in pods:
+        totals.update(pod.requests)
+
+    for names in filter(None, ways):
+        sizes = {
+            pod.key: round(sum(pod.requests.get(name, 0) / (totals[name] or 1) for name in names), 12) for pod in pods
+        }
+        yield sorted(pods, key=lambda pod: (_level(pod), sizes[pod.key], pod.created, pod.uid, pod.key))
+
+
+def _priced_by_limits(problem: Problem) -> Problem:
+    """Return the problem with types that cost what they use up of their NodePool's limits."""
+    return replace(problem, pools=[_pool_priced_by_limits(pool) for pool in problem.pools], node_charge=0.0)
+
+
+def _pool_priced_by_limits(pool: Pool) -> Pool:
+    if not pool.limits:
+        return pool
+    left = {name: limit - pool.usage.get(name, 0) for name, limit in pool.limits.items()}
+    return replace(pool, instance_types=[_type_priced_by_limits(one, left) for one in pool.instance_types])
+
+
+def _type_priced_by_limits(one: InstanceType, left: Mapping[str, int]) -> InstanceType:
+    used = {name: 1 if name == NODES else one.capacity.get(name, 0) for name in left}
+    share = sum(amount / max(1, left[name]) for name, amount in used.items())
+    return replace(
+        one, offerings=tuple(replace(each, price=share + PRICE_WEIGHT * each.price) for each in one.offerings)
+    )
+
+
+def _with_prices(plan: Plan, problem: Problem, tables: TypeTables) -> Plan:
+    """Return the plan with the prices of the problem, and with the types of each claim in their order."""
+    pools = {pool.name: pool for pool in problem.pools}
+    names = resource_names([*problem.pods, *problem.daemons])
+    return replace(plan, claims=tuple(_claim_with_price(one, pools[one.pool], names, tables) for one in plan.claims))
+
+
+def _claim_with_price(claim: PlannedClaim, pool: Pool, names: tuple[str, ...], tables: TypeTables) -> PlannedClaim:
+    table = tables.of(pool.instance_types, names)
+    listed = set(claim.instance_types)
+    market = table.market(claim.requirements)
+    sales = sorted(sale for number, sale in market.best.items() if table.types[number].name in listed)
+    return replace(
+        claim,
+        instance_types=tuple(sale.instance_type for sale in sales),
+        price=sales[0].price,
+        offering=sales[0].key,
+    )
