@@ -215,6 +215,11 @@ INTERRUPTION_MALFORMED = Counter(
 INTERRUPTION_DELETED = Counter(
     "karpenter_interruption_deleted_messages_total", "Messages that were deleted from the interruption queue."
 )
+INSTANCES_UNHEALTHY = Counter(
+    "karpenter_interruption_instance_status_unhealthy_total",
+    "Instances whose nodes left because of a status check or a scheduled event.",
+    ["category"],
+)
 INTERRUPTION_SECONDS = Histogram(
     "karpenter_interruption_message_queue_duration_seconds",
     "Time from the event until its message was received.",

@@ -69,10 +69,32 @@ class PolicyBody(Body):
     document: dict[str, Any] | None = None
 
 
+class SpotRoleBody(Body):
+    """POST /sandbox/spot-role."""
+
+    exists: bool
+
+
 class InstanceBody(Body):
     """POST /sandbox/kill-instance, vanish-instance, stop-instance, recommend-rebalance and schedule-retirement."""
 
     id: str
+
+
+class ImpairBody(Body):
+    """POST /sandbox/impair-instance. The check fails since ``seconds`` ago; null: it passes again."""
+
+    id: str
+    check: Literal["system", "instance"] = "instance"
+    seconds: float | None = Field(default=0.0, ge=0)
+
+
+class EventBody(Body):
+    """POST /sandbox/schedule-event."""
+
+    id: str
+    code: str = "instance-stop"
+    description: str = "The instance is running on degraded hardware"
 
 
 class InterruptBody(Body):

@@ -142,6 +142,10 @@ class Ec2Admin:
         found: list[dict[str, Any]] = self._call("POST", "exhaust-cheapest", body)["pools"]
         return found
 
+    def spot_role(self, exists: bool) -> None:
+        """Delete EC2's service-linked role for spot from the account, or create it."""
+        self._call("POST", "spot-role", {"exists": exists})
+
     def kill_instance(self, instance_id: str) -> None:
         """Terminate an instance as another user would. Its Node stays behind, not ready."""
         self._call("POST", "kill-instance", {"id": instance_id})
@@ -167,6 +171,14 @@ class Ec2Admin:
     def schedule_retirement(self, instance_id: str) -> None:
         """Send AWS Health's notice that an instance will be retired."""
         self._call("POST", "schedule-retirement", {"id": instance_id})
+
+    def impair_instance(self, instance_id: str, check: str = "instance", *, seconds: float | None = 0.0) -> None:
+        """Make a status check, ``system`` or ``instance``, fail since ``seconds`` ago. None: it passes again."""
+        self._call("POST", "impair-instance", {"id": instance_id, "check": check, "seconds": seconds})
+
+    def schedule_event(self, instance_id: str, code: str = "instance-stop", description: str = "degraded") -> None:
+        """Announce an event in the status of an instance, and nowhere else."""
+        self._call("POST", "schedule-event", {"id": instance_id, "code": code, "description": description})
 
     def plant_instance(
         self,

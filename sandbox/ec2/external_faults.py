@@ -10,11 +10,14 @@ from moto.ec2.models import ec2_backends
 
 from sandbox.ec2 import catalogue
 from sandbox.ec2.admin_requests import (
+    EventBody,
     ExhaustBody,
+    ImpairBody,
     InstanceBody,
     InterruptBody,
     PlantInstanceBody,
     PlantTemplateBody,
+    SpotRoleBody,
     read,
 )
 from sandbox.ec2.authorization.identities import ACCOUNT
@@ -39,9 +42,12 @@ class ExternalFaults:
             "POST interrupt-instance": self._interrupt,
             "POST recommend-rebalance": self._recommend_rebalance,
             "POST schedule-retirement": self._schedule_retirement,
+            "POST impair-instance": self._impair,
+            "POST schedule-event": self._schedule_event,
             "POST plant-instance": self._plant_instance,
             "POST plant-launch-template": self._plant_template,
             "POST exhaust-cheapest": self._exhaust,
+            "POST spot-role": self._set_spot_role,
         }
 
     def _kill(self, body: bytes) -> dict[str, Any]:
@@ -69,6 +75,19 @@ class ExternalFaults:
 
     def _schedule_retirement(self, body: bytes) -> dict[str, Any]:
         self._world.events.retirement_scheduled(self._world.book.living(read(InstanceBody, body).id).id)
+        return {"status": "ok"}
+
+    def _impair(self, body: bytes) -> dict[str, Any]:
+        request = read(ImpairBody, body)
+        machine = self._world.book.living(request.id)
+        machine.impaired.pop(request.check, None)
+        if request.seconds is not None:
+            machine.impaired[request.check] = self._world.now() - request.seconds
+        return {"status": "ok"}
+
+    def _schedule_event(self, body: bytes) -> dict[str, Any]:
+        request = read(EventBody, body)
+        self._world.book.living(request.id).events.append((request.code, request.description))
         return {"status": "ok"}
 
     def _plant_instance(self, body: bytes) -> dict[str, Any]:
@@ -113,6 +132,10 @@ class ExternalFaults:
             template = backend.create_launch_template(request.name, "", data, {"launch-template": request.tags})
             template.create_time -= timedelta(seconds=request.age_seconds)
         return {"id": str(template.id)}
+
+    def _set_spot_role(self, body: bytes) -> dict[str, Any]:
+        self._world.fleets.spot_role = read(SpotRoleBody, body).exists
+        return {"status": "ok"}
 
     def _exhaust(self, body: bytes) -> dict[str, Any]:
         """Empty the cheapest pools that have capacity left. Pools with the same price are sorted by name."""

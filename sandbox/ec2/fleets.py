@@ -50,6 +50,8 @@ class Fleets:
     consistency: Consistency
     records: dict[str, FleetRecord] = field(default_factory=dict)
     by_token: dict[str, FleetRecord] = field(default_factory=dict)
+    spot_role: bool = True
+    """Whether the account has the service-linked role AWSServiceRoleForEC2Spot."""
 
     def create(self, backend: Any, params: dict[str, Any], judge: Judge | None = None) -> dict[str, Any]:
         """Handle CreateFleet. ``judge`` refuses the launches that the caller may not make.
@@ -84,6 +86,7 @@ class Fleets:
         """Clear everything, for a reset."""
         self.records.clear()
         self.by_token.clear()
+        self.spot_role = True
 
     def _allocate(self, backend: Any, request: FleetRequest, fleet_id: str, judge: Judge | None) -> dict[str, Any]:
         specs = request.specs(backend)
@@ -157,6 +160,12 @@ class Fleets:
         """An override as an offer of the market, or the reason why EC2 refuses it."""
         if not zone:
             return LaunchRefusedError("InvalidSubnetID.NotFound", f"The subnet ID '{spec.subnet_id}' does not exist")
+        if request.capacity_type == "spot" and not self.spot_role:
+            return LaunchRefusedError(
+                "AuthFailure.ServiceLinkedRoleCreationNotPermitted",
+                "The provided credentials do not have permission to create the service-linked role for EC2 Spot "
+                "Instances.",
+            )
         profile = spec.profile.get("Name") or spec.profile.get("Arn", "").rpartition("/")[2]
         if not self.consistency.knows_profile(profile):
             return unknown_profile(profile)

@@ -54,6 +54,10 @@ class Machine:
     tags_shown: bool = True
     console: list[str] = field(default_factory=list)
     """What its first boot wrote to the console."""
+    impaired: dict[str, float] = field(default_factory=dict)
+    """Since when its status checks fail, ``system`` or ``instance``, in seconds on the book's clock."""
+    events: list[tuple[str, str]] = field(default_factory=list)
+    """Its scheduled events: code and description."""
     fixed: dict[str, Any] = field(default_factory=dict)
     """The parts of its description that never change, computed once."""
 

@@ -91,8 +91,9 @@ def _root_volume(image: Any) -> dict[str, Any]:
 
 
 def free_addresses(subnet: Any) -> int:
-    """The number of addresses that are free in a subnet."""
-    return int(subnet._available_ip_addresses) - len(subnet._subnet_ips)
+    """The number of addresses that are free in a subnet: neither instances nor other network interfaces have them."""
+    others = [eni for eni in subnet.ec2_backend.enis.values() if eni.subnet.id == subnet.id and eni.instance is None]
+    return int(subnet._available_ip_addresses) - len(subnet._subnet_ips) - len(others)
 
 
 def _user_data(spec: LaunchSpec) -> Any:

@@ -11,7 +11,7 @@ from moto.core.responses import ActionResult
 from moto.ec2.exceptions import EC2ClientError, FilterNotImplementedError, InvalidInstanceTypeError
 from moto.ec2.responses import EC2Response
 
-from sandbox.ec2 import catalogue, describe, spot_history, tokens
+from sandbox.ec2 import catalogue, describe, instance_status, spot_history, tokens
 from sandbox.ec2.authorization.identities import Caller, access_key
 from sandbox.ec2.describe import pattern
 from sandbox.ec2.instances import CODES
@@ -101,6 +101,16 @@ class SandboxEC2(EC2Response):  # type: ignore[misc]
         text = "".join(f"{line}\r\n" for line in machine.console)
         answer = {"InstanceId": machine.id, "Timestamp": datetime.now(UTC)}
         return render("GetConsoleOutput", answer | {"Output": base64.b64encode(text.encode()).decode()})
+
+    def describe_instance_status(self) -> Any:
+        self.error_on_dryrun()
+        filters = self._filters_from_querystring()
+        try:
+            found = instance_status.statuses(self.world.book, self._get_param("InstanceIds", []), filters)
+        except KeyError as error:
+            raise EC2ClientError("InvalidParameterValue", f"The filter '{error.args[0]}' is invalid") from error
+        page, token = self._page(found, 1000)
+        return render("DescribeInstanceStatus", {"InstanceStatuses": page, "NextToken": token})
 
     def terminate_instances(self) -> Any:
         ids = self._get_param("InstanceIds", [])

@@ -27,6 +27,17 @@ def none_left(
     return []
 
 
+def _create_spot_role(sandbox: Sandbox) -> None:
+    sandbox.ec2().spot_role(True)
+
+
+@fault("spot-role-missing", heal=_create_spot_role)
+def spot_role_missing(sandbox: Sandbox) -> Done:
+    """The account has no service-linked role for spot, and the worker may not create it."""
+    sandbox.ec2().spot_role(False)
+    return []
+
+
 @fault("cheapest-exhausted", heal=_refill)
 def cheapest_exhausted(
     sandbox: Sandbox,

@@ -77,6 +77,20 @@ def vanished(sandbox: Sandbox, instance: Instance = "", seed: Seed = 0) -> Done:
     return [chosen]
 
 
+@fault("instance-impaired", heal=None)
+def impaired(
+    sandbox: Sandbox,
+    instance: Instance = "",
+    seed: Seed = 0,
+    check: Annotated[str, "The failing status check: instance or system."] = "instance",
+    seconds: Annotated[float, "Since how many seconds it fails."] = 0.0,
+) -> Done:
+    """EC2's status check of a running instance fails from now on; its Node stays as it is."""
+    chosen = _choose(sandbox, instance, seed)
+    sandbox.ec2().impair_instance(chosen["instance"], check, seconds=seconds)
+    return [chosen]
+
+
 @fault("spot-interrupted", heal=None)
 def spot_interrupted(
     sandbox: Sandbox,

@@ -36,12 +36,20 @@ class Kind(StrEnum):
     INSTANCE_TERMINATED = "instance_terminated"
     REBALANCE_RECOMMENDATION = "rebalance_recommendation"
     CAPACITY_RESERVATION_INTERRUPTED = "capacity_reservation_interrupted"
+    INSTANCE_STATUS = "instance_status"
+    SYSTEM_STATUS = "system_status"
+    EVENT_STATUS = "event_status"
     NO_OP = "no_op"
 
     @property
     def ends_node(self) -> bool:
         """Whether the instance ends, or is about to: its node leaves without being asked."""
         return self in _ENDS_NODE
+
+    @property
+    def failed(self) -> bool:
+        """Whether the instance fails: its node leaves without grace."""
+        return self in (Kind.INSTANCE_STATUS, Kind.SYSTEM_STATUS)
 
 
 _ENDS_NODE = frozenset(
@@ -51,6 +59,9 @@ _ENDS_NODE = frozenset(
         Kind.INSTANCE_STOPPED,
         Kind.INSTANCE_TERMINATED,
         Kind.CAPACITY_RESERVATION_INTERRUPTED,
+        Kind.INSTANCE_STATUS,
+        Kind.SYSTEM_STATUS,
+        Kind.EVENT_STATUS,
     }
 )
 
@@ -74,6 +85,8 @@ EVENTS = {
     Kind.CAPACITY_RESERVATION_INTERRUPTED: NoticeEvent(
         "CapacityReservationInstanceInterrupted", "The owner of the capacity reservation takes the instance back"
     ),
+    Kind.INSTANCE_STATUS: NoticeEvent("InstanceUnhealthy", "The instance fails EC2's instance status check"),
+    Kind.SYSTEM_STATUS: NoticeEvent("InstanceUnhealthy", "The instance fails EC2's system status check"),
 }
 LEAVES = NoticeEvent("TerminatingOnInterruption", "Tenon drains the node and replaces it because of an interruption")
 

@@ -15,13 +15,14 @@ import pytest
 import pytest_asyncio
 
 from activities.kubernetes.client import Kube
-from activities.kubernetes.resources import EC2NODECLASSES
+from activities.kubernetes.resources import EC2NODECLASSES, EVENTS
 from sandbox.cluster import Sandbox
 from sandbox.ec2.client import Ec2Admin
 from sandbox.layout import REGION
 from tests.deploy import stack
 from tests.e2e.pools import SMALL, Pool, condition, fresh_pool
 from tests.e2e.worker_process import WorkerProcess
+from tests.faults.fleets import fleets
 from tests.instance_metadata import serving
 from tests.sandbox_fixture import BOOT_SECONDS
 from tests.workflows.waiting import until
@@ -179,6 +180,23 @@ async def test_a_right_to_launch_that_is_taken_away_later_is_named_on_the_claim(
         ec2.policy(policy)
     assert (said["status"], said["reason"]) == ("Unknown", "Unauthorized")
     await pool.running(1, "later")
+
+
+async def test_without_the_service_linked_role_for_spot_pods_run_on_demand(
+    kube: Kube, sandbox: Sandbox, worker: WorkerProcess, outputs: dict[str, str], ec2: Ec2Admin
+) -> None:
+    """A new account has no such role. One refusal rules out all spot capacity, and says how to create the role."""
+    assert worker.running
+    ec2.spot_role(False)
+    async with fresh_pool(kube, sandbox, requirements=SMALL, role=outputs["NodeRoleName"]) as pool:
+        await pool.deploy(1)
+        (pod,) = await pool.running(1)
+        (instance,) = pool.instances(await pool.claim_of(pod))
+        assert instance["capacity_type"] == "on-demand"
+        assert len(fleets(ec2, pool)) == 2, "the plan after the refused request buys on demand"
+        events = await kube.list(EVENTS, field_selector="reason=SpotSLRCreationFailed")
+        said = [each["message"] for each in events if each["involvedObject"]["name"].startswith(pool.name)]
+        assert any("AuthFailure.ServiceLinkedRoleCreationNotPermitted" in each for each in said)
 
 
 async def _named(kube: Kube, name: str, right: str) -> None:

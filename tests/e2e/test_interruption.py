@@ -12,8 +12,8 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import NODECLAIMS, NODES
 from sandbox.cluster import Sandbox
 from tenon.apis import labels
-from tests.e2e.conftest import NewPool
-from tests.e2e.pools import Pool, leaving
+from tests.e2e.conftest import MakePool, NewPool
+from tests.e2e.pools import SMALL, Pool, leaving
 from tests.e2e.worker_process import WorkerProcess
 from tests.workflows.waiting import until
 
@@ -133,3 +133,19 @@ async def test_aws141_143_a_node_whose_instance_ends_otherwise_is_replaced(
     replacement, _, _ = await only_claim(pool)
     assert replacement != claim
     await until(queue.empty)
+
+
+async def test_aws146_a_node_whose_instance_fails_its_system_status_check_is_replaced(
+    make_pool: MakePool, sandbox: Sandbox
+) -> None:
+    """The leader asks EC2 once a minute; no message in the queue says it."""
+    pool = await make_pool(requirements=SMALL, consolidate_after="Never")
+    await pool.deploy(1)
+    (claim,) = await pool.settled(1)
+    (instance,) = pool.instances()
+    sandbox.ec2().impair_instance(instance["id"], "system", seconds=200)
+    name = claim["metadata"]["name"]
+    await pool.seen(name, "InstanceUnhealthy", "system status check")
+    await pool.gone(name)
+    (pod,) = await pool.running(1)
+    assert await pool.claim_of(pod) != name

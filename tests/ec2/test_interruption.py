@@ -122,7 +122,7 @@ def test_aws140_a_notice_with_a_broken_time_or_new_fields_still_counts() -> None
     assert read({**SPOT, "time": 10**400}).instance_ids == (ID,)
 
 
-def test_aws140_145_only_kinds_that_end_an_instance_make_its_node_leave() -> None:
+def test_aws140_147_only_kinds_that_end_an_instance_make_its_node_leave() -> None:
     stays = {kind for kind in Kind if not kind.ends_node}
     assert stays == {Kind.REBALANCE_RECOMMENDATION, Kind.NO_OP}
     assert {event.reason for event in EVENTS.values()} == {
@@ -131,6 +131,7 @@ def test_aws140_145_only_kinds_that_end_an_instance_make_its_node_leave() -> Non
         "InstanceStopping",
         "InstanceTerminating",
         "CapacityReservationInstanceInterrupted",
+        "InstanceUnhealthy",
     }
 
 

@@ -55,8 +55,17 @@ def test_every_fault_is_listed_with_what_it_does_and_its_options() -> None:
     found = {row["fault"]: row for row in rows}
     assert set(found) >= {
         *("ec2-throttle", "ec2-errors", "ec2-down", "ec2-lost-answer", "ec2-slow", "no-capacity", "cheapest-exhausted"),
+        "spot-role-missing",
         *("instances-never-join", "instances-join-late", "instances-die-booting", "instances-never-ready"),
-        *("instance-killed", "instance-vanished", "temporal-down", "api-down", "component-frozen", "orphans"),
+        *(
+            "instance-killed",
+            "instance-vanished",
+            "instance-impaired",
+            "temporal-down",
+            "api-down",
+            "component-frozen",
+            "orphans",
+        ),
         *("workflow-terminated", "workflow-cancelled", "workflow-reset"),
     }
     assert all(row["about"].endswith(".") for row in rows)
@@ -109,6 +118,17 @@ def test_capacity_comes_back_when_it_is_cleared(sandbox: Sandbox, aws: Aws) -> N
     assert aws.fleet()["Instances"] == []
     catalogue.clear(sandbox)
     assert aws.fleet()["Instances"]
+    assert aws.fleet(spot=True)["Instances"]
+
+
+def test_without_the_service_linked_role_no_spot_instance_is_sold(sandbox: Sandbox, aws: Aws) -> None:
+    tenon(sandbox, "spot-role-missing")
+    refused = aws.fleet(spot=True)
+    assert refused["Instances"] == []
+    codes = {error["ErrorCode"] for error in refused["Errors"]}
+    assert codes == {"AuthFailure.ServiceLinkedRoleCreationNotPermitted"}
+    assert aws.fleet()["Instances"]
+    tenon(sandbox, "clear", "spot-role-missing")
     assert aws.fleet(spot=True)["Instances"]
 
 

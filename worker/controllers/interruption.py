@@ -13,39 +13,32 @@ pods. Both writes are done before the message is deleted. A message whose handli
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Protocol
 
 from activities import metrics
 from activities.clock import utc_now
 from activities.ec2.queue import MOST, QueueMessage
-from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventRecorder
-from activities.kubernetes.nodeclaims import ensure_claim_finalizer
-from activities.kubernetes.resources import NODECLAIMS, NODES
 from tenon.apis import labels
 from tenon.apis.rebalance import replaces_on_rebalance
-from tenon.ec2.interruption import EVENTS, LEAVES, Kind, MalformedNoticeError, read_notice
+from tenon.ec2.interruption import Kind, MalformedNoticeError, read_notice
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.protection import protects_node
 from tenon.kube.records import NodeRecord
-from tenon.lifecycle import cordon
-from tenon.lifecycle.messages.base import ClaimRef
 from tenon.lifecycle.messages.launch import OfferingRef
 from worker.cache.changes import Change
 from worker.cache.cluster import ClusterCache
 from worker.controllers.base import Controller, backoff
+from worker.controllers.interrupted_nodes import InterruptedNodes
 
 WAIT_SECONDS = 20
 """Seconds that SQS holds a call open until a message arrives (ACT-06)."""
 READERS = 4
 """Calls to SQS at the same time while messages are waiting. While there are none, a single call waits for them."""
-REMEMBERED = 10_000
-"""How many NodeClaims that were deleted here are remembered until the cache shows that they leave."""
 
 
 class Queue(Protocol):
@@ -77,13 +70,10 @@ class InterruptionController(Controller):
     ) -> None:
         """``sold_out`` receives the offerings that EC2 takes back, so that no replacement is bought there."""
         super().__init__(cache)
-        self._kube = kube
-        self._recorder = recorder
+        self._nodes = InterruptedNodes(kube, recorder, cluster, self._log, now)
         self._queue = queue
-        self._cluster = cluster
         self._sold_out = sold_out
         self._now = now
-        self._deleted: OrderedDict[str, None] = OrderedDict()
         # Its own threads: a long poll would hold one of the few that all of the process shares.
         self._threads = ThreadPoolExecutor(READERS, thread_name_prefix="sqs")
 
@@ -148,7 +138,7 @@ class InterruptionController(Controller):
             metrics.INTERRUPTION_SECONDS.observe(max(0.0, (self._now() - notice.at).total_seconds()))
         for instance_id in notice.instance_ids:
             claim = self._cache.claim_of_instance(instance_id)
-            if claim is not None and not claim.deleting and claim.uid not in self._deleted:
+            if claim is not None and not self._nodes.leaves(claim):
                 await self._apply(notice.kind, claim)
 
     async def _apply(self, kind: Kind, claim: ClaimRecord) -> None:
@@ -157,12 +147,9 @@ class InterruptionController(Controller):
         if leaves:
             if kind in (Kind.SPOT_INTERRUPTED, Kind.REBALANCE_RECOMMENDATION):
                 self._sold_out(_offering(claim))
-            if not await self._make_leave(kind, claim, node):
+            if not await self._nodes.make_leave(kind, claim, node):
                 return
-        told = [event for event in (EVENTS.get(kind), LEAVES if leaves else None) if event is not None]
-        for subject in _references(claim, node):
-            for event in told:
-                await self._recorder.publish(subject, event.reason, event.message, event.type)
+        await self._nodes.tell(kind, claim, node, leaves=leaves)
 
     def _rebalances(self, claim: ClaimRecord, node: NodeRecord | None) -> bool:
         """Whether the node leaves because of a mere recommendation (WSH-26)."""
@@ -173,46 +160,9 @@ class InterruptionController(Controller):
         kept = claim.keep_until is not None and claim.keep_until > self._now()
         return not protected and not kept
 
-    async def _make_leave(self, kind: Kind, claim: ClaimRecord, node: NodeRecord | None) -> bool:
-        """Taint the Node and delete the NodeClaim. Return False if the NodeClaim is gone already."""
-        if node is not None:
-            await change(self._kube, NODES, node.name, cordon.cordoned, uid=node.uid)
-        if not claim.has_finalizer:
-            ref = ClaimRef(cluster=self._cluster, name=claim.name, uid=claim.uid)
-            await ensure_claim_finalizer(self._kube, ref)
-        if not await self._kube.delete(NODECLAIMS, claim.name, uid=claim.uid):
-            return False
-        if claim.uid in self._deleted:
-            return False  # another message of the same batch was faster
-        self._deleted[claim.uid] = None
-        while len(self._deleted) > REMEMBERED:
-            self._deleted.popitem(last=False)
-        capacity_type = claim.labels.get(labels.CAPACITY_TYPE, "")
-        metrics.CLAIMS_DISRUPTED.labels(kind.value, claim.pool, capacity_type, "", "forceful").inc()
-        self._log.info(
-            "A node leaves because of a notice from AWS",
-            extra={
-                "nodeclaim": claim.name,
-                "node": node.name if node is not None else "",
-                "nodepool": claim.pool,
-                "instance": claim.instance_id,
-                "reason": kind.value,
-            },
-        )
-        return True
-
 
 def _offering(claim: ClaimRecord) -> list[OfferingRef]:
     """The offering of a NodeClaim, if its labels say all of it."""
     found = [claim.labels.get(key, "") for key in (labels.CAPACITY_TYPE, labels.INSTANCE_TYPE, labels.ZONE)]
     capacity_type, instance_type, zone = found
     return [OfferingRef(capacity_type=capacity_type, instance_type=instance_type, zone=zone)] if all(found) else []
-
-
-def _references(claim: ClaimRecord, node: NodeRecord | None) -> list[dict[str, Any]]:
-    found = [_reference(NODECLAIMS.api_version, "NodeClaim", claim)]
-    return found if node is None else [*found, _reference("v1", "Node", node)]
-
-
-def _reference(api_version: str, kind: str, record: ClaimRecord | NodeRecord) -> dict[str, Any]:
-    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": record.name, "uid": record.uid}}

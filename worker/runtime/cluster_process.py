@@ -21,6 +21,7 @@ from temporalio.service import RPCError
 from temporalio.worker import Worker
 
 from activities import loggers
+from activities.ec2.instance_statuses import failing
 from activities.ec2.queue import MessageQueue
 from activities.kubernetes.client import Kube
 from activities.planning.batching import Batcher, Window
@@ -48,6 +49,7 @@ from worker.cache.planning_view import PlanningView
 from worker.controllers.base import Controller
 from worker.controllers.capacity_buffer import CapacityBufferController
 from worker.controllers.disruption_commands import DisruptionCommandController
+from worker.controllers.instance_status import InstanceStatusController
 from worker.controllers.interruption import InterruptionController
 from worker.controllers.node_overlay import NodeOverlayController
 from worker.controllers.node_repair import NodeRepairController
@@ -285,6 +287,7 @@ async def _lead(settings: Settings, temporal: Connection, clients: Clients, cach
         ),
         NodeClaimFinalizerController(kube, cache, settings.cluster_name),
         NodeClaimConsistencyController(kube, clients.recorder, cache, settings.cluster_name),
+        InstanceStatusController(kube, clients.recorder, cache, settings.cluster_name, partial(failing, clients.aws)),
     ]
     if gates.node_overlay:
         controllers.append(NodeOverlayController(kube, cache, view, clients.ec2))

@@ -1,0 +1,53 @@
+"""Reads EC2's status checks and scheduled events of instances."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from activities.ec2.client import Ec2
+from activities.ec2.errors import translated
+from tenon.ec2.instance_status import EVENT_CODES, InstanceStatus
+
+if TYPE_CHECKING:
+    from types_boto3_ec2.type_defs import FilterTypeDef, InstanceStatusSummaryTypeDef, InstanceStatusTypeDef
+
+_SELECTIONS: tuple[FilterTypeDef, ...] = (
+    {"Name": "system-status.status", "Values": ["impaired"]},
+    {"Name": "instance-status.status", "Values": ["impaired"]},
+    {"Name": "event.code", "Values": list(EVENT_CODES)},
+)
+"""One call for each, because EC2 wants all filters of a call to match. Healthy instances are in no answer."""
+
+
+def failing(clients: Ec2) -> list[InstanceStatus]:
+    """The running instances of the region that fail a check or have a scheduled event.
+
+    Raises:
+        EC2Error: the call failed.
+    """
+    found: dict[str, InstanceStatus] = {}
+    paginator = clients.ec2.get_paginator("describe_instance_status")
+    for selection in _SELECTIONS:
+        with translated("DescribeInstanceStatus"):
+            for page in paginator.paginate(Filters=[selection]):
+                found.update({each["InstanceId"]: _status(each) for each in page["InstanceStatuses"]})
+    return list(found.values())
+
+
+def _status(raw: InstanceStatusTypeDef) -> InstanceStatus:
+    return InstanceStatus(
+        instance_id=raw["InstanceId"],
+        instance_impaired_since=_since(raw.get("InstanceStatus")),
+        system_impaired_since=_since(raw.get("SystemStatus")),
+        events=tuple(each.get("Description", "") for each in raw.get("Events", [])),
+    )
+
+
+def _since(check: InstanceStatusSummaryTypeDef | None) -> datetime | None:
+    """Since when a check fails, or None if it does not."""
+    if check is None or check.get("Status") != "impaired":
+        return None
+    since: Iterable[datetime] = (each["ImpairedSince"] for each in check.get("Details", []) if "ImpairedSince" in each)
+    return min(since, default=None)

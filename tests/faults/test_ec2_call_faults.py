@@ -1,0 +1,53 @@
+"""A tenth of all calls to AWS fails while 200 nodes launch and terminate: nothing is bought twice, nothing is left."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import pytest
+
+from sandbox.ec2.client import Ec2Admin
+from tests.e2e.conftest import MakePool
+from tests.e2e.pools import SMALL
+from tests.faults.conftest import Observe
+from tests.workflows.waiting import until
+
+WAVES, EACH = 4, 50
+WITHIN = 400.0
+"""Bounds what would otherwise hang, on a machine that is busy with other tests too."""
+SHARE = 0.035
+"""The share of calls with each of the three faults: a tenth of the calls altogether."""
+
+
+@pytest.mark.alone
+async def test_200_launches_and_terminations_while_a_tenth_of_the_calls_fails(
+    make_pool: MakePool, observe: Observe, ec2: Ec2Admin
+) -> None:
+    """AWS-030, LIF-01: throttled, failed before the effect, or timed out after it."""
+    pool = await make_pool(requirements=SMALL)
+    async with observe(pool) as seen:
+        ec2.clear_calls()
+        ec2.fault("*", "RequestLimitExceeded", status=503, count=None, chance=SHARE, seed=1)
+        ec2.fault("*", "InternalError", status=500, count=None, chance=SHARE, seed=2)
+        ec2.fault("*", "RequestTimeout", status=504, count=None, chance=SHARE, seed=3, after_effect=True)
+        for wave in range(WAVES):
+            app = f"wave-{wave}"
+            await pool.deploy(EACH, app)
+            await pool.running(EACH, app, within=WITHIN)
+            await seen.look()
+            assert seen.bought(pool) == (wave + 1) * EACH
+            await pool.scale(0, app)
+
+            async def all_ended() -> bool:
+                found = await asyncio.to_thread(pool.instances)
+                return all(each["state"] == "terminated" for each in found) and not await pool.claims()
+
+            await until(all_ended, within=WITHIN)
+        calls = ec2.calls()
+        ec2.clear_faults()
+        failed = Counter(call["error"] for call in calls)
+        assert min(failed[code] for code in ("RequestLimitExceeded", "InternalError", "RequestTimeout")) > 0
+        hit = {call["action"] for call in calls if call["error"] == "RequestTimeout"}
+        assert hit & {"CreateFleet", "TerminateInstances"}, "no answer to a change was lost"
+    assert seen.bought(pool) == WAVES * EACH
