@@ -1,7 +1,9 @@
 """How long consolidation takes to decide on a large cluster of which half is waste, what it saves, and its memory.
 
-The lower bound is the least that new nodes for the same pods can cost. The second look is at the cluster as the
-commands of the first leave it, with the tables of instance types that the first look made.
+In a large cluster, a round of looks considers a part of the nodes each. Each look is at the cluster as the commands of
+the one before leave it, with the tables of instance types that it made. Pods that a look moved rest until the round is
+over. The lower bound is the least that new nodes for the same pods can cost. The second round is at the cluster as the
+first leaves it, and there all pods may move again.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ import resource
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from math import inf
 from unittest.mock import patch
 
@@ -22,48 +25,94 @@ from tenon.disruption.methods import consolidation_search
 from tenon.disruption.methods.consolidation import Consolidation
 from tenon.disruption.methods.move_planner import Planner
 from tenon.disruption.methods.moves import Move
-from tenon.disruption.model import Decision
+from tenon.disruption.model import Command, Decision
+from tenon.lifecycle.messages.disruption import LookCursor
 from tenon.scheduling.bound import lower_bound
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Problem
 
 
+@dataclass
+class Round:
+    """The looks at the whole cluster, one after another, and their commands."""
+
+    commands: list[Command] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    """Of each look."""
+    cpu_seconds: list[float] = field(default_factory=list)
+    first_move: float = 0.0
+    """Seconds until the first look found its first moves."""
+    first_commands: float = 0.0
+    """Seconds until a look that found commands ended."""
+    saved: float = 0.0
+    """If every new node is launched as its cheapest type."""
+    moved: int = 0
+
+    def figures(self) -> dict[str, object]:
+        """Return what it found and cost."""
+        return {
+            "looks": len(self.seconds),
+            "secondsToFirstMove": round(self.first_move, 2),
+            "secondsToFirstCommands": round(self.first_commands, 2),
+            "seconds": round(sum(self.seconds), 2),
+            "cpuSeconds": round(sum(self.cpu_seconds), 2),
+            "longestLook": round(max(self.seconds), 2),
+            "longestLookCpu": round(max(self.cpu_seconds), 2),
+            "commands": len(self.commands),
+            "nodesRemoved": sum(len(command.candidates) for command in self.commands),
+            "nodesLaunched": sum(len(command.replacements) for command in self.commands),
+            "largestCommand": max((len(command.candidates) for command in self.commands), default=0),
+            "podsMoved": self.moved,
+            "saved": round(self.saved, 4),
+        }
+
+
 def measure(cluster: Wasteful, limit: float = inf) -> dict[str, object]:
-    """Decide once, and again on what this leaves, and return the figures. Each look ends after ``limit`` seconds."""
+    """Play a round, and another one on what this leaves, and return the figures. Each look ends after ``limit``."""
     before = _megabytes()
-    decision, cost = _look(cluster, limit)
+    first, left = _round(cluster, limit)
     peak = _megabytes()
-    second, second_cost = _look(cluster.after(decision.commands), limit)
+    second, _ = _round(left, limit)
     afresh = _afresh(cluster)
     price = sum(detail.price for detail in cluster.model.details.values())
     return {
         "nodes": len(cluster.model.details),
         "pods": len(afresh.pods),
         "nodePools": len(cluster.model.problem.pools),
-        **cost,
+        **first.figures(),
         "megabytes": round(peak),
         "megabytesBefore": round(before),
-        "commands": len(decision.commands),
-        "nodesRemoved": sum(len(command.candidates) for command in decision.commands),
-        "nodesLaunched": sum(len(command.replacements) for command in decision.commands),
-        "largestCommand": max((len(command.candidates) for command in decision.commands), default=0),
-        "podsMoved": _moved(decision),
         "priceBefore": round(price, 2),
-        "priceAfter": round(price - _saved(cluster, decision), 2),
+        "priceAfter": round(price - first.saved, 2),
         "priceBoughtAfresh": round(sum(claim.price for claim in solve(afresh).claims), 2),
         "lowerBound": round(lower_bound(afresh), 2),
-        "secondLook": {
-            **second_cost,
-            "commands": len(second.commands),
-            "nodesRemoved": sum(len(command.candidates) for command in second.commands),
-            "saved": round(sum(command.saving for command in second.commands), 4),
-        },
-        "kinds": {f"{old} to {new}": count for (old, new), count in _kinds(decision).most_common(8)},
+        "secondRound": second.figures(),
+        "kinds": {f"{old} to {new}": count for (old, new), count in _kinds(first.commands).most_common(8)},
     }
 
 
-def _look(cluster: Wasteful, limit: float) -> tuple[Decision, dict[str, float]]:
-    """Return a decision and what it cost."""
+def _round(cluster: Wasteful, limit: float) -> tuple[Round, Wasteful]:
+    """Look until every node was looked at. Return what was found, and the cluster that it leaves."""
+    found = Round()
+    cursor = LookCursor()
+    while not found.seconds or cursor.more:
+        decision, first, seconds, cpu = _look(cluster.at(cursor), limit)
+        found.seconds.append(seconds)
+        found.cpu_seconds.append(cpu)
+        found.first_move = found.first_move or first
+        if decision.commands and not found.commands:
+            found.first_commands = sum(found.seconds)
+        found.commands += decision.commands
+        found.saved += _saved(cluster, decision)
+        found.moved += _moved(decision)
+        cluster = cluster.after(decision.commands)
+        assert decision.cursor is not None
+        cursor = decision.cursor
+    return found, cluster.rested()
+
+
+def _look(cluster: Wasteful, limit: float) -> tuple[Decision, float, float, float]:
+    """Return a decision, after how many seconds its first moves were found, and its seconds and CPU seconds."""
     first: list[float] = []
     began, began_cpu = time.perf_counter(), time.process_time()
 
@@ -82,11 +131,8 @@ def _look(cluster: Wasteful, limit: float) -> tuple[Decision, dict[str, float]]:
         decision = decide(cluster.situation, [Consolidation(deadline=lambda: expired)])
     for error in decision.failed.values():
         raise error
-    return decision, {
-        "secondsToFirstMove": round(first[0], 2) if first else 0.0,
-        "seconds": round(time.perf_counter() - began, 2),
-        "cpuSeconds": round(time.process_time() - began_cpu, 2),
-    }
+    taken, computed = time.perf_counter() - began, time.process_time() - began_cpu
+    return decision, first[0] if first else 0.0, taken, computed
 
 
 def _afresh(cluster: Wasteful) -> Problem:
@@ -111,8 +157,8 @@ def _moved(decision: Decision) -> int:
     )
 
 
-def _kinds(decision: Decision) -> Counter[tuple[int, int]]:
-    return Counter((len(command.candidates), len(command.replacements)) for command in decision.commands)
+def _kinds(commands: Iterable[Command]) -> Counter[tuple[int, int]]:
+    return Counter((len(command.candidates), len(command.replacements)) for command in commands)
 
 
 def _megabytes() -> float:

@@ -20,6 +20,7 @@ from tenon.disruption.cost import rescheduling_cost
 from tenon.disruption.model import ClusterModel, Command, ManagedNode, NodeDetail, PoolPolicy, Situation
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import IN, Requirement
+from tenon.lifecycle.messages.disruption import LookCursor
 from tenon.resources import CPU as CORES
 from tenon.resources import parse_resources, total
 from tenon.scheduling.model import InstanceType, Node, Offering, Plan, Problem
@@ -44,7 +45,10 @@ class Wasteful:
     model: ClusterModel
 
     def after(self, commands: Sequence[Command]) -> Wasteful:
-        """Return the cluster as the commands leave it, with new nodes of their cheapest types."""
+        """Return the cluster as the commands leave it, with new nodes of their cheapest types.
+
+        Nodes to which pods moved are protected until `rested`, because consolidation lets these pods rest.
+        """
         moves = [
             ([one.node.claim for one in command.candidates], Plan(command.replacements, command.destinations))
             for command in commands
@@ -52,14 +56,28 @@ class Wasteful:
         later = carried_out(self.model, moves)
         gone = {claim for claims, _ in moves for claim in claims}
         pool_of = {name: one.pool for claims, plan in moves for name, one in later.named(claims, plan)}
-        managed = [node for node in self.situation.nodes if node.claim not in gone]
-        managed += [_managed(name, pool_of[name], empty=False) for name in later.new]
+        hosts = {name for _, plan in moves for name in plan.placements}
+        managed = [
+            replace(node, protected=node.protected or node.node in hosts)
+            for node in self.situation.nodes
+            if node.claim not in gone
+        ]
+        managed += [replace(_managed(name, pool_of[name], empty=False), protected=True) for name in later.new]
         details = {
             claim: replace(detail, quiet_since=detail.quiet_since or NOW)
             for claim, detail in later.model.details.items()
         }
         model = replace(later.model, details=details, tables=TypeTables(self.model.tables))
         return Wasteful(replace(self.situation, nodes=managed, model=model), model)
+
+    def rested(self) -> Wasteful:
+        """Return the cluster once all pods have rested."""
+        nodes = [replace(node, protected=False) for node in self.situation.nodes]
+        return replace(self, situation=replace(self.situation, nodes=nodes))
+
+    def at(self, cursor: LookCursor) -> Wasteful:
+        """Return the cluster with the next look at this place."""
+        return replace(self, situation=replace(self.situation, cursor=cursor))
 
 
 def wasteful_cluster(nodes: int, pods: int, seed: int, budget: str = "100%", node_pools: int = 1) -> Wasteful:

@@ -23,6 +23,7 @@ with workflow.unsafe.imports_passed_through():
         DisruptionCommand,
         DisruptionDecision,
         LedgerEntry,
+        LookCursor,
         PoolSavings,
         Postponement,
         SavingReport,
@@ -51,6 +52,7 @@ class DisruptionInput(Message):
     cluster: str
     ledger: dict[str, LedgerEntry] = Field(default_factory=dict)
     savings: dict[str, PoolSavings] = Field(default_factory=dict)
+    cursor: LookCursor = Field(default_factory=LookCursor)
     plan_queue: str = ""
 
 
@@ -65,6 +67,8 @@ class DisruptionWorkflow(PlannerCaller):
         self.ledger = dict(begin.ledger)
         self.savings = dict(begin.savings)
         """By NodePool, the last consolidation commands if they saved less than predicted."""
+        self.cursor = begin.cursor
+        """Which nodes of a large cluster consolidation looks at next."""
         self.postponed = False
         """A command ended since the planner was asked, so the planner must know what it says."""
 
@@ -76,12 +80,20 @@ class DisruptionWorkflow(PlannerCaller):
             if decision is not None:
                 for claim in decision.gone:
                     self.ledger.pop(claim, None)
+                if decision.cursor is not None:
+                    self.cursor = decision.cursor
                 for command in (*decision.commands, *decision.moves):
                     await self._start(command)
             if workflow.info().is_continue_as_new_suggested() or workflow.info().get_current_history_length() > 500:
                 await workflow.wait_condition(workflow.all_handlers_finished)
                 workflow.continue_as_new(
-                    evolve(begin, ledger=self.ledger, savings=self.savings, plan_queue=self.plan_queue)
+                    evolve(
+                        begin,
+                        ledger=self.ledger,
+                        savings=self.savings,
+                        cursor=self.cursor,
+                        plan_queue=self.plan_queue,
+                    )
                 )
 
     async def _await_decision(self) -> DisruptionDecision | None:
@@ -89,7 +101,7 @@ class DisruptionWorkflow(PlannerCaller):
         now = workflow.now()
         self.ledger = {claim: entry for claim, entry in self.ledger.items() if entry.until > now}
         self.savings = {pool: one for pool, one in self.savings.items() if not is_forgotten(one, now)}
-        given = AwaitDisruptionInput(cluster=self.cluster, ledger=self.ledger, savings=self.savings)
+        given = AwaitDisruptionInput(cluster=self.cluster, ledger=self.ledger, savings=self.savings, cursor=self.cursor)
         self.postponed = False
         return await self.poll(
             ActivityName.AWAIT_DISRUPTION,

@@ -27,6 +27,7 @@ from tenon.lifecycle.messages.disruption import (
     DisruptionCommand,
     DisruptionDecision,
     LedgerEntry,
+    LookCursor,
     MeasureInput,
     MeasureResult,
     StepResult,
@@ -74,6 +75,8 @@ class Disruptor:
         self._pace = Pace(POLL_SECONDS, share=SHARE, longest=MAX_PAUSE)
         self._ledger: Mapping[str, LedgerEntry] = {}
         """As last reported by the disruption workflow, with what it was answered since."""
+        self._kept: LookCursor | None = None
+        """Where the next look goes on, as the workflow knows it."""
 
     async def await_candidates(self, given: AwaitDisruptionInput) -> DisruptionDecision:
         """Wait until a node may be disrupted within its budgets. Return no commands if the wait ends before that."""
@@ -83,6 +86,9 @@ class Disruptor:
         turn = self._turn
         self._ledger = given.ledger
         self._slowed.update(given.savings)
+        if self._moves is not None and self._moves.cursor is None:
+            self._moves.resume(given.cursor)
+            self._kept = given.cursor
         while (left := give_up - loop.time()) > 0 and turn == self._turn:  # a newer call ends an older one
             if not (self._view.synced() and self._buffers.known):
                 await self._view.nodes_changed(min(left, 1.0))
@@ -98,6 +104,8 @@ class Disruptor:
                 rest = {claim: entry for claim, entry in given.ledger.items() if claim not in gone}
                 if found := self._moves.take(replace(situation, postponed=claims_of(rest, postponed=True))):
                     return self._answer(moves=found, gone=gone)
+                if self._moves.cursor != self._kept:
+                    return self._answer(gone=gone)  # the workflow keeps it
                 look = self._moves.start(situation.nodes, rest)
             pause = min(left, RECHECK_SECONDS)
             if decision.look_again is not None:
@@ -120,7 +128,8 @@ class Disruptor:
         }
         rest = {claim: entry for claim, entry in self._ledger.items() if claim not in gone}
         self._ledger = {**rest, **started}
-        return DisruptionDecision(commands=list(commands), moves=list(moves), gone=gone)
+        self._kept = self._moves.cursor if self._moves is not None else None
+        return DisruptionDecision(commands=list(commands), moves=list(moves), gone=gone, cursor=self._kept)
 
     def _message(self, command: Command) -> DisruptionCommand:
         """Return the command's message. One that does not depend on empty nodes may be repeated for the same nodes."""

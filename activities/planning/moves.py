@@ -38,7 +38,13 @@ from tenon.disruption.model import ClusterModel, Command, Decision, ManagedNode,
 from tenon.disruption.savings import measured, slowed_pools
 from tenon.disruption.validation import still_allowed, why_invalid
 from tenon.kube.pod import Pod
-from tenon.lifecycle.messages.disruption import DisruptionCommand, LedgerEntry, MeasuredSaving, Replacement
+from tenon.lifecycle.messages.disruption import (
+    DisruptionCommand,
+    LedgerEntry,
+    LookCursor,
+    MeasuredSaving,
+    Replacement,
+)
 from tenon.provisioning.claims import name_after, replacement_claim_body
 from tenon.provisioning.overlays import Overlaid
 from tenon.provisioning.planning_policy import PlanPolicy
@@ -52,9 +58,9 @@ log = loggers.DISRUPTION
 LOOK_SECONDS = 10.0
 """Seconds between two looks, as in Karpenter."""
 PAUSE_FACTOR = 100.0
-"""A look that found nothing is followed by a pause of this many times its CPU time: looks use 1 % of a core."""
+"""A round of looks that found nothing is followed by a pause of this many times its CPU time: 1 % of a core."""
 BUSY_PAUSE_FACTOR = 10.0
-"""The same for a look that found commands: while there is something to save, looks may use 10 % of a core."""
+"""The same for each look of a round that is not over or found commands: these looks may use 10 % of a core."""
 MAX_PAUSE = 300.0
 MAX_COMMANDS = 25
 """How many commands of one look start. Each is validated on the whole cluster, and together they must fit in a message.
@@ -109,7 +115,11 @@ class MoveFinder:
         self._limit: Limit | None = None
         self._due = 0.0
         self._computed = 0.0
-        """The CPU seconds of the look that runs."""
+        """The CPU seconds of the round that runs, of which each look at a large cluster is a part."""
+        self._found = False
+        """Whether a look of this round found a command."""
+        self._cursor: LookCursor | None = None
+        """Where the next look goes on; None until it is known."""
 
     def close(self) -> None:
         """End the look that runs."""
@@ -147,6 +157,15 @@ class MoveFinder:
         if due is None:
             return LOOK_SECONDS
         return min(LOOK_SECONDS, max(0.0, (due - self._now()).total_seconds()))
+
+    @property
+    def cursor(self) -> LookCursor | None:
+        """Where the next look goes on, for the workflow, which keeps it; None until `resume` says it."""
+        return self._cursor
+
+    def resume(self, cursor: LookCursor) -> None:
+        """Go on where the looks of an earlier leader ended."""
+        self._cursor = cursor
 
     def due_in(self) -> float:
         """Return in how many seconds `start` may start a look. A look that runs ends by itself."""
@@ -229,7 +248,9 @@ class MoveFinder:
         clock = asyncio.get_running_loop().time
         limit = self._limit = Limit(MAX_SECONDS)
         pause = LOOK_SECONDS
-        self._computed = 0.0
+        if self._cursor is None or not self._cursor.more:
+            self._computed, self._found = 0.0, False
+        before = self._computed
         try:
             situation, sold = await self._situation(nodes, ledger)
             assert situation.model is not None
@@ -238,7 +259,12 @@ class MoveFinder:
             decision = await self._compute(decide, situation, methods, decision_metrics.timed)
             _count_timeouts(methods, limit)
             decision = replace(decision, commands=decision.commands[:MAX_COMMANDS])
-            pause = (BUSY_PAUSE_FACTOR if decision.commands else PAUSE_FACTOR) * self._computed
+            self._cursor = decision.cursor or LookCursor()
+            self._found |= bool(decision.commands)
+            if self._cursor.more or self._found:
+                pause = BUSY_PAUSE_FACTOR * (self._computed - before)
+            else:
+                pause = PAUSE_FACTOR * self._computed
         finally:
             self._due = clock() + min(MAX_PAUSE, max(LOOK_SECONDS, pause))
             self._limit = None
@@ -268,6 +294,7 @@ class MoveFinder:
             buffer_hosts=self._buffers.hosts(),
             model=model,
             slowed=slowed_pools(self._slowed.savings, ledger, self._now()),
+            cursor=self._cursor or LookCursor(),
             blocked_at=dict(self._blocked_at),
         )
         return situation, sold

@@ -14,6 +14,7 @@ from tenon.disruption.methods.base import Method
 from tenon.disruption.model import Command, Decision, ManagedNode, Proposal, Situation, Verdict
 from tenon.disruption.pool_budgets import PoolBudgets
 from tenon.errors import TenonError
+from tenon.lifecycle.messages.disruption import LookCursor
 
 Around = Callable[[Method], AbstractContextManager[object]]
 """Returns a context in which a method is evaluated. Callers measure the time with it, because `tenon` has no clock."""
@@ -36,6 +37,7 @@ def decide(situation: Situation, methods: Sequence[Method] = METHODS, around: Ar
     blocked: dict[str, str] = {}
     unconsolidatable: dict[str, str] = {}
     verdicts: list[Verdict] = []
+    cursor: LookCursor | None = None
     for method in methods:
         try:
             with around(method):
@@ -48,11 +50,12 @@ def decide(situation: Situation, methods: Sequence[Method] = METHODS, around: Ar
         blocked = {**proposal.blocked, **blocked}
         unconsolidatable |= proposal.unconsolidatable
         verdicts += proposal.verdicts
+        cursor = proposal.cursor or cursor
         if proposal.look_again is not None:
             looks.append(proposal.look_again)
         situation = replace(situation, under_command=situation.under_command | _claims(proposal.commands))
     look_again = min(looks, default=None)
-    return Decision(tuple(commands), look_again, failed, counts, blocked, unconsolidatable, tuple(verdicts))
+    return Decision(tuple(commands), look_again, failed, counts, blocked, unconsolidatable, tuple(verdicts), cursor)
 
 
 def eligible(situation: Situation, reason: Reason = Reason.UNDERUTILIZED) -> list[ManagedNode]:

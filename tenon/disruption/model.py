@@ -16,6 +16,7 @@ from tenon.apis.nodepool import NODES, Budget, ConsolidationPolicy, NodePool
 from tenon.apis.reasons import Reason
 from tenon.disruption.arrivals import Arrival
 from tenon.kube.pod import Pod
+from tenon.lifecycle.messages.disruption import LookCursor
 from tenon.scheduling.model import PlannedClaim, Pool, Problem
 from tenon.scheduling.type_table import TypeTables
 
@@ -214,6 +215,8 @@ class Situation:
     slowed: Mapping[str, str] = field(default_factory=dict)
     """By NodePool whose last consolidation commands saved less than predicted: why it must wait now, or an empty text
     if it may start one command."""
+    cursor: LookCursor | None = None
+    """Which nodes consolidation looks at next, if there are too many for one look; None to look at all of them."""
     blocked_at: Mapping[str, datetime] = field(default_factory=dict)
     """By NodeClaim, when a method last found that it cannot leave. Others come first, so that it holds up none."""
 
@@ -281,6 +284,8 @@ class Proposal:
     """By NodeClaim, why consolidation leaves its node as it is, in a sentence for an event (EVT-02)."""
     verdicts: tuple[Verdict, ...] = ()
     """The moves that Balanced judged."""
+    cursor: LookCursor | None = None
+    """Where the next look goes on; None if this one looked at all nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,3 +304,5 @@ class Decision:
     """By NodeClaim, why consolidation leaves its node as it is."""
     verdicts: tuple[Verdict, ...] = ()
     """The moves that Balanced judged."""
+    cursor: LookCursor | None = None
+    """Where the next look of consolidation goes on; None if this one looked at all nodes."""

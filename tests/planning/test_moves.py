@@ -43,7 +43,9 @@ from tenon.lifecycle.breaker import refused
 from tenon.lifecycle.messages.disruption import (
     AwaitDisruptionInput,
     DisruptionCommand,
+    LastLooked,
     LedgerEntry,
+    LookCursor,
     MeasuredSaving,
     PoolSavings,
     Replacement,
@@ -371,6 +373,56 @@ async def test_the_pause_after_a_look_does_not_count_the_wait_for_ec2(monkeypatc
     asyncio.get_running_loop().call_later(0.5, answered.set)
     assert await at.look() == []
     assert at.finder.due_in() <= moves.LOOK_SECONDS
+
+
+async def test_a_look_at_a_part_of_the_nodes_is_soon_followed_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only after a round that found nothing is there a long pause, for what the whole round computed."""
+    monkeypatch.setattr(moves, "PAUSE_FACTOR", 1e9)
+    half = LookCursor(last={"default": LastLooked(price_per_cost=0.1, claim="a")}, more=True)
+    seen: list[LookCursor | None] = []
+    answers = [(half, ()), (LookCursor(), ()), (half, (command("a"),)), (LookCursor(), ())]
+
+    class Turns(Scripted):
+        def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
+            seen.append(situation.cursor)
+            cursor, commands = answers[len(seen) - 1]
+            return Proposal(commands, cursor=cursor)
+
+    at = Setting("a", "b", methods=[Turns(Proposal(), Reason.UNDERUTILIZED, "multi")])
+    pauses = []
+    for _ in answers:
+        await at.look()
+        pauses.append(at.finder.due_in())
+        at.finder._due = 0.0
+    assert seen == [LookCursor(), half, LookCursor(), half]
+    assert [pause > moves.LOOK_SECONDS for pause in pauses] == [False, True, False, False]
+
+
+async def test_the_workflow_keeps_where_the_next_look_goes_on() -> None:
+    """So that the next leader goes on there."""
+    half = LookCursor(last={"default": LastLooked(price_per_cost=0.1, claim="a")}, more=True)
+
+    def leader(*methods: Method) -> tuple[Setting, Disruptor]:
+        at = Setting("a", "b", methods=methods)
+        return at, Disruptor(at.view, lambda: START + timedelta(hours=1), moves=at.finder)
+
+    at, disruptor = leader(scripted(cursor=half))
+    found = await disruptor.await_candidates(AwaitDisruptionInput(cluster="c"))
+    assert (found.cursor, found.commands, found.moves) == (half, [], [])
+    at.view.wait_complete = False  # the next call ends without a look
+    found = await disruptor.await_candidates(AwaitDisruptionInput(cluster="c", cursor=half, wait_seconds=0.05))
+    assert found.cursor is None
+
+    seen: list[LookCursor | None] = []
+
+    class Watching(Scripted):
+        def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
+            seen.append(situation.cursor)
+            return Proposal(cursor=LookCursor())
+
+    at, disruptor = leader(Watching(Proposal(), Reason.UNDERUTILIZED, "multi"))
+    found = await disruptor.await_candidates(AwaitDisruptionInput(cluster="c", cursor=half))
+    assert (seen, found.cursor) == ([half], LookCursor())
 
 
 async def test_met31_commands_that_do_not_start_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,9 @@ from tenon.lifecycle.messages.disruption import (
     DisruptionCandidate,
     DisruptionCommand,
     DisruptionDecision,
+    LastLooked,
     LedgerEntry,
+    LookCursor,
     MeasuredSaving,
     PoolSavings,
     Postponement,
@@ -53,6 +55,7 @@ class Leader:
         self.decisions: list[DisruptionDecision] = []
         self.ledgers: list[dict[str, LedgerEntry]] = []
         self.savings: list[dict[str, PoolSavings]] = []
+        self.cursors: list[LookCursor] = []
 
     @activity.defn(name=ActivityName.AWAIT_BATCH)
     async def await_batch(self, given: AwaitBatchInput) -> BatchSummary:
@@ -74,6 +77,7 @@ class Leader:
         self.asked.append("disruption")
         self.ledgers.append(given.ledger)
         self.savings.append(given.savings)
+        self.cursors.append(given.cursor)
         if self.decisions:
             return self.decisions.pop(0)
         return await asyncio.Event().wait() or DisruptionDecision()
@@ -339,6 +343,22 @@ async def test_wsh01_the_planner_hears_at_once_that_a_command_saved_less_than_pr
         {},
         {"web": 1},
     ]
+
+
+async def test_the_workflow_remembers_where_consolidation_looks_next(served: Cluster) -> None:
+    """So that a new leader goes on there. An answer that does not say it changes nothing, nor does a new run."""
+    leader = await served.leader(served.shared)
+    begun = LookCursor(last={"web": LastLooked(price_per_cost=0.1, claim="web-a")}, more=True)
+    later = LookCursor(last={"web": LastLooked(price_per_cost=0.05, claim="web-b")}, more=True, most=500)
+    leader.decisions += [DisruptionDecision(cursor=begun), DisruptionDecision(), DisruptionDecision(cursor=later)]
+    # a run continues as new at 500 events
+    leader.decisions += [DisruptionDecision() for _ in range(100)]
+    disruption = await served.disruption()
+    first = disruption.first_execution_run_id
+    async with ended(disruption):
+        await leader.is_asked("disruption", 104)
+        assert (await disruption.describe()).run_id != first
+    assert leader.cursors == [LookCursor(), begun, begun, *[later] * 101]
 
 
 async def test_a_command_that_an_operator_terminates_leaves_no_error_in_the_log(

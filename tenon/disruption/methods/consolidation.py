@@ -1,6 +1,7 @@
 """Removes nodes whose pods run cheaper elsewhere: on the other nodes, or on fewer or cheaper new ones (DIS-04, DIS-05).
 
-It looks at sets of nodes of any size, not at one node or at the first 100, and several new nodes may replace them.
+It looks at sets of nodes of any size, not at one node or at the first 100, and several new nodes may replace them. In
+a large cluster, each look considers the next part of the nodes (`tenon.disruption.turns`).
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from tenon.apis.reasons import Reason
 from tenon.disruption.arrivals import rest_until
 from tenon.disruption.methods.balanced import Balance
 from tenon.disruption.methods.consolidation_price import LEAST_SAVING, PriceRule
-from tenon.disruption.methods.consolidation_search import by_price_per_cost, search
+from tenon.disruption.methods.consolidation_search import search
 from tenon.disruption.methods.least_saving import LeastSavings
 from tenon.disruption.methods.move_planner import Terms
 from tenon.disruption.methods.moves import Move
 from tenon.disruption.model import Candidate, ClusterModel, Command, ManagedNode, NodeDetail, Proposal, Situation
 from tenon.disruption.pool_budgets import PoolBudgets
 from tenon.disruption.rescheduling import nodes_in_commands
+from tenon.disruption.turns import by_price_per_cost, known_pools, next_turn
 from tenon.scheduling.deadline import Expired, never
 
 SHOWN = 5
@@ -80,7 +82,12 @@ class Consolidation:
             expired=self._deadline(),
         )
         left = {pool: budgets.left(pool) for pool in {node.pool for node in candidates.values()}}
-        order = by_price_per_cost(candidates, model.details)
+        affordable = {claim: node.pool for claim, node in candidates.items() if left[node.pool] > 0}
+        turn = None
+        if situation.cursor is not None:
+            turn = next_turn(affordable, model.details, known_pools(situation.cursor, situation.policies))
+        order = by_price_per_cost(affordable, model.details) if turn is None else turn.claims
+        began_late = terms.expired()
         moves = _paced(search(model, order, left, terms), terms.pool_of, situation)
         for move in moves:
             for claim in move.claims:
@@ -103,18 +110,20 @@ class Consolidation:
         )
         moving = {claim for move in moves for claim in move.claims}
         staying = _held_back(eligible, situation, model, pools)
-        if not terms.expired():  # otherwise not every node was tried
+        expired = terms.expired()
+        if not expired:  # otherwise not every node was tried
             tried = [
-                claim
-                for claim in order
-                if claim not in moving
-                and left[candidates[claim].pool] > 0
-                and candidates[claim].pool not in situation.slowed
+                claim for claim in order if claim not in moving and candidates[claim].pool not in situation.slowed
             ]
             staying |= {claim: _why_not_moved(model.details[claim], claim, terms.rule, balance) for claim in tried}
         judged = ((_details(move, model), move.expected) for move in moves)
         return Proposal(
-            commands, look_again, len(candidates), unconsolidatable=staying, verdicts=balance.verdicts(judged)
+            commands,
+            look_again,
+            len(candidates),
+            unconsolidatable=staying,
+            verdicts=balance.verdicts(judged),
+            cursor=situation.cursor if turn is None or began_late else turn.following(expired=expired),
         )
 
     def _command(self, move: Move, candidates: tuple[Candidate, ...], model: ClusterModel, balance: Balance) -> Command:

@@ -22,7 +22,8 @@ from tenon.disruption.methods.joined_moves import Joining
 from tenon.disruption.methods.move_planner import Budget, Planner, Terms
 from tenon.disruption.methods.moves import Move, independent_parts
 from tenon.disruption.methods.room_estimate import PriceEstimate, RoomEstimate
-from tenon.disruption.model import ClusterModel, NodeDetail
+from tenon.disruption.model import ClusterModel
+from tenon.disruption.turns import by_price_per_cost
 from tenon.scheduling.burstable import is_burstable
 from tenon.scheduling.model import Node, Pool
 
@@ -61,11 +62,6 @@ def search(model: ClusterModel, candidates: Sequence[str], left: Mapping[str, in
             break
         moves = together
     return moves
-
-
-def by_price_per_cost(claims: Iterable[str], details: Mapping[str, NodeDetail]) -> list[str]:
-    """Sort NodeClaims by price per rescheduling cost, highest first, then by name (DIS-24)."""
-    return sorted(claims, key=lambda claim: (-details[claim].price / details[claim].cost, claim))
 
 
 def _less(left: Mapping[str, int], gone: Iterable[str], terms: Terms) -> dict[str, int]:

@@ -46,6 +46,24 @@ class PoolSavings(Message):
     """When the last of them was measured."""
 
 
+class LastLooked(Message):
+    """The last node of a NodePool that consolidation looked at, and its rank."""
+
+    price_per_cost: float
+    claim: str
+
+
+class LookCursor(Message):
+    """How far consolidation has looked through a cluster that is too large for one look."""
+
+    last: dict[str, LastLooked] = Field(default_factory=dict)
+    """By NodePool. A NodePool that is missing begins with its first node."""
+    more: bool = False
+    """Whether nodes wait for the next look. If not, a new round begins."""
+    most: int = 0
+    """How many nodes the next look considers; 0 for the default. Fewer after a look that ran out of time."""
+
+
 class AwaitDisruptionInput(Message):
     """Waits until a node may be disrupted within its budgets."""
 
@@ -55,6 +73,8 @@ class AwaitDisruptionInput(Message):
     """The open command of each claim, by claim name."""
     savings: dict[str, PoolSavings] = Field(default_factory=dict)
     """By NodePool, the last commands that saved less than predicted."""
+    cursor: LookCursor = Field(default_factory=LookCursor)
+    """As the last decision said it."""
 
 
 class DisruptionCandidate(Message):
@@ -122,6 +142,8 @@ class DisruptionDecision(Message):
     gone: list[str] = Field(default_factory=list)
     moves: list[DisruptionCommand] = Field(default_factory=list)
     """Commands that move pods. They have a field of their own because earlier versions would not replace anything."""
+    cursor: LookCursor | None = None
+    """Where the next look goes on; None if no look has ended since the call began."""
 
 
 class DisruptInput(Message):
