@@ -218,9 +218,13 @@ class CommandActivities:
         for name, times in command.arrivals.items():
             activity.heartbeat()
 
-            def compute(claim: Object, times: Mapping[str, int] = times) -> dict[str, Any]:
+            sent = command.sent.get(name, {})
+
+            def compute(
+                claim: Object, times: Mapping[str, int] = times, sent: Mapping[str, int] = sent
+            ) -> dict[str, Any]:
                 known = (claim["metadata"].get("annotations") or {}).get(labels.MOVED_HERE, "[]")
-                return {"metadata": {"annotations": {labels.MOVED_HERE: with_arrival(known, now, times)}}}
+                return {"metadata": {"annotations": {labels.MOVED_HERE: with_arrival(known, now, times, sent)}}}
 
             if (seen := await self._kube.get(NODECLAIMS, name)) is not None:
                 await change(self._kube, NODECLAIMS, name, compute, uid=seen["metadata"]["uid"], seen=seen)

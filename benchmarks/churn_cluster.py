@@ -21,11 +21,12 @@ from benchmarks.wasteful import FAMILIES
 from tenon.apis import labels
 from tenon.apis.nodepool import NODES, Budget, ConsolidationPolicy
 from tenon.disruption.arrivals import MAX_KEPT, Arrival
-from tenon.disruption.commands import arrivals_of, command_id, pod_mark, to_message
+from tenon.disruption.commands import arrivals_of, command_id, pod_mark, pods_sent, to_message
 from tenon.disruption.cost import rescheduling_cost
 from tenon.disruption.deciding import decide
 from tenon.disruption.methods import METHODS, moving_methods
 from tenon.disruption.model import ClusterModel, Command, ManagedNode, NodeDetail, PoolPolicy, Situation
+from tenon.disruption.strays import with_strays
 from tenon.disruption.validation import why_invalid
 from tenon.kube.decode import decode_pod
 from tenon.kube.pod import Pod
@@ -465,11 +466,11 @@ class ModelCluster:
                 created_at=self._time(one.launched),
             )
         return Situation(
-            nodes=managed,
+            nodes=with_strays(managed, details, self._time(self._now)),
             policies={POOL: self._policy},
             now=self._time(self._now),
             under_command=frozenset(one.name for one in self._instances.values() if one.under_command),
-            nominated=frozenset(waiting),
+            nominated=frozenset(waiting | {name for name, pods in self._expected.items() if pods}),
             model=ClusterModel(self._problem(()), details),
         )
 
@@ -559,9 +560,10 @@ class ModelCluster:
         self.record.short_lived += sum(self._now - one.launched <= SOON for one in leaving)
         self._last_consolidation = self._now
         self._drop_expected(command)
+        sent = pods_sent(command, model, new)
         for name, times in arrivals_of(command, model, new, self._time(self._now)).items():
             if one := self._instances.get(name):
-                one.arrivals = (*one.arrivals, Arrival(self._time(self._now), times))[-MAX_KEPT:]
+                one.arrivals = (*one.arrivals, Arrival(self._time(self._now), times, sent[name]))[-MAX_KEPT:]
         for name in new:
             self._expected.pop(name, None)
             self._instances[name].replacement_for = ""

@@ -113,7 +113,7 @@ class DisruptionWorkflow(PlannerCaller):
 
     async def _start(self, command: DisruptionCommand) -> None:
         now = workflow.now()
-        for candidate in command.candidates:
+        for position, candidate in enumerate(command.candidates):
             self.ledger[candidate.claim] = LedgerEntry(
                 command=command.id,
                 reason=command.reason,
@@ -121,6 +121,7 @@ class DisruptionWorkflow(PlannerCaller):
                 until=now + MOVE_GRACE if command.moves_pods else candidate.due + COMMAND_GRACE,
                 due=None if command.moves_pods else candidate.due,
                 since=now,
+                hosts=[] if position else sorted(command.arrivals),
             )
         try:
             await self._start_child(command)

@@ -19,7 +19,7 @@ from activities.planning.pacing import Pace
 from activities.planning.slowed_pools import SlowedPools
 from tenon.disruption.commands import command_id, to_message
 from tenon.disruption.deciding import decide
-from tenon.disruption.ledger import claims_of, finished_commands
+from tenon.disruption.ledger import claims_of, finished_commands, hosts_of
 from tenon.disruption.methods import METHODS
 from tenon.disruption.model import Command, Decision, Situation, policy_of
 from tenon.lifecycle.messages.disruption import (
@@ -121,10 +121,15 @@ class Disruptor:
         now = self._now()
         started = {
             candidate.claim: LedgerEntry(
-                command=command.id, reason=command.reason, pool=candidate.pool, until=now, since=now
+                command=command.id,
+                reason=command.reason,
+                pool=candidate.pool,
+                until=now,
+                since=now,
+                hosts=[] if position else sorted(command.arrivals),
             )
             for command in (*commands, *moves)
-            for candidate in command.candidates
+            for position, candidate in enumerate(command.candidates)
         }
         rest = {claim: entry for claim, entry in self._ledger.items() if claim not in gone}
         self._ledger = {**rest, **started}
@@ -167,7 +172,7 @@ class Disruptor:
             policies={pool.metadata.name: policy_of(pool) for pool in pools},
             now=self._now(),
             under_command=claims_of(given.ledger, postponed=False) - frozenset(gone),
-            nominated=frozenset(self._promised()),
+            nominated=frozenset(self._promised()) | hosts_of(given.ledger),
             buffer_hosts=self._buffers.hosts(),
         )
         decision = decide(situation, METHODS, decision_metrics.timed)

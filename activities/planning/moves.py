@@ -29,13 +29,14 @@ from activities.planning.slowed_pools import SlowedPools
 from activities.planning.solving import Limit
 from tenon.apis.nodepool import NodePool
 from tenon.apis.reasons import Reason
-from tenon.disruption.commands import arrivals_of, command_id, to_message
+from tenon.disruption.commands import arrivals_of, command_id, pods_sent, to_message
 from tenon.disruption.consolidatable import moves_from
 from tenon.disruption.deciding import decide
-from tenon.disruption.ledger import claims_of
+from tenon.disruption.ledger import claims_of, hosts_of
 from tenon.disruption.methods.base import Method
 from tenon.disruption.model import ClusterModel, Command, Decision, ManagedNode, Situation, model_of, policy_of
 from tenon.disruption.savings import measured, slowed_pools
+from tenon.disruption.strays import with_strays
 from tenon.disruption.validation import still_allowed, why_invalid
 from tenon.kube.pod import Pod
 from tenon.lifecycle.messages.disruption import (
@@ -285,12 +286,12 @@ class MoveFinder:
         refused = frozenset(self._refusals.breakers())
         model = await self._compute(_model, snapshot, sold, self._policy, reserved, refused, self._tables)
         situation = Situation(
-            nodes=nodes,
+            nodes=with_strays(nodes, model.details, self._now()),
             policies={pool.metadata.name: policy_of(pool) for pool in node_pools},
             now=self._now(),
             under_command=claims_of(ledger, postponed=False),
             postponed=claims_of(ledger, postponed=True),
-            nominated=frozenset(self._batcher.nominated_nodes()),
+            nominated=frozenset(self._batcher.nominated_nodes()) | hosts_of(ledger),
             buffer_hosts=self._buffers.hosts(),
             model=model,
             slowed=slowed_pools(self._slowed.savings, ledger, self._now()),
@@ -335,7 +336,7 @@ class MoveFinder:
             replacements.append(Replacement(name=name, pool=planned.pool, body=body))
         pods = {one.node.claim: model.details[one.node.claim].pods for one in command.candidates}
         prices = {one.node.claim: model.details[one.node.claim].price for one in command.candidates}
-        arrivals = arrivals_of(command, model, [one.name for one in replacements], self._now())
+        names = [one.name for one in replacements]
         surge = [each for one in command.candidates for each in model.details[one.node.claim].surges]
         return to_message(
             command,
@@ -343,7 +344,8 @@ class MoveFinder:
             replacements=replacements,
             pods=pods,
             prices=prices,
-            arrivals=arrivals,
+            arrivals=arrivals_of(command, model, names, self._now()),
+            sent=pods_sent(command, model, names),
             surge=surge,
         )
 

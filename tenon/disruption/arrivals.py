@@ -2,14 +2,16 @@
 
 A command writes down on the NodeClaims of the nodes that its pods go to which workloads it sends there, right before
 the pods are evicted. A pod of such a workload that is created soon afterwards, on that node, counts as one that moved.
+If fewer came than were sent, `tenon.disruption.strays` finds the others.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import lru_cache
 
@@ -34,11 +36,25 @@ class Arrival:
     at: datetime
     times: Mapping[str, int]
     """By `workload_mark`, how often commands have moved these pods in the last day, this time included."""
+    pods: Mapping[str, int] = field(default_factory=dict)
+    """By `workload_mark`, how many pods were expected. Missing in what earlier versions wrote."""
 
 
 def workload_mark(pod: Pod) -> str:
     """Return a short stand-in for the pod's workload. The pods of a workload have names that nobody knows before."""
-    return hashlib.sha256(f"{pod.namespace}/{pod.workload or pod.name}".encode()).hexdigest()[:8]
+    return _mark(f"{pod.namespace}/{pod.workload or pod.name}")
+
+
+@lru_cache(maxsize=65536)
+def _mark(workload: str) -> str:
+    return hashlib.sha256(workload.encode()).hexdigest()[:8]
+
+
+def came_with(pod: Pod, arrival: Arrival) -> bool:
+    """Return whether a pod was created when the pods of the arrival were, so that it may be one of them."""
+    begun = arrival.at.timestamp()
+    # creation timestamps have whole seconds
+    return begun - 1 <= pod.created <= begun + WITHIN.total_seconds()
 
 
 def times_moved(pod: Pod, arrivals: Iterable[Arrival], now: datetime) -> tuple[int, datetime | None]:
@@ -49,10 +65,7 @@ def times_moved(pod: Pod, arrivals: Iterable[Arrival], now: datetime) -> tuple[i
     times, last = 0, None
     for arrival in arrivals:
         count = arrival.times.get(workload_mark(pod), 0)
-        begun = arrival.at.timestamp()
-        # creation timestamps have whole seconds
-        came = begun - 1 <= pod.created <= begun + WITHIN.total_seconds()
-        if count > times and came and now - arrival.at < REMEMBERED:
+        if count > times and came_with(pod, arrival) and now - arrival.at < REMEMBERED:
             times, last = count, arrival.at
     return times, last
 
@@ -81,24 +94,38 @@ def arriving(pods: Iterable[Pod], before: Mapping[str, int]) -> dict[str, int]:
     return found
 
 
+def counted(pods: Iterable[Pod]) -> dict[str, int]:
+    """Return how many pods of each workload there are, by `workload_mark`."""
+    return dict(Counter(map(workload_mark, pods)))
+
+
 @lru_cache(maxsize=8192)
 def read_arrivals(text: str) -> tuple[Arrival, ...]:
     """Read the annotation `tenon.sh/moved-here`. What cannot be read is left out."""
     try:
-        return tuple(_arrival(at, times) for at, times in json.loads(text))
+        return tuple(_arrival(*each) for each in json.loads(text))
     except (ValueError, TypeError, AttributeError):
         return ()
 
 
-def _arrival(at: str, times: Mapping[str, int]) -> Arrival:
+def _arrival(at: str, times: Mapping[str, int], pods: Mapping[str, int] | None = None) -> Arrival:
     parsed = parse_instant(at)
     if parsed is None:
         raise ValueError(f"{at!r} is not a time")
-    return Arrival(parsed, {str(mark): int(count) for mark, count in times.items()})
+    return Arrival(parsed, _read(times), _read(pods or {}))
 
 
-def with_arrival(text: str, at: datetime, times: Mapping[str, int]) -> str:
+def _read(numbers: Mapping[str, int]) -> dict[str, int]:
+    return {str(mark): int(count) for mark, count in numbers.items()}
+
+
+def with_arrival(text: str, at: datetime, times: Mapping[str, int], pods: Mapping[str, int]) -> str:
     """Return the annotation with one more arrival, without those that are too old."""
     kept = [each for each in read_arrivals(text) if at - each.at < REMEMBERED]
-    kept = [*kept, Arrival(at, times)][-MAX_KEPT:]
-    return json.dumps([[format_instant(each.at), dict(sorted(each.times.items()))] for each in kept])
+    kept = [*kept, Arrival(at, times, pods)][-MAX_KEPT:]
+    return json.dumps([_written(each) for each in kept])
+
+
+def _written(arrival: Arrival) -> list[object]:
+    times, pods = (dict(sorted(each.items())) for each in (arrival.times, arrival.pods))
+    return [format_instant(arrival.at), times, *([pods] if pods else [])]

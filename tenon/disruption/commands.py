@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from tenon.apis.reasons import Reason
-from tenon.disruption.arrivals import arriving, times_moved
+from tenon.disruption.arrivals import arriving, counted, times_moved
 from tenon.disruption.model import ClusterModel, Command
 from tenon.kube.pod import Pod
 from tenon.lifecycle.messages.disruption import DisruptionCandidate, DisruptionCommand, Replacement
@@ -38,6 +38,7 @@ def to_message(
     pods: Mapping[str, Sequence[Pod]] | None = None,
     prices: Mapping[str, float] | None = None,
     arrivals: Mapping[str, Mapping[str, int]] | None = None,
+    sent: Mapping[str, Mapping[str, int]] | None = None,
     surge: Iterable[str] = (),
 ) -> DisruptionCommand:
     """Return the command's message.
@@ -49,6 +50,7 @@ def to_message(
         pods: by NodeClaim name, the pods that it moves from there.
         prices: by NodeClaim name, dollars an hour of its offering.
         arrivals: what `arrivals_of` says.
+        sent: what `pods_sent` says.
         surge: the Deployments that start their new pod first.
     """
     moved, known = pods or {}, prices or {}
@@ -79,6 +81,7 @@ def to_message(
         surge=sorted(set(surge)),
         explanation=list(command.explanation),
         arrivals={claim: dict(times) for claim, times in (arrivals or {}).items()},
+        sent={claim: dict(pods) for claim, pods in (sent or {}).items()},
     )
 
 
@@ -95,10 +98,20 @@ def arrivals_of(
         if one.node.arrivals
         for pod in model.details[one.node.claim].pods
     }
+    found = _arriving_at(command, model, replacements)
+    return {claim: arriving(pods, moved_before) for claim, pods in found.items()}
+
+
+def pods_sent(command: Command, model: ClusterModel, replacements: Sequence[str]) -> dict[str, dict[str, int]]:
+    """Return how many pods of each workload go where, by NodeClaim, for the same arrivals."""
+    return {claim: counted(pods) for claim, pods in _arriving_at(command, model, replacements).items()}
+
+
+def _arriving_at(command: Command, model: ClusterModel, replacements: Sequence[str]) -> dict[str, tuple[Pod, ...]]:
     claim_of = {detail.node: claim for claim, detail in model.details.items()} if command.destinations else {}
-    arriving_at = {name: planned.pods for name, planned in zip(replacements, command.replacements, strict=True)}
-    arriving_at |= {claim_of[node]: pods for node, pods in command.destinations.items() if node in claim_of}
-    return {claim: arriving(pods, moved_before) for claim, pods in arriving_at.items() if pods}
+    found = {name: planned.pods for name, planned in zip(replacements, command.replacements, strict=True)}
+    found |= {claim_of[node]: pods for node, pods in command.destinations.items() if node in claim_of}
+    return {claim: pods for claim, pods in found.items() if pods}
 
 
 def disrupt_request(command: DisruptionCommand, candidate: DisruptionCandidate) -> Disrupt:

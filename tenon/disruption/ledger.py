@@ -27,6 +27,11 @@ def claims_of(ledger: Mapping[str, LedgerEntry], *, postponed: bool) -> frozense
     return frozenset(claim for claim, entry in ledger.items() if entry.postponed is postponed)
 
 
+def hosts_of(ledger: Mapping[str, LedgerEntry]) -> frozenset[str]:
+    """Return the NodeClaims that open commands move pods to (DIS-62). No other command removes them meanwhile."""
+    return frozenset(host for entry in ledger.values() if not entry.postponed for host in entry.hosts)
+
+
 def _is_over(entry: LedgerEntry, node: ManagedNode, now: datetime) -> bool:
     if node.leaving:
         return False

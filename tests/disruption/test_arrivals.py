@@ -22,11 +22,12 @@ from tenon.disruption.arrivals import (
     with_arrival,
     workload_mark,
 )
-from tenon.disruption.commands import arrivals_of
+from tenon.disruption.commands import arrivals_of, pods_sent
 from tenon.disruption.deciding import decide
 from tenon.disruption.methods import METHODS, moving_methods
 from tenon.disruption.methods.consolidation import Consolidation
 from tenon.disruption.model import Decision, Situation
+from tenon.disruption.strays import with_strays
 from tenon.kube.pod import Pod
 from tenon.scheduling.deadline import never
 from tests.disruption.clusters import NOW, Cluster, NodeSpec, PodSpec, PoolSpec, situation
@@ -79,18 +80,18 @@ def test_what_a_command_moves_counts_its_earlier_moves() -> None:
 def test_the_annotation_keeps_what_is_of_the_last_day() -> None:
     text = "[]"
     for hours in range(30):
-        text = with_arrival(text, NOW + timedelta(hours=hours), {"0a0b0c0d": 1})
+        text = with_arrival(text, NOW + timedelta(hours=hours), {"0a0b0c0d": 1}, {"0a0b0c0d": 3})
     found = read_arrivals(text)
     assert len(found) == MAX_KEPT
-    assert found[-1] == Arrival(NOW + timedelta(hours=29), {"0a0b0c0d": 1})
-    later = with_arrival(text, NOW + timedelta(hours=60), {"0a0b0c0d": 2})
+    assert found[-1] == Arrival(NOW + timedelta(hours=29), {"0a0b0c0d": 1}, {"0a0b0c0d": 3})
+    later = with_arrival(text, NOW + timedelta(hours=60), {"0a0b0c0d": 2}, {})
     assert read_arrivals(later) == (Arrival(NOW + timedelta(hours=60), {"0a0b0c0d": 2}),)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "1", "[1]", '[["x", {}]]', '[["2026-11-21T12:00:00Z", 1]]', "[[]]"])
 def test_an_annotation_that_cannot_be_read_is_no_arrival(text: str) -> None:
     assert read_arrivals(text) == ()
-    assert json.loads(with_arrival(text, NOW, {"0a0b0c0d": 1})) == [["2026-11-21T12:00:00Z", {"0a0b0c0d": 1}]]
+    assert json.loads(with_arrival(text, NOW, {"0a0b0c0d": 1}, {})) == [["2026-11-21T12:00:00Z", {"0a0b0c0d": 1}]]
 
 
 def decided(given: Situation) -> Decision:
@@ -157,8 +158,64 @@ def test_a_command_says_where_its_pods_go() -> None:
     given = situation(Cluster(nodes=nodes))
     assert given.model is not None
     (command,) = decided(given).commands
-    found = arrivals_of(command, given.model, [f"new-{n}" for n in range(len(command.replacements))], NOW)
+    names = [f"new-{n}" for n in range(len(command.replacements))]
+    found = arrivals_of(command, given.model, names, NOW)
     moved = [pod for pods in command.destinations.values() for pod in pods]
     moved += [pod for claim in command.replacements for pod in claim.pods]
     assert {mark for times in found.values() for mark in times} == {workload_mark(pod) for pod in moved}
     assert {count for times in found.values() for count in times.values()} == {1}
+    sent = pods_sent(command, given.model, names)
+    assert sent.keys() == found.keys()
+    assert sum(count for pods in sent.values() for count in pods.values()) == len(moved)
+
+
+def moved_to(*names: str, sent: int, at: datetime = MOVED, times: int = 1) -> Situation:
+    """Node ``a`` was sent pods of `web`; the other nodes have one pod each of it, created when the command ran."""
+    nodes = {name: NodeSpec(type="c5.large", pods=[SMALL] if name in names else []) for name in ("a", "b", "c")}
+    given = situation(Cluster(nodes=nodes))
+    model = given.model
+    assert model is not None
+    details = {
+        claim: replace(
+            detail,
+            pods=tuple(
+                replace(pod, namespace="shop", workload="Deployment/web", created=at.timestamp()) for pod in detail.pods
+            ),
+        )
+        for claim, detail in model.details.items()
+    }
+    mark = workload_mark(web(MOVED))
+    came = Arrival(MOVED, {mark: times}, {mark: sent} if sent else {})
+    known = [replace(node, arrivals=(came,)) if node.claim == "a" else node for node in given.nodes]
+    return replace(given, nodes=known, model=replace(model, details=details))
+
+
+def strays(given: Situation) -> dict[str, tuple[Arrival, ...]]:
+    assert given.model is not None
+    return {node.claim: node.arrivals for node in with_strays(given.nodes, given.model.details, NOW)}
+
+
+def test_wsh01_a_pod_that_kube_scheduler_bound_elsewhere_has_moved_too() -> None:
+    """The command sent two pods to one node. One came there, the other is on another node."""
+    given = moved_to("a", "b", sent=2, times=2)
+    found = strays(given)
+    assert [one.times for one in found["b"]] == [{workload_mark(web(MOVED)): 2}]
+    assert given.model is not None
+    assert rest_until(given.model.details["b"].pods, found["b"], NOW) == MOVED + REMEMBERED
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (moved_to("a", "b", sent=1), "all that were sent came"),
+        (moved_to("b", sent=0), "an earlier version did not say how many"),
+        (moved_to("b", sent=1, at=MOVED - timedelta(hours=1)), "the pod is older"),
+    ],
+)
+def test_other_pods_are_no_strays(given: Situation, why: str) -> None:
+    assert (strays(given)["b"], why) == ((), why)
+
+
+def test_no_more_pods_are_strays_than_are_missing() -> None:
+    found = strays(moved_to("b", "c", sent=1))
+    assert sorted(len(found[name]) for name in ("b", "c")) == [0, 1]

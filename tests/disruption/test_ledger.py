@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tenon.disruption.deciding import eligible
-from tenon.disruption.ledger import GRACE_PERIOD, PREPARED_WITHIN, claims_of, finished_commands
+from tenon.disruption.ledger import GRACE_PERIOD, PREPARED_WITHIN, claims_of, finished_commands, hosts_of
 from tenon.disruption.model import ManagedNode, PoolPolicy, Situation
 from tenon.disruption.pool_budgets import PoolBudgets
 from tenon.evolve import evolve
@@ -55,3 +55,13 @@ def test_a_command_that_moves_pods_holds_its_node_until_its_mark_is_gone() -> No
     assert finished_commands({"a": entry}, [NODE], DUE + timedelta(seconds=20)) == []
     assert finished_commands({"a": entry}, [marked], late) == []
     assert finished_commands({"a": entry}, [NODE], late) == ["a"]
+
+
+def test_dis62_no_other_command_removes_a_node_that_pods_move_to() -> None:
+    """Until the command is over: its pods would have to go elsewhere, where nobody knows that they moved."""
+    host = replace(NODE, claim="b", node="node-b", empty=False)
+    policies = {"default": PoolPolicy("default", timedelta())}
+    entry = evolve(LEDGER["a"], hosts=["b"])
+    for ledger, free in (({"a": entry}, []), ({"a": evolve(entry, postponed=True)}, ["b"]), ({}, ["b"])):
+        given = Situation([host], policies, DUE, nominated=hosts_of(ledger))
+        assert [node.claim for node in eligible(given)] == free

@@ -285,8 +285,10 @@ async def test_wsh01_a_command_writes_down_where_its_pods_go_once_nothing_keeps_
     refused = await environment.run(steps(world).check_candidates, given("web-1", arrivals=arrivals))
     assert refused.failure
     assert "tenon.sh/moved-here" not in annotations(world)
-    await environment.run(steps(world).check_candidates, given("web-1", "late-1", arrivals=arrivals))
-    assert read_arrivals(annotations(world)["tenon.sh/moved-here"]) == (Arrival(world.clock(), {"0a0b0c0d": 2}),)
+    sent = {REF.name: {"0a0b0c0d": 3}}
+    await environment.run(steps(world).check_candidates, given("web-1", "late-1", arrivals=arrivals, sent=sent))
+    (found,) = read_arrivals(annotations(world)["tenon.sh/moved-here"])
+    assert found == Arrival(world.clock(), {"0a0b0c0d": 2}, {"0a0b0c0d": 3})
 
 
 async def finish(world: World, *, stay: bool, undo: bool, attempt: int = 1) -> None:

@@ -230,6 +230,22 @@ async def test_dis46_a_look_counts_what_started_while_it_ran() -> None:
     assert at.finder.take(at.situation(under_command=["b"])) == []
 
 
+async def test_dis62_a_look_leaves_nodes_that_an_open_command_moves_pods_to() -> None:
+    seen: list[Sequence[str]] = []
+
+    class Watching(Scripted):
+        def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
+            seen.append([node.claim for node in eligible])
+            return Proposal()
+
+    at = Setting("a", "b", "c", methods=[Watching(Proposal(), Reason.UNDERUTILIZED, "multi")])
+    entry = LedgerEntry(command="c1", reason="Drifted", pool="default", until=START, since=START, hosts=["b"])
+    look = at.finder.start(at.view.managed, {"c": entry})
+    assert look is not None
+    await look
+    assert seen == [["a"]]
+
+
 async def test_a_look_knows_what_ec2_refuses() -> None:
     """A move must depend neither on an offering nor on a NodePool that EC2 refused a moment ago."""
     seen: list[Situation] = []

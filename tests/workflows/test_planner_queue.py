@@ -19,6 +19,7 @@ from temporalio.exceptions import ActivityError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Replayer, Worker
 
+from tenon.evolve import evolve
 from tenon.lifecycle.messages.base import ActivityName
 from tenon.lifecycle.messages.disruption import (
     AwaitDisruptionInput,
@@ -304,7 +305,13 @@ async def test_the_planner_hears_at_once_of_a_command_that_failed(served: Cluste
     """Otherwise it takes the node for one that leaves as long as its question is open, which is up to ten minutes."""
     leader = await served.leader(served.shared)
     candidate = DisruptionCandidate(claim="a", uid="u", pool="default", since=NOW, due=NOW)
-    command = DisruptionCommand(id="drifted-1", reason="Drifted", candidates=[candidate], moves_pods=True)
+    command = DisruptionCommand(
+        id="drifted-1",
+        reason="Drifted",
+        candidates=[candidate, evolve(candidate, claim="b")],
+        moves_pods=True,
+        arrivals={"host": {"0a0b0c0d": 1}},
+    )
     leader.decisions.append(DisruptionDecision(commands=[command]))
     disruption = await served.disruption()
     async with ended(disruption):
@@ -312,6 +319,7 @@ async def test_the_planner_hears_at_once_of_a_command_that_failed(served: Cluste
         await disruption.signal(DisruptionWorkflow.postpone, Postponement(claims=["a"], seconds=300))
         await leader.is_asked("disruption", 3)
     assert [ledger["a"].postponed for ledger in leader.ledgers[1:]] == [False, True]
+    assert [leader.ledgers[1][claim].hosts for claim in ("a", "b")] == [["host"], []]
 
 
 async def test_wsh01_the_planner_hears_at_once_that_a_command_saved_less_than_predicted(served: Cluster) -> None:

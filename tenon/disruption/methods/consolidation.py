@@ -112,9 +112,7 @@ class Consolidation:
         staying = _held_back(eligible, situation, model, pools)
         expired = terms.expired()
         if not expired:  # otherwise not every node was tried
-            tried = [
-                claim for claim in order if claim not in moving and candidates[claim].pool not in situation.slowed
-            ]
+            tried = [claim for claim in order if claim not in moving and candidates[claim].pool not in situation.slowed]
             staying |= {claim: _why_not_moved(model.details[claim], claim, terms.rule, balance) for claim in tried}
         judged = ((_details(move, model), move.expected) for move in moves)
         return Proposal(

@@ -23,6 +23,8 @@ class LedgerEntry(Message):
     """When the command started; None in entries of earlier versions."""
     postponed: bool = False
     """The command failed. Until ``until``, no command that moves pods takes the node. It may leave if it is empty."""
+    hosts: list[str] = Field(default_factory=list)
+    """The NodeClaims that the command moves pods to. Only the entry of its first node has them."""
 
 
 class MeasuredSaving(Message):
@@ -130,6 +132,8 @@ class DisruptionCommand(Message):
     explanation: list[str] = Field(default_factory=list)
     arrivals: dict[str, dict[str, int]] = Field(default_factory=dict)
     """By NodeClaim to which its pods move: by `workload_mark`, how often they have moved in the last day then."""
+    sent: dict[str, dict[str, int]] = Field(default_factory=dict)
+    """By the same, how many pods move there."""
 
 
 class DisruptionDecision(Message):
