@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from temporalio.client import Client
+
 from activities.kubernetes.resources import NODEPOOLS
+from sandbox.cluster import Sandbox
 from tenon.apis import labels
+from tenon.lifecycle.messages.disruption import MeasuredSaving, SavingReport
 from tests.e2e.conftest import MakePool
-from tests.e2e.pools import WITHIN, Pool
+from tests.e2e.pools import WITHIN, Pool, condition
 from tests.workflows.waiting import until
+from workflows import names
+from workflows.disruption import DisruptionWorkflow
 
 FOUR = [{"key": "karpenter.k8s.aws/instance-cpu", "operator": "In", "values": ["4"]}]
 ON_DEMAND = [{"key": labels.CAPACITY_TYPE, "operator": "In", "values": ["on-demand"]}]
@@ -68,3 +75,54 @@ async def test_dis_05_a_node_is_replaced_by_a_cheaper_one(make_pool: MakePool) -
     before, after = (int(one["status"]["capacity"]["cpu"]) for one in (old, new))
     assert after < before
     await until(lambda: says_what_it_saves(pool), within=60)
+
+
+async def test_wsh01_a_pool_whose_moves_do_not_pay_waits_and_says_so(
+    make_pool: MakePool, client: Client, sandbox: Sandbox
+) -> None:
+    """Two commands report that they saved less than predicted. A node stays that would be replaced, until one pays."""
+    pool = await make_pool(consolidate_after="Never", requirements=ON_DEMAND)
+    await pool.deploy(1, app="big", cpu="14")
+    await pool.deploy(1, app="small", cpu="500m")
+    await pool.running(2)
+    (old,) = await pool.settled(1)
+    claim, node = old["metadata"]["name"], old["status"]["nodeName"]
+    await pool.scale(0, app="big")
+    await pool.running(1)
+    workflow = client.get_workflow_handle(names.disruption_id(sandbox.cluster_name))
+
+    async def reports(number: int, reached: float) -> None:
+        """What a command's workflow sends when the command is over."""
+        saving = MeasuredSaving(predicted=0.2, reached=reached)
+        started = datetime.now(UTC) + timedelta(minutes=number)
+        await workflow.signal(
+            DisruptionWorkflow.saved, SavingReport(command=f"c{number}", started=started, pools={pool.name: saving})
+        )
+
+    async def slowed() -> dict[str, Any]:
+        return condition(await pool.kube.get(NODEPOOLS, pool.name), "ConsolidationSlowed")
+
+    async def is_slowed() -> bool:
+        return (await slowed()).get("status") == "True"
+
+    async def is_told(message: str) -> bool:
+        return [str(event["message"]) for event in await pool.events(pool.name, "ConsolidationSlowed")] == [message]
+
+    async def says_why_it_stays() -> bool:
+        told = [*await pool.events(claim, "Unconsolidatable"), *await pool.events(node, "Unconsolidatable")]
+        return any("saved less than predicted" in str(event["message"]) for event in told)
+
+    await reports(1, 0.05)
+    await reports(2, 0.05)
+    await until(is_slowed, within=WITHIN)
+    found = await slowed()
+    assert found["reason"] == "WaitsAfterCommand"
+    assert "saved $0.1000 an hour instead of $0.4000" in found["message"]
+    await until(lambda: is_told(found["message"]), within=WITHIN)
+    await pool.kube.patch(NODEPOOLS, pool.name, UNDERUTILIZED)
+    await until(says_why_it_stays, within=WITHIN)
+    assert [one["metadata"]["name"] for one in await pool.claims()] == [claim]
+    assert condition(await pool.kube.get(NODEPOOLS, pool.name), "Ready")["status"] == "True"
+    await reports(3, 0.2)
+    await pool.gone(claim)
+    assert await slowed() == {}
