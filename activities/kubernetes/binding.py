@@ -16,7 +16,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ApiUnreachableError
 from activities.kubernetes.nodeclaims import read_claim
 from activities.kubernetes.nodes import find_node, pods_on
-from activities.kubernetes.resources import PODS
+from activities.kubernetes.resources import NODES, PODS
 from activities.kubernetes.startup_cordon import remove_startup_cordon
 from tenon.apis import labels
 from tenon.evolve import evolve
@@ -33,6 +33,9 @@ log = loggers.NODECLAIM_BINDING
 
 CONCURRENCY = 20
 """The maximum number of requests in flight for one node."""
+
+BEHIND = 504
+"""The API server's status if its cache does not have a resource version yet."""
 
 WaitForCache = Callable[[], Awaitable[None]]
 
@@ -78,6 +81,9 @@ async def _bind(kube: Kube, entries: Sequence[PlannedPod], node: Object, default
     if not entries or (node["metadata"].get("labels") or {}).get(labels.INITIALIZED) != "true":
         return BindResult(planned=len(entries), left=len(entries))
     choice, node_pods = await _choose(kube, entries, node, default_spread)
+    if choice.bind and not await _is_watched(kube, node):
+        left = len(choice.left) + len(choice.bind)
+        return BindResult(bound=len(choice.here), planned=len(entries), left=left, running=_running(node_pods))
 
     async def post(pod: Object) -> bool:
         metadata = pod["metadata"]
@@ -96,6 +102,29 @@ async def _bind(kube: Kube, entries: Sequence[PlannedPod], node: Object, default
         left=len(choice.left) + len(choice.bind) - bound,
         running=_running(node_pods) + bound,
     )
+
+
+async def _is_watched(kube: Kube, node: Object) -> bool:
+    """Whether watches tell of the Node as it was read.
+
+    An API server that is overloaded may tell of Nodes many seconds later than of pods. For whoever learns of a pod
+    there before it learns that the Node lost its NoExecute taints, the pod must not be there: kube-controller-manager
+    evicts it, and the kubelet refuses it. kube-scheduler cannot bind too early, because it learns of Nodes in this way.
+    """
+    name = node["metadata"]["name"]
+    try:
+        await kube.get(NODES, name, not_older_than=node["metadata"]["resourceVersion"])
+    except ApiUnreachableError:
+        raise
+    except ApiError as error:
+        if error.status != BEHIND:
+            raise
+        log.warning(
+            "The API server's watches are behind, and kube-scheduler binds the pods of a node",
+            extra={"node": name, "error": str(error)},
+        )
+        return False
+    return True
 
 
 def _running(node_pods: Sequence[Object]) -> int:

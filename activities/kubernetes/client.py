@@ -58,10 +58,17 @@ class Kube(Transport):
         super().__init__(access, qps=qps, burst=burst)
         self._shared: dict[tuple[Resource, type], SharedList[Any]] = {}
 
-    async def get(self, resource: Resource, name: str, namespace: str = "") -> JsonObject | None:
-        """The object, or None if it does not exist."""
+    async def get(
+        self, resource: Resource, name: str, namespace: str = "", *, not_older_than: str = ""
+    ) -> JsonObject | None:
+        """The object, or None if it does not exist.
+
+        With ``not_older_than``, a resource version, the API server answers from the cache that it also serves watches
+        from. If the cache does not have the version within three seconds, the error has status 504.
+        """
+        query = {"resourceVersion": not_older_than} if not_older_than else None
         try:
-            return _object(await self.request("GET", resource.path(name, namespace)))
+            return _object(await self.request("GET", resource.path(name, namespace), query=query))
         except NotFoundError:
             return None
 

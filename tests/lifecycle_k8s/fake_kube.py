@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -61,7 +62,7 @@ class FakeKube:
     """Objects by (plural, namespace, name). ``calls`` lists every write; ``kubelet`` lets terminating pods end.
 
     ``gets`` lists what was read by name, ``listed`` what was listed: plural, field selector, resource version.
-    ``undeletable`` names what an admission policy guards.
+    ``undeletable`` names what an admission policy guards. ``watched`` is the newest version that watches have told.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -76,6 +77,7 @@ class FakeKube:
         self.undeletable: set[str] = set()
         self.before_patch: list[Callable[[], None]] = []
         self.kubelet = True
+        self.watched = sys.maxsize
         self._versions = itertools.count(1)
         clock.on_tick.append(self.tick)
 
@@ -101,9 +103,13 @@ class FakeKube:
     def names(self, resource: Resource) -> list[str]:
         return sorted(name for plural, _, name in self.objects if plural == resource.plural)
 
-    async def get(self, resource: Resource, name: str, namespace: str = "") -> Object | None:
+    async def get(
+        self, resource: Resource, name: str, namespace: str = "", *, not_older_than: str = ""
+    ) -> Object | None:
         assert bool(namespace) == resource.namespaced
         self.gets.append((resource.plural, name))
+        if not_older_than and int(not_older_than) > self.watched:
+            raise ApiError(504, "Timeout", f"Too large resource version: {not_older_than}, current: {self.watched}")
         return copy.deepcopy(self.objects.get((resource.plural, namespace, name)))
 
     async def shared_list(self, resource: Resource, shape: type[Shape]) -> list[Shape]:

@@ -146,6 +146,21 @@ async def test_planned_pods_are_bound_once() -> None:
     assert "nodeName" not in stranger["spec"]
 
 
+async def test_no_pod_is_bound_before_watches_have_told_of_the_node() -> None:
+    """Controllers that still see karpenter.sh/unregistered:NoExecute would evict the pod, and a kubelet refuse it."""
+    world = joined(UNREGISTERED).put_pods(pod("a", on=""))
+    planned(world, "default/a=uid-a")
+    world.kube.watched = int(world.node["metadata"]["resourceVersion"])
+    await register(world.kube, world.recorder, WANTED, world.clock)
+    await initialize(world.kube, WANTED, world.clock)
+    result = await bind(world.kube, WANTED, at_once)
+    assert (result.bound, result.planned, result.left) == (0, 1, 1), "kube-scheduler binds by what it has been told"
+    assert not [call for call in world.kube.calls if call[0] == "bind"]
+    assert not world.node["spec"].get("unschedulable")
+    world.kube.watched = int(world.node["metadata"]["resourceVersion"])
+    assert (await bind(world.kube, WANTED, at_once)).bound == 1
+
+
 async def test_other_pods_of_the_workload_are_counted_when_they_took_the_room() -> None:
     """The planned pods were replaced while the node started: the node is full, although none of its own runs there."""
     world = joined(UNREGISTERED).put_pods(pod("new-a", on=""), pod("new-b", on=""), pod("agent", owner="DaemonSet"))
