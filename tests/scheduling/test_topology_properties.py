@@ -150,8 +150,18 @@ def selects(term: PodTerm, owner: Pod, other: Pod) -> bool:
 
 @settings(max_examples=250, deadline=None)
 @given(problems())
-def test_sch064_sch065_nobody_is_where_anti_affinity_forbids_it(batch: Problem) -> None:
-    there = places(batch, solve(batch))
+def test_sch053_sch063_sch064_sch065_a_plan_keeps_the_rules_between_pods(batch: Problem) -> None:
+    """One plan for all four: to draw a batch and to plan it takes nearly all the time."""
+    plan = solve(batch)
+    there = places(batch, plan)
+    nobody_is_where_anti_affinity_forbids_it(there)
+    everybody_is_beside_a_pod_that_it_asked_for_or_the_first_of_its_own(there)
+    spread_keeps_within_its_skew(there)
+    nobody_stays_out_for_whom_a_node_of_its_own_could_still_be_bought(batch, plan, there)
+
+
+def nobody_is_where_anti_affinity_forbids_it(there: Sequence[Place]) -> None:
+    """SCH-064, SCH-065."""
     for place in there:
         for owner in place.pods:
             for term in owner.rules.anti_affinity:
@@ -162,10 +172,8 @@ def test_sch064_sch065_nobody_is_where_anti_affinity_forbids_it(batch: Problem) 
                             assert other is owner or both_ran or not selects(term, owner, other), (owner, other)
 
 
-@settings(max_examples=250, deadline=None)
-@given(problems())
-def test_sch063_everybody_is_beside_a_pod_that_it_asked_for_or_the_first_of_its_own(batch: Problem) -> None:
-    there = places(batch, solve(batch))
+def everybody_is_beside_a_pod_that_it_asked_for_or_the_first_of_its_own(there: Sequence[Place]) -> None:
+    """SCH-063."""
     for place in there:
         for owner in place.planned:
             for term in owner.rules.affinity:
@@ -179,11 +187,8 @@ def test_sch063_everybody_is_beside_a_pod_that_it_asked_for_or_the_first_of_its_
                 assert asked or alone, (owner, term)
 
 
-@settings(max_examples=250, deadline=None)
-@given(problems())
-def test_sch053_spread_keeps_within_its_skew(batch: Problem) -> None:
-    """Where every counted pod has the same constraints and may use every domain, the final counts tell."""
-    there = places(batch, solve(batch))
+def spread_keeps_within_its_skew(there: Sequence[Place]) -> None:
+    """SCH-053: where every counted pod has the same constraints and may use every domain, the final counts tell."""
     for place in there:
         for owner in place.planned:
             for spread in owner.rules.spreads:
@@ -206,12 +211,10 @@ def test_sch053_spread_keeps_within_its_skew(batch: Problem) -> None:
                     assert most - min(counts.values()) <= spread.max_skew, counts
 
 
-@settings(max_examples=200, deadline=None)
-@given(problems())
-def test_nobody_stays_out_for_whom_a_node_of_its_own_could_still_be_bought(batch: Problem) -> None:
+def nobody_stays_out_for_whom_a_node_of_its_own_could_still_be_bought(
+    batch: Problem, plan: Plan, there: list[Place]
+) -> None:
     """A pod that is left over breaks a rule wherever a new node of a pool without limits could be."""
-    plan = solve(batch)
-    there = places(batch, plan)
     left = [pod for pod in batch.pods if pod.key in plan.unschedulable]
     for pod in left:
         for one in batch.pools:
