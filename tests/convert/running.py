@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from typer import Typer
-from typer.testing import CliRunner
 
 import cli.convert
 import cli.validate
+from tests.command_line import invoke
 
 
 @dataclass(frozen=True)
@@ -44,8 +44,6 @@ def validate(*arguments: str, stdin: str | bytes | None = None) -> Answer:
 
 
 def _run(app: Typer, arguments: tuple[str, ...], stdin: str | bytes | None) -> Answer:
-    result = CliRunner().invoke(app, list(arguments), input=stdin)
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
+    result = invoke(app, arguments, stdin)
     # as bytes: as text, CRLF would come back as LF
     return Answer(result.exit_code, result.stdout_bytes.decode(), result.stderr_bytes.decode())

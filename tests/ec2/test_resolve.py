@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from activities.ec2 import rate_limits
 from activities.ec2.client import Ec2
 from activities.ec2.cluster import describe_cluster
 from activities.ec2.nodeclass import UnansweredError
@@ -267,9 +268,15 @@ def test_ecs7_another_refusal_names_its_code(clients: Ec2, server: Server) -> No
 
 @pytest.mark.parametrize(("code", "http"), [("RequestLimitExceeded", 503), ("InternalError", 500)])
 def test_ecs7_throttling_is_no_refusal(
-    clients: Ec2, server: Server, ready_class: EC2NodeClass, code: str, http: int
+    clients: Ec2,
+    server: Server,
+    ready_class: EC2NodeClass,
+    code: str,
+    http: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A class that is ready stays so. Of a new one nothing is known, and it is resolved again soon."""
+    monkeypatch.setattr(rate_limits, "FIRST_PAUSE", 0.0)  # six refused calls pause a worker's clients for a minute
     fresh = Ec2Provider(clients, describe_cluster(clients, "sandbox"))
     refuse(server, "DescribeSubnets", code, http)
     with pytest.raises(UnansweredError) as caught:

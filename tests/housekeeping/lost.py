@@ -71,6 +71,7 @@ class Cluster:
     late: timedelta = timedelta()
     pauses: list[float] = field(default_factory=list)
     sweeps: int = 0
+    bought: int = 0
 
     def now(self) -> datetime:
         return datetime.now(UTC) + self.late
@@ -94,7 +95,8 @@ class Cluster:
         """An instance with the tags that a launch puts on it."""
         given = {**self.request.tags, "karpenter.sh/nodeclaim": claim, "Name": claim, **tags}
         given["eks:eks-cluster-name"] = cluster or self.name
-        token = f"{self.name}-{cluster}-{claim}-{len(self.instances())}"
+        self.bought += 1
+        token = f"{self.name}-{cluster}-{claim}-{self.bought}"
         result = self.buyer.launch(self.request.model_copy(update={"client_token": token, "tags": given}))
         assert result.instance is not None, result.message
         return result.instance.provider_id

@@ -134,6 +134,7 @@ async def test_two_days_of_grace_for_a_drain_that_a_budget_blocks(
     async with node(temporal, cluster, world, skip_time=False):
         handle = await live(temporal.client, cluster)
         await handle.signal(NodeClaimWorkflow.drain)
+        await until(lambda: at(newest(temporal.client, cluster), Stage.DRAINING))
         assert await temporal.fast_forward(newest(temporal.client, cluster), 1.9 * DAY)
         blocked = await state_of(newest(temporal.client, cluster))
         assert (blocked.stage, blocked.blocked) == (Stage.DRAINING, BUDGET)
