@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tenon.ec2.bootstrap import Bootstrap
+from tenon.errors import TenonError
 
 _RAID0_COMMAND = "000-mount-instance-storage"
 _BIND_DIRECTORIES = ("/var/lib/containerd", "/var/lib/kubelet", "/var/log/pods")
@@ -25,17 +26,38 @@ _KUBELET_SETTINGS = {
 _AS_TEXT = frozenset({"imageGCHighThresholdPercent", "imageGCLowThresholdPercent"})
 
 
+class BottlerocketSettingError(TenonError, ValueError):
+    """Bottlerocket has no such setting, and would refuse all user data, so that the node would never join."""
+
+
 def settings_text(node: Bootstrap) -> str:
     """Return the settings document.
 
     Raises:
         ValueError: the user's part is not TOML.
+        BottlerocketSettingError: Bottlerocket does not take a kubelet setting of the class.
     """
+    _check(node.kubelet)
     try:
         own = tomllib.loads(node.user_data)
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"userData of a Bottlerocket class must be TOML: {error}") from error
     return to_toml(_merge(own, {"settings": _settings(node)}))
+
+
+def _check(kubelet: Mapping[str, Any]) -> None:
+    for field in ("systemReserved", "kubeReserved"):
+        if "pid" in (kubelet.get(field) or {}):
+            raise BottlerocketSettingError(
+                f"spec.kubelet.{field}[pid]: Bottlerocket reserves cpu, memory and ephemeral-storage only: remove it"
+            )
+    for field in ("evictionHard", "evictionSoft"):
+        for signal, threshold in (kubelet.get(field) or {}).items():
+            text = str(threshold)
+            if text.endswith("%") and float(text[:-1]) >= 100:
+                raise BottlerocketSettingError(
+                    f"spec.kubelet.{field}[{signal}]: Bottlerocket takes percentages below 100: lower it, or remove it"
+                )
 
 
 def _settings(node: Bootstrap) -> dict[str, Any]:

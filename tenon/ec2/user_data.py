@@ -7,6 +7,7 @@ from typing import Any
 
 import yaml
 
+from tenon.apis.json_object import field_at
 from tenon.ec2 import mime
 from tenon.ec2.bootstrap import Bootstrap, kubelet_flags
 from tenon.ec2.bottlerocket import settings_text
@@ -21,11 +22,16 @@ class UserDataTooLargeError(TenonError, ValueError):
     """The user data is larger than EC2 accepts."""
 
 
+class RegistrationTaintsError(TenonError, ValueError):
+    """The user's part would take away the taints that a node must register with."""
+
+
 def render(family: Family, node: Bootstrap) -> str:
     """Return the user data of a node of this family.
 
     Raises:
         ValueError: the user's part cannot be read (Bottlerocket).
+        RegistrationTaintsError: the user's part replaces the taints that a node registers with (AL2023).
         UserDataTooLargeError: the user data is larger than EC2 accepts.
     """
     text = _RENDERERS.get(family.name, _windows)(node)
@@ -42,7 +48,30 @@ def _custom(node: Bootstrap) -> str:
 
 def _al2023(node: Bootstrap) -> str:
     """The user's documents come first, because nodeadm lets later NodeConfigs override earlier ones."""
-    return mime.join([*mime.parts_of(node.user_data), (mime.NODE_CONFIG, _node_config(node))])
+    own = mime.parts_of(node.user_data)
+    for kind, text in own:
+        if kind.startswith(mime.NODE_CONFIG):
+            _keep_registration_taints(text)
+    return mime.join([*own, (mime.NODE_CONFIG, _node_config(node))])
+
+
+def _keep_registration_taints(text: str) -> None:
+    """Refuse a flag with taints: the kubelet applies flags after its configuration, and then takes only the flag's.
+
+    Pods could then run on a node before Tenon has registered it, and plans would not know the taints of the flag.
+    """
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return  # nodeadm says what is wrong, on the console of the instance
+    flags = field_at(document, "spec", "kubelet", "flags")
+    given = flags if isinstance(flags, list) else []
+    words = [word.lstrip("-").replace("_", "-") for flag in given for word in str(flag).split()]
+    if any(word.partition("=")[0] == "register-with-taints" for word in words):
+        raise RegistrationTaintsError(
+            "userData has the kubelet flag --register-with-taints, which would replace the taints that a node must "
+            "register with, karpenter.sh/unregistered among them: remove the flag, and use the taints of the NodePool"
+        )
 
 
 def _node_config(node: Bootstrap) -> str:

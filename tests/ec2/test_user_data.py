@@ -15,7 +15,7 @@ from tenon.ec2.bootstrap import Bootstrap, dns_address, node_labels, node_taints
 from tenon.ec2.bottlerocket import to_toml
 from tenon.ec2.cluster import Cluster
 from tenon.ec2.families import FAMILIES
-from tenon.ec2.user_data import UserDataTooLargeError, render
+from tenon.ec2.user_data import RegistrationTaintsError, UserDataTooLargeError, render
 from tenon.kube.taints import Taint
 from tests.ec2.samples import CLUSTER
 
@@ -120,6 +120,35 @@ def test_aws097_text_that_is_no_kubernetes_object_is_a_shell_script(text: str, k
     assert (first[0], last[0]) == (kind, "application/node.eks.aws")
 
 
+@pytest.mark.parametrize(
+    "flag", ["--register-with-taints=a=b:NoSchedule", "--register_with_taints=", "-register-with-taints"]
+)
+def test_tnt02_a_users_flag_cannot_take_the_registration_taints_away(flag: str) -> None:
+    """AWS-097: the kubelet would take only the flag's taints, so the class says what to remove."""
+    own = yaml.safe_dump(
+        {"apiVersion": "node.eks.aws/v1alpha1", "kind": "NodeConfig", "spec": {"kubelet": {"flags": ["--v=2", flag]}}}
+    )
+    mime = "\n".join(
+        [
+            "MIME-Version: 1.0",
+            'Content-Type: multipart/mixed; boundary="b"',
+            "",
+            f"--b\nContent-Type: application/node.eks.aws\n\n{own}",
+            "--b--",
+        ]
+    )
+    for text in (own, mime):
+        with pytest.raises(RegistrationTaintsError, match="use the taints of the NodePool"):
+            render(FAMILIES["AL2023"], bootstrap(user_data=text))
+    for allowed in (
+        own.replace(flag, "--v=3"),
+        f"#!/bin/bash\necho {flag}",
+        "apiVersion: a\nkind: [",
+        "kind: 3\nspec: 4",
+    ):
+        assert render(FAMILIES["AL2023"], bootstrap(user_data=allowed))
+
+
 def test_al2023_passes_kubelet_settings_on() -> None:
     """EC-13: known and unknown settings; the class's DNS wins; RAID0 asks nodeadm for it."""
     kubelet = {"clusterDNS": ["1.2.3.4"], "evictionHard": {"memory.available": "5%"}, "podPidsLimit": 100}
@@ -163,6 +192,21 @@ def test_bottlerocket_settings_win_over_the_users() -> None:
     assert kubernetes["image-gc-high-threshold-percent"] == "80"
     assert kubernetes["cpu-cfs-quota-enforced"] is False
     assert settings["bootstrap-commands"]["000-mount-instance-storage"]["commands"][0][-1] == "init"
+
+
+@pytest.mark.parametrize(
+    ("kubelet", "why"),
+    [
+        ({"systemReserved": {"pid": "100"}}, r"systemReserved\[pid\]"),
+        ({"kubeReserved": {"cpu": "1", "pid": "100"}}, r"kubeReserved\[pid\]"),
+        ({"evictionHard": {"memory.available": "100%"}}, r"evictionHard\[memory.available\]"),
+        ({"evictionSoft": {"nodefs.available": "100.0%"}}, r"evictionSoft\[nodefs.available\]"),
+    ],
+)
+def test_aws098_what_bottlerocket_would_refuse_is_said_on_the_class(kubelet: dict[str, Any], why: str) -> None:
+    """It takes all of its user data or nothing, so the node would never join."""
+    with pytest.raises(ValueError, match=why):
+        render(FAMILIES["Bottlerocket"], bootstrap(kubelet=kubelet))
 
 
 def test_bottlerocket_refuses_what_is_no_toml() -> None:

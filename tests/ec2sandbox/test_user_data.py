@@ -184,6 +184,8 @@ def test_flags_are_read_as_the_kubelet_reads_them() -> None:
     assert settings.max_pods == 7
     assert settings.taints == ({"key": "k", "effect": "NoSchedule", "value": "v"},)
     assert from_kubelet(config, []).taints == ({"key": "own", "effect": "NoExecute"},)
+    assert from_kubelet(config, ["--register-with-taints=a:NoSchedule", *flags]).taints == settings.taints
+    assert from_kubelet(config, [*flags, "--register-with-taints="]).taints == ()
     for wrong in ("--max-pods=many", "--register-with-taints=k", "--node-labels='a", "stray"):
         with pytest.raises(UserDataRefusedError):
             from_kubelet({}, [wrong])

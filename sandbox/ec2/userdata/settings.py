@@ -61,8 +61,8 @@ def from_kubelet(config: Mapping[str, Any], flags: Iterable[str], *, raid0: bool
         if (config.get("registerWithTaints"))
         else []
     )
-    if "register-with-taints" in given:
-        taints = [taint for text in given["register-with-taints"] for taint in parse_taints(text)]
+    if "register-with-taints" in given:  # the last one replaces all others, and an empty one means none
+        taints = parse_taints(given["register-with-taints"][-1])
     dns = list(config.get("clusterDNS") or [])
     if "cluster-dns" in given:
         dns = [address for text in given["cluster-dns"] for address in text.split(",")]
@@ -99,7 +99,7 @@ def parse_flags(flags: Iterable[str]) -> dict[str, list[str]]:
         waiting = next(rest, None)
         if not has_value and waiting is not None and not waiting.startswith("-"):
             value, waiting = waiting, next(rest, None)
-        found.setdefault(name, []).append(value)
+        found.setdefault(name.replace("_", "-"), []).append(value)
     return found
 
 
