@@ -53,26 +53,37 @@ _BY_CHANCE = frozenset({0, 401, 408, 429})
 _T = TypeVar("_T")
 
 
-@dataclass(frozen=True, slots=True)
-class UnwrittenClaim:
-    """A NodeClaim that could not be written."""
+@dataclass(slots=True)
+class ClaimWrite:
+    """The write of one NodeClaim of a plan.
+
+    It has the engine's claim, which the events of its pods need, next to the manifest, which the API server gets.
+    """
 
     planned: PlannedClaim
-    error: ApiError
+    ordinal: int
+    body: JsonObject
+    error: ApiError | None = None
+    """Why it could not be written; None if it was, or was not tried."""
 
     @property
-    def refused(self) -> bool:
-        """Whether the API server would refuse it again, as opposed to a transient failure."""
-        return not _is_transient(self.error)
+    def name(self) -> str:
+        """The name under which it was written, or the last name that was tried."""
+        return str(self.body["metadata"]["name"])
+
+    @property
+    def refusal(self) -> ApiError | None:
+        """The error, if the API server would refuse the claim again, as opposed to a transient failure."""
+        return None if self.error is None or _is_transient(self.error) else self.error
 
     @property
     def sentence(self) -> str:
-        """The explanation for the events of its pods."""
+        """The explanation of the error for the events of its pods."""
         where = f"NodePool {self.planned.pool}: its NodeClaim"
-        if self.refused:
+        if self.refusal is not None:
             return (
-                f"{where} was refused by the API server: {self.error.message}; change what refuses it, or the NodePool."
-                " It is tried again with growing pauses"
+                f"{where} was refused by the API server: {self.refusal.message}; change what refuses it, or the"
+                " NodePool. It is tried again with growing pauses"
             )
         return f"{where} could not be written: {self.error}; it is retried at once"
 
@@ -85,21 +96,12 @@ class Written:
     """The names of the written NodeClaims, in the plan's order."""
     claims: tuple[PlannedClaim, ...]
     """The planned claim of each written NodeClaim, in the same order."""
-    unwritten: tuple[UnwrittenClaim, ...] = ()
+    unwritten: tuple[ClaimWrite, ...] = ()
 
-
-@dataclass(slots=True)
-class _ClaimToWrite:
-    """One NodeClaim to write."""
-
-    planned: PlannedClaim
-    ordinal: int
-    body: JsonObject
-
-    @property
-    def name(self) -> str:
-        """The name under which it was written, or the last name that was tried."""
-        return str(self.body["metadata"]["name"])
+    @classmethod
+    def nothing(cls, plan: Plan, error: ApiError) -> Written:
+        """No NodeClaim of the plan was written, because of one error."""
+        return cls((), (), tuple(ClaimWrite(planned, n, {}, error) for n, planned in enumerate(plan.claims)))
 
 
 async def write_claims(
@@ -127,7 +129,7 @@ async def write_claims(
         ApplicationError: another planner has written claims of the same batch.
     """
     writing = _Writing(kube, batch)
-    wanted = [_claim_to_write(planned, pools[planned.pool], batch, n, seen) for n, planned in enumerate(plan.claims)]
+    wanted = [_claim_write(planned, pools[planned.pool], batch, n, seen) for n, planned in enumerate(plan.claims)]
     for one, why in zip(wanted, explanations, strict=False):
         one.body["metadata"]["annotations"][labels.EXPLANATION] = why
     for one in wanted:
@@ -136,7 +138,7 @@ async def write_claims(
     waiting = await writing.first(wanted)
     gate = asyncio.Semaphore(WRITERS)
 
-    async def write(one: _ClaimToWrite) -> None:
+    async def write(one: ClaimWrite) -> None:
         async with gate:
             await writing.write(one)
 
@@ -148,14 +150,13 @@ async def write_claims(
 
 
 class _Writing:
-    """Writes the NodeClaims of one batch and keeps the errors."""
+    """Writes the NodeClaims of one batch."""
 
     def __init__(self, kube: Kube, batch: int) -> None:
         self._kube = kube
         self._batch = batch
-        self._failed: dict[int, ApiError] = {}
 
-    async def first(self, wanted: Sequence[_ClaimToWrite]) -> Sequence[_ClaimToWrite]:
+    async def first(self, wanted: Sequence[ClaimWrite]) -> Sequence[ClaimWrite]:
         """Write claims one by one until one is accepted, then check that no other planner works on the batch.
 
         Returns:
@@ -166,18 +167,17 @@ class _Writing:
             if uid is not None:
                 await self._stop_unless_alone(one, uid)
                 return wanted[tried:]
-            by_chance = [error for error in self._failed.values() if _is_transient(error)]
-            error = self._failed[one.ordinal]
-            if error.status == 0 or len(by_chance) in (len(wanted), MAX_FAILURES):
-                raise error
+            by_chance = sum(other.refusal is None for other in wanted[:tried])
+            if one.error is not None and (one.error.status == 0 or by_chance in (len(wanted), MAX_FAILURES)):
+                raise one.error
         return ()
 
-    async def write(self, one: _ClaimToWrite, *, alone: bool = False) -> str | None:
+    async def write(self, one: ClaimWrite, *, alone: bool = False) -> str | None:
         """Write a claim and return its UID, or None if it could not be written. Keep the error in that case."""
         try:
             made = await self._create(one, alone=alone)
         except ApiError as error:
-            self._failed[one.ordinal] = error
+            one.error = error
             log.warning(
                 "The provisioner failed to create a NodeClaim",
                 extra={"nodeclaim": one.name, "nodepool": one.planned.pool, "error": str(error)},
@@ -187,18 +187,16 @@ class _Writing:
         metrics.CLAIMS_CREATED.labels("provisioned", one.planned.pool, relaxed).inc()
         return str(made["metadata"].get("uid") or "")
 
-    def written(self, wanted: Iterable[_ClaimToWrite]) -> Written:
+    def written(self, wanted: Iterable[ClaimWrite]) -> Written:
         """The outcome for all of these claims."""
-        there = [one for one in wanted if one.ordinal not in self._failed]
+        there = [one for one in wanted if one.error is None]
         return Written(
             tuple(one.name for one in there),
             tuple(one.planned for one in there),
-            tuple(
-                UnwrittenClaim(one.planned, self._failed[one.ordinal]) for one in wanted if one.ordinal in self._failed
-            ),
+            tuple(one for one in wanted if one.error is not None),
         )
 
-    async def _create(self, one: _ClaimToWrite, *, alone: bool) -> JsonObject:
+    async def _create(self, one: ClaimWrite, *, alone: bool) -> JsonObject:
         """Create the claim. If a claim of another batch has its name, try another name."""
         taken = ApiError(0, "", "")
         for salt in range(NAMES):
@@ -223,7 +221,7 @@ class _Writing:
                 return present
         raise taken
 
-    async def _stop_unless_alone(self, one: _ClaimToWrite, uid: str) -> None:
+    async def _stop_unless_alone(self, one: ClaimWrite, uid: str) -> None:
         of_batch = f"{labels.BATCH}={self._batch}"
         there = await _with_retries(lambda: self._kube.list(NODECLAIMS, label_selector=of_batch))
         others = sorted({str(claim["metadata"]["name"]) for claim in there} - {one.name})
@@ -232,16 +230,14 @@ class _Writing:
             raise _another_planner(others[0])
 
 
-def _claim_to_write(
-    planned: PlannedClaim, pool: NodePool, batch: int, ordinal: int, seen: Overlaid | None
-) -> _ClaimToWrite:
+def _claim_write(planned: PlannedClaim, pool: NodePool, batch: int, ordinal: int, seen: Overlaid | None) -> ClaimWrite:
     body = claim_body(planned, pool, batch=batch, ordinal=ordinal)
     if seen is not None:
         body["metadata"]["annotations"] |= seen.overlay_annotations(planned.pool, planned.instance_types)
-    return _ClaimToWrite(planned, ordinal, body)
+    return ClaimWrite(planned, ordinal, body)
 
 
-def _log_created(one: _ClaimToWrite) -> None:
+def _log_created(one: ClaimWrite) -> None:
     log.info(
         "The provisioner created a NodeClaim",
         extra={

@@ -36,7 +36,7 @@ from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import NODECLAIMS
 from activities.planning.batching import Batcher
 from activities.planning.buffers import BufferRoom
-from activities.planning.claim_writer import UnwrittenClaim, Written, write_claims
+from activities.planning.claim_writer import ClaimWrite, Written, write_claims
 from activities.planning.interfaces import ClusterView, Fingerprint, Types
 from activities.planning.launch_refusals import LaunchRefusals
 from activities.planning.offerings import instance_types_by_pool
@@ -158,8 +158,7 @@ class Planner:
                 self._refusals.avoided(),
             )
         except ApiError as error:
-            nothing = Written((), (), tuple(UnwrittenClaim(planned, error) for planned in made.plan.claims))
-            unwritten = _as_written(made, nothing)
+            unwritten = _as_written(made, Written.nothing(made.plan, error))
             await self._pod_events.publish(unwritten, filter(_waits, made.pods), (), made.in_flight)
             raise
         plan, pods = _as_written(made, written), made.pods
@@ -178,7 +177,7 @@ class Planner:
             pods=len(pods),
             placed_on_existing=sum(not pod.buffer for placed in plan.placements.values() for pod in placed),
             unschedulable=sum(pod.key in plan.unschedulable for pod in pods),
-            refused=sum(one.refused for one in written.unwritten),
+            refused=sum(one.refusal is not None for one in written.unwritten),
             unreached=sum(pod.key in plan.unreached for pod in pods),
             price=round(sum(claim.price for claim in plan.claims), 6),
             digest=_digest(made.plan),
@@ -255,22 +254,23 @@ class Planner:
         self._batcher.nominated(made.plan.placements)
         self._batcher.bought(pod.uid for claim in written.claims for pod in claim.pods)
         for one in written.unwritten:
-            if one.refused:  # claims with transient failures are planned in the next batch
+            if one.refusal is not None:  # claims with transient failures are planned in the next batch
                 self._batcher.refused(one.planned.pods, one.planned.pool)
 
     async def _publish_refusals(self, pools: Mapping[str, NodePool], written: Written) -> None:
         """Write an event on each NodePool whose NodeClaims the API server refused, with one of its messages."""
-        refused: dict[str, list[UnwrittenClaim]] = {}
+        refused: dict[str, list[tuple[ClaimWrite, ApiError]]] = {}
         for one in written.unwritten:
-            if one.refused:
-                refused.setdefault(one.planned.pool, []).append(one)
-                metrics.CLAIMS_REFUSED.labels(one.planned.pool, one.error.reason).inc()
+            if (error := one.refusal) is not None:
+                refused.setdefault(one.planned.pool, []).append((one, error))
+                metrics.CLAIMS_REFUSED.labels(one.planned.pool, error.reason).inc()
         for name, found in refused.items():
-            pods = sum(len(one.planned.pods) for one in found)
+            pods = sum(len(one.planned.pods) for one, _ in found)
+            message = found[0][1].message
             await self._recorder.publish(
                 _pool_reference(pools[name]),
                 "FailedCreate",
-                f"The API server refused {len(found)} of its NodeClaims, for {pods} pods: {found[0].error.message}",
+                f"The API server refused {len(found)} of its NodeClaims, for {pods} pods: {message}",
                 "Warning",
             )
 

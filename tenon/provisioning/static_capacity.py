@@ -13,8 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tenon.apis import labels
+from tenon.apis.nodeclaim import DISRUPTION_REASON
 from tenon.apis.nodepool import NODES, NodePool
 from tenon.apis.validation import check_nodepool
+from tenon.kube.claim_record import ClaimRecord
 from tenon.provisioning.claims import name_after
 from tenon.provisioning.readiness import NodeClasses, why_class_unready
 from tenon.resources import parse_resources
@@ -27,25 +29,31 @@ _ORDINAL = re.compile(r"[0-9]{1,18}")
 
 @dataclass(frozen=True, slots=True)
 class StaticClaim:
-    """A NodeClaim of a static pool, with what decides whether it goes first.
+    """The record of a static pool's NodeClaim, with what only its Node and pods say about which claim goes first."""
 
-    Most of this depends on its Node and pods, which the record of the claim does not know.
-    """
-
-    name: str
-    uid: str = ""
-    created: str = ""
-    """Its creationTimestamp. The older of two equal claims goes first, because it expires sooner."""
-    launched: bool = True
-    """True if it has a provider ID."""
+    record: ClaimRecord
     leaving: bool = False
-    replaced: bool = False
-    """True if a disruption command replaces it: it stays until the command has its replacement."""
+    """True if the claim or its Node is leaving."""
     empty: bool = True
     cost: float = 0.0
     """The cost of moving its pods if it left."""
     protected: bool = False
     """True if the node, the claim or a pod on it has do-not-disrupt."""
+
+    @property
+    def name(self) -> str:
+        """The name of the NodeClaim."""
+        return self.record.name
+
+    @property
+    def launched(self) -> bool:
+        """True if it has an instance."""
+        return bool(self.record.provider_id)
+
+    @property
+    def replaced(self) -> bool:
+        """True if a disruption command replaces it: it stays until the command has its replacement."""
+        return self.record.is_true(DISRUPTION_REASON)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +152,7 @@ def _deletion_order(claim: StaticClaim) -> tuple[bool, bool, bool, float, str, s
         claim.launched,
         not claim.empty,
         claim.cost,
-        claim.created,
+        str(claim.record.metadata.get("creationTimestamp") or ""),  # the older one, because it expires sooner
         claim.name,
     )
 

@@ -97,12 +97,6 @@ class NodeStatus(ApiModel):
     conditions: list[Condition] = []
 
 
-class Node(ApiModel):
-    metadata: Metadata
-    spec: NodeSpec = NodeSpec()
-    status: NodeStatus = NodeStatus()
-
-
 class PriorityClass(ApiModel):
     value: int = Field(ge=-(2**31), le=2**31 - 1)
     global_default: bool = False
@@ -114,10 +108,14 @@ class Labelled(ApiModel):
     metadata: Metadata
 
 
-class NodeClaimParts(Labelled):
-    """The parts of a NodeClaim that its own model (`tenon.apis.nodeclaim`) does not validate."""
+class WithNodeStatus(Labelled):
+    """What Nodes and NodeClaims have in common. `tenon.apis.nodeclaim` validates the rest of a NodeClaim."""
 
     status: NodeStatus = NodeStatus()
+
+
+class Node(WithNodeStatus):
+    spec: NodeSpec = NodeSpec()
 
 
 MODELS: dict[str, type[ApiModel]] = {
@@ -129,7 +127,7 @@ MODELS: dict[str, type[ApiModel]] = {
     "PodTemplate": PodTemplate,
     "Job": Workload,
     "Node": Node,
-    "NodeClaim": NodeClaimParts,
+    "NodeClaim": WithNodeStatus,
     "PriorityClass": PriorityClass,
     "PersistentVolume": PersistentVolume,
     "PersistentVolumeClaim": PersistentVolumeClaim,

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from tenon.apis import labels
 from tenon.apis.hashing import nodepool_hash
-from tenon.apis.nodeclaim import NodeClaim
+from tenon.apis.nodeclaim import DISRUPTION_REASON, NodeClaim
 from tenon.apis.nodepool import VALIDATION_SUCCEEDED, NodePool
 from tenon.apis.validation import check
 from tenon.disruption.cost import eviction_cost, rescheduling_cost
+from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.taints import Toleration
 from tenon.provisioning.claims import static_claim_body
 from tenon.provisioning.planning_policy import PlanPolicy
@@ -46,6 +47,13 @@ def counted_on(pool: NodePool, *, ordinal: int) -> NodePool:
     return pool.model_copy(update={"metadata": metadata})
 
 
+def made(name: str, *, created: str = "", launched: bool = True, replaced: bool = False, **decides: Any) -> StaticClaim:
+    condition = {"type": DISRUPTION_REASON, "status": "True"}
+    status = {"providerID": "aws:///us-west-2a/i-1" if launched else "", "conditions": [condition] if replaced else []}
+    metadata = {"name": name, "uid": "", "creationTimestamp": created}
+    return StaticClaim(ClaimRecord.of({"metadata": metadata, "spec": {}, "status": status}), **decides)
+
+
 def names(*claims: StaticClaim) -> list[str]:
     return [claim.name for claim in claims]
 
@@ -70,7 +78,7 @@ def test_sch100_repeated_decisions_reach_the_replicas_and_stay_there(history: li
         for name in decision.create:
             assert name not in claims
             assert name not in given_out
-            claims[name] = StaticClaim(name, launched=False)
+            claims[name] = made(name, launched=False)
             given_out.add(name)
         if decision.create:
             pool = counted_on(pool, ordinal=decision.next_ordinal)
@@ -92,7 +100,7 @@ def test_sch100_repeated_decisions_reach_the_replicas_and_stay_there(history: li
                 del claims[going[number % len(going)]]
             case "launched" if standing:
                 name = standing[number % len(standing)]
-                claims[name] = replace(claims[name], launched=True)
+                claims[name] = replace(claims[name], record=made(name).record)
             case "repeat":
                 carry_out()
     carry_out()
@@ -113,8 +121,8 @@ def test_the_same_pool_gives_the_same_names() -> None:
     first, second, third = (static_claim_name(pool, ordinal) for ordinal in (7, 8, 9))
     assert decide(pool, []).create == (first, second, third)
     assert decide(static(3, ordinal=7, generation=9), []).create == (first, second, third)
-    assert decide(pool, [StaticClaim(second)]).create == (first, third)
-    assert decide(pool, [StaticClaim(second)]).next_ordinal == 10
+    assert decide(pool, [made(second)]).create == (first, third)
+    assert decide(pool, [made(second)]).next_ordinal == 10
 
 
 def test_a_name_does_not_return_when_its_claim_is_gone() -> None:
@@ -136,7 +144,7 @@ def test_what_was_given_out_over_the_years_costs_nothing() -> None:
 def test_much_is_done_in_parts() -> None:
     """Between them the pool is read again, which may say something else by then."""
     assert len(decide(static(5000), []).create) == MAX_CHANGES
-    assert len(decide(static(0), [StaticClaim(f"c-{number}") for number in range(120)]).delete) == MAX_CHANGES
+    assert len(decide(static(0), [made(f"c-{number}") for number in range(120)]).delete) == MAX_CHANGES
     assert decide(static(5000), [], may_make=1).create == (static_claim_name(static(1), 0),)
     assert decide(static(5000), [], may_make=0).create == ()
 
@@ -145,7 +153,7 @@ def test_a_node_on_its_way_out_is_replaced_at_once() -> None:
     """DIS-80, DIS-83: expired or deleted, it no longer counts."""
     pool = static(2)
     first, second = decide(pool, []).create
-    decision = decide(pool, [StaticClaim(first, leaving=True), StaticClaim(second)])
+    decision = decide(pool, [made(first, leaving=True), made(second)])
     assert len(decision.create) == 1
     assert decision.create[0] not in (first, second)
     assert decision.delete == ()
@@ -154,24 +162,24 @@ def test_a_node_on_its_way_out_is_replaced_at_once() -> None:
 def test_sch100_limits_hold_back_what_would_be_too_many_at_once() -> None:
     """The limit counts nodes on their way out; what is wanted beyond it is told, and nothing is deleted for it."""
     pool = static(3, {"limits": {"nodes": "4"}})
-    leaving = [StaticClaim(f"old-{number}", leaving=True) for number in range(3)]
+    leaving = [made(f"old-{number}", leaving=True) for number in range(3)]
     decision = decide(pool, leaving)
     assert len(decision.create) == 1
     assert balance(pool, 0, 3) == Balance(missing=1, held_back=2)
     narrow = static(3, {"limits": {"nodes": "1"}})
-    tight = decide(narrow, [StaticClaim("a"), StaticClaim("b")])
+    tight = decide(narrow, [made("a"), made("b")])
     assert (tight.create, tight.delete) == ((), ())
     assert balance(narrow, 2, 0) == Balance(held_back=1)
 
 
 def test_sch100_scale_down_order() -> None:
     """Unlaunched first, then empty, then by what pods mind; protected last; the older of two equals first."""
-    unlaunched = StaticClaim("z-unlaunched", launched=False)
-    empty = StaticClaim("y-empty", created="2026-01-02T00:00:00Z")
-    older = StaticClaim("x-empty-older", created="2026-01-01T00:00:00Z")
-    cheap = StaticClaim("w-cheap", empty=False, cost=1.5)
-    dear = StaticClaim("v-dear", empty=False, cost=7)
-    held = StaticClaim("a-held", protected=True)
+    unlaunched = made("z-unlaunched", launched=False)
+    empty = made("y-empty", created="2026-01-02T00:00:00Z")
+    older = made("x-empty-older", created="2026-01-01T00:00:00Z")
+    cheap = made("w-cheap", empty=False, cost=1.5)
+    dear = made("v-dear", empty=False, cost=7)
+    held = made("a-held", protected=True)
     claims = [held, dear, cheap, empty, older, unlaunched]
     order = names(*decide(static(0), claims).delete)
     assert order == names(unlaunched, older, empty, cheap, dear, held)
@@ -181,19 +189,19 @@ def test_sch100_scale_down_order() -> None:
 def test_dis02_a_node_that_a_command_replaces_is_neither_a_gap_nor_a_surplus() -> None:
     """From the taint until its replacement is initialized, and the command deletes it."""
     pool = static(2)
-    old, other, new = StaticClaim("a-old", replaced=True), StaticClaim("b"), StaticClaim("c", launched=False)
+    old, other, new = made("a-old", replaced=True), made("b"), made("c", launched=False)
     for claims in ([old, other], [old, other, new], [replace(old, leaving=True), other, new]):
         decision = decide(pool, claims)
         assert (decision.create, decision.delete) == ((), ())
     assert names(*decide(static(1), [old, other, new]).delete) == names(new), "scaled down meanwhile"
     assert len(decide(static(3), [old, other]).create) == 1, "scaled up meanwhile"
-    assert names(*decide(pool, [replace(old, replaced=False), other, new]).delete) == names(new), "it was given up"
+    assert names(*decide(pool, [made("a-old"), other, new]).delete) == names(new), "it was given up"
 
 
 def test_a_pool_that_is_deleted_or_not_static_is_left_alone() -> None:
-    assert decide(node_pool(), [StaticClaim("a")]).delete == ()
+    assert decide(node_pool(), [made("a")]).delete == ()
     deleted = static(1, deletionTimestamp="2026-03-01T12:00:00Z")
-    decision = decide(deleted, [StaticClaim("a"), StaticClaim("b")])
+    decision = decide(deleted, [made("a"), made("b")])
     assert (decision.create, decision.delete) == ((), ())
 
 

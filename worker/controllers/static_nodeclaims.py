@@ -10,7 +10,6 @@ from collections.abc import Collection
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from tenon.apis.nodeclaim import DISRUPTION_REASON
 from tenon.disruption.cost import rescheduling_cost
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.protection import protected_for, protects_node
@@ -32,14 +31,7 @@ def claims_by_pool(cache: ClusterCache, pools: Collection[str]) -> dict[str, lis
 
 def static_claim(cache: ClusterCache, claim: ClaimRecord) -> StaticClaim:
     """A NodeClaim, without the cost of evicting its pods."""
-    return StaticClaim(
-        name=claim.name,
-        uid=claim.uid,
-        created=str(claim.metadata.get("creationTimestamp") or ""),
-        launched=bool(claim.provider_id),
-        leaving=leaving(cache.node_of(claim), claim),
-        replaced=claim.is_true(DISRUPTION_REASON),
-    )
+    return StaticClaim(claim, leaving=leaving(cache.node_of(claim), claim))
 
 
 def with_eviction_cost(cache: ClusterCache, claim: ClaimRecord, now: datetime) -> StaticClaim:

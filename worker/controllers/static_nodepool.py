@@ -145,7 +145,7 @@ class StaticNodePoolController(Controller):
     async def _delete(self, pool: NodePool, decision: StaticDecision, backoff: LaunchBackoff) -> None:
         for claim in decision.delete:
             backoff.deleted(claim.name)
-            if await self._kube.delete(NODECLAIMS, claim.name, uid=claim.uid):
+            if await self._kube.delete(NODECLAIMS, claim.name, uid=claim.record.uid):
                 known = self._cache.claims.get(claim.name)
                 capacity_type = known.labels.get(labels.CAPACITY_TYPE, "") if known is not None else ""
                 metrics.CLAIMS_DISRUPTED.labels(REASON, pool.metadata.name, capacity_type, "", "graceful").inc()
