@@ -108,7 +108,7 @@ class NodeClassActivities:
             ready=is_ready,
             generation=node_class.metadata.generation,
             message="ready" if is_ready else (ready.message if ready else ""),
-            refresh_seconds=self._ec2.refresh.period.total_seconds(),
+            refresh_seconds=self._ec2.refresh_seconds(node_class),
         )
 
     async def _ensure_metadata(self, raw: JsonObject, node_class: EC2NodeClass) -> None:

@@ -21,6 +21,7 @@ from cli.simulating.files import read_catalogue_file, read_files
 from cli.simulating.patience import patience
 from tenon.apis import labels
 from tenon.apis.nodeoverlay import NodeOverlay
+from tenon.ec2.capacity_reservations import without_reservations
 from tenon.errors import TenonError
 from tenon.kube.scheduler_config import KIND, NOTHING, DefaultSpread, scheduler_config
 from tenon.manifests.faults import ManifestError, Source, in_order, one_line
@@ -165,6 +166,8 @@ def simulated(given: Given) -> Report:
     types, catalogue_faults = read_catalogue_file(catalog)
     finish(objects)
     _stop_at([*faults, *catalogue_faults, *in_order(objects.faults)])
+    if not chosen.gates().reserved_capacity:
+        types = without_reservations(types)
     instant = instant or newest_instant(objects)
     if disruption and not live:
         add_node_claims(objects)

@@ -16,12 +16,14 @@ from hashlib import sha256
 from typing import Any
 
 from activities import loggers
+from activities.ec2.capacity_reservations import CapacityReservations
 from activities.ec2.client import Ec2
 from activities.ec2.errors import EC2Error, translated
 from activities.ec2.pricing import Pricing
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.kubelet import expressions_in
 from tenon.ec2.capacity import NodeSettings
+from tenon.ec2.capacity_reservations import offerings_by_type, with_places
 from tenon.ec2.expressions import evaluate_settings
 from tenon.ec2.instance_types import build, supported, without
 from tenon.ec2.learned_memory import learned_memory
@@ -72,7 +74,12 @@ class Catalogue:
         vm_memory_overhead: Decimal = Decimal("0.075"),
         reserved_enis: int = 0,
         clock: Callable[[], float] = time.monotonic,
+        reservations: CapacityReservations | None = None,
     ) -> None:
+        """``reservations`` counts the places of capacity reservations; None offers none (gate ReservedCapacity)."""
+        self._reservations = reservations
+        self._counted: dict[tuple[str, str, bool], tuple[object, list[InstanceType], list[InstanceType]]] = {}
+        """Key as in `_built`. Value: the counts, the instance types without them, and with them."""
         self._clients = clients
         self._pricing = pricing
         self._vm_memory_overhead = vm_memory_overhead
@@ -105,12 +112,30 @@ class Catalogue:
             if known is None or known.state != key:
                 if len(self._built) >= MAX_BUILT:
                     self._built.clear()  # it holds entries of deleted classes and of former settings
-                types = self._build(node_class, region, unpriced)
-                known = self._built[place] = _Built(key, types, {}, types)
+                fresh = self._build(node_class, region, unpriced)
+                known = self._built[place] = _Built(key, fresh, {}, fresh)
             learned = learned_memory(node_class)
             if known.learned != learned:
                 known = self._built[place] = self._with_learned(node_class, region, unpriced, known, learned)
-        return without(known.types, unavailable) if unavailable else known.types
+        types = self._with_places(place, known.types, node_class)
+        return without(types, unavailable) if unavailable else types
+
+    def _with_places(
+        self, place: tuple[str, str, bool], types: list[InstanceType], node_class: EC2NodeClass
+    ) -> list[InstanceType]:
+        """The types with the free places of the class's reservations. Equal counts give the same list."""
+        listed = node_class.status.capacity_reservations
+        if self._reservations is None or not listed:
+            return types
+        places = self._reservations.places([each.id for each in listed])
+        counts = tuple(sorted((name, found.left, found.counted_at) for name, found in places.items()))
+        with self._lock:
+            known = self._counted.get(place)
+            if known is None or known[0] != counts or known[1] is not types:
+                if len(self._counted) >= MAX_BUILT:
+                    self._counted.clear()
+                known = self._counted[place] = (counts, types, with_places(types, places))
+            return known[2]
 
     def described(self, node_class: EC2NodeClass) -> tuple[NodeSettings, list[dict[str, Any]]]:
         """The class's node settings, and EC2's description of every instance type that the class supports.
@@ -225,6 +250,8 @@ class Catalogue:
         settings = replace(self._settings(node_class), learned_memory=learned or {})
         _, prices = self._pricing.current()
         zone_ids = {subnet.zone: subnet.zone_id or "" for subnet in node_class.status.subnets}
+        listed = node_class.status.capacity_reservations if self._reservations is not None else []
+        reserved = offerings_by_type(listed, zone_ids, prices.on_demand)
         built = (
             build(
                 region.items[name],
@@ -233,6 +260,7 @@ class Catalogue:
                 {zone: zone_ids[zone] for zone in zone_ids.keys() & region.zones.get(name, frozenset())},
                 prices,
                 unpriced=unpriced,
+                reserved=reserved.get(name, ()),
             )
             for name in sorted(region.items if learned is None else learned.keys() & region.items.keys())
             if supported(region.items[name], settings)
@@ -247,5 +275,7 @@ def _state_of(node_class: EC2NodeClass, region_version: int, prices_version: int
         prices_version,
         node_class.spec.to_dict(),
         sorted((subnet.zone, subnet.zone_id or "") for subnet in node_class.status.subnets),
+        [each.to_dict() for each in node_class.status.capacity_reservations],
+        group.to_dict() if (group := node_class.status.placement_group) is not None else None,
     ]
     return sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

@@ -62,6 +62,11 @@ class Ec2:
         self._session, self._options = session, options
 
     @cached_property
+    def zonal_shift(self) -> Any:
+        """The client of ARC's zonal shifts, made when it is needed: few clusters use them."""
+        return self._session.client("arc-zonal-shift", **self._options)
+
+    @cached_property
     def sqs(self) -> SQSClient:
         """The client of SQS, made when it is needed: most processes read no queue."""
         client: SQSClient = self._session.client("sqs", **self._options)

@@ -63,6 +63,15 @@ def service_range(clients: Ec2, name: str) -> str:
     return _service_range(_describe(clients, name))
 
 
+def arn_of(clients: Ec2, name: str) -> str:
+    """The ARN of the cluster.
+
+    Raises:
+        EC2Error: EKS has no such cluster, refuses the call, or cannot be reached.
+    """
+    return str(_describe(clients, name).get("arn", ""))
+
+
 def version_by_eks(clients: Ec2, name: str) -> str:
     """The cluster's Kubernetes version as EKS reports it.
 

@@ -48,9 +48,19 @@ class Instances:
     """The instances of one cluster, identified by their tags."""
 
     def __init__(
-        self, clients: Ec2, cluster: str, price_of: PriceOf, sleep: Callable[[float], None] = time.sleep
+        self,
+        clients: Ec2,
+        cluster: str,
+        price_of: PriceOf,
+        sleep: Callable[[float], None] = time.sleep,
+        *,
+        reserved: bool = True,
     ) -> None:
-        """``sleep`` waits for other describe requests to join a batch, and between two calls."""
+        """``sleep`` waits for other describe requests to join a batch, and between two calls.
+
+        ``reserved`` is the gate ReservedCapacity: without it, an instance in a capacity reservation is on-demand.
+        """
+        self._reserved = reserved
         self._clients = clients
         self._cluster = cluster
         self._price_of = price_of
@@ -162,6 +172,15 @@ class Instances:
         described = self._described.get_all(instance_ids)
         return {instance_id: found["State"]["Name"] for instance_id, found in described.items()}
 
+    def reservations(self, instance_ids: Sequence[str]) -> dict[str, str]:
+        """Instance id to the capacity reservation that a living instance is in; empty if it is in none."""
+        described = self._described.get_all(instance_ids)
+        return {
+            instance_id: found.get("CapacityReservationId", "")
+            for instance_id, found in described.items()
+            if found["State"]["Name"] in ALIVE
+        }
+
     def _end(self, instance_ids: Sequence[str]) -> dict[str, str | EC2Error | None]:
         """Terminate instances with one call.
 
@@ -245,7 +264,11 @@ class Instances:
 
     def _message(self, raw: InstanceTypeDef) -> Instance:
         zone = raw["Placement"]["AvailabilityZone"]
-        capacity_type = labels.SPOT if raw.get("InstanceLifecycle") == "spot" else labels.ON_DEMAND
+        lifecycle = raw.get("InstanceLifecycle")
+        reservation_id = raw.get("CapacityReservationId", "") if self._reserved else ""
+        sold = labels.RESERVED if reservation_id else labels.ON_DEMAND
+        capacity_type = labels.SPOT if lifecycle == "spot" else sold
+        block = reservation_id and lifecycle == "capacity-block"
         return Instance(
             id=raw["InstanceId"],
             provider_id=f"aws:///{zone}/{raw['InstanceId']}",
@@ -256,6 +279,10 @@ class Instances:
             price=self._price_of(raw["InstanceType"], zone, capacity_type),
             private_dns_name=raw.get("PrivateDnsName", ""),
             launched_at=raw["LaunchTime"],
+            reservation_id=reservation_id,
+            reservation_type=(labels.CAPACITY_BLOCK if block else labels.DEFAULT_RESERVATION) if reservation_id else "",
+            reservation_interruptible=bool(reservation_id) and lifecycle == "interruptible-capacity-reservation",
+            partition=raw["Placement"].get("PartitionNumber", 0),
             subnet_id=raw.get("SubnetId", ""),
             security_group_ids=_groups(raw),
         )

@@ -223,7 +223,8 @@ class Launcher:
         subnets = {(row.instance_type, row.zone): row.subnet_id for row in rows}
         for subnet_id in codes.full_subnets(failures, subnets):
             self._mark_full(subnet_id)
-        return codes.unavailable_offerings(failures, request.capacity_type, subnets)
+        reservations = {(row.instance_type, row.zone): row.reservation_id for row in rows if row.reservation_id}
+        return codes.unavailable_offerings(failures, request.capacity_type, subnets, reservations)
 
     def _bought(self, request: LaunchRequest) -> Instance | None:
         """The instance that an earlier request of the claim, or of its launch group, bought for it, or None."""
@@ -245,15 +246,10 @@ class Launcher:
 
     def _launched(self, request: LaunchRequest, instance_id: str, override: dict[str, Any]) -> Instance:
         """The instance as EC2 describes it or, while EC2 does not show it yet, as the fleet's answer describes it."""
-        price = next(
-            (
-                row.price
-                for template in request.templates
-                for row in template.overrides
-                if (row.instance_type, row.zone) == (override.get("InstanceType"), override.get("AvailabilityZone"))
-            ),
-            None,
-        )
+        chosen = (override.get("InstanceType"), override.get("AvailabilityZone"))
+        rows = (row for template in request.templates for row in template.overrides)
+        row = next((row for row in rows if (row.instance_type, row.zone) == chosen), None)
+        price = row.price if row is not None else None
         for attempt in range(VISIBILITY_ATTEMPTS):
             if attempt:
                 self._sleep(VISIBILITY_SECONDS)
@@ -270,6 +266,9 @@ class Launcher:
             image_id=override.get("ImageId", ""),
             price=price or 0.0,
             subnet_id=override.get("SubnetId", ""),
+            reservation_id=row.reservation_id if row is not None else "",
+            reservation_type=request.reservation_type,
+            reservation_interruptible=request.reservation_interruptible,
         )
 
     def _forget(self, request: LaunchRequest) -> None:
@@ -288,6 +287,15 @@ def template_parameters(template: LaunchTemplate) -> dict[str, Any]:
         "LaunchTemplateData": template.data,
         "TagSpecifications": [{"ResourceType": "launch-template", "Tags": tag_list(template.tags)}],
     }
+
+
+def _target(request: LaunchRequest) -> str:
+    """What the fleet buys. For EC2, an instance in an on-demand capacity reservation is an on-demand instance."""
+    if request.capacity_type == labels.SPOT:
+        return "spot"
+    if request.reservation_interruptible:
+        return "reserved-capacity"
+    return "capacity-block" if request.reservation_type == labels.CAPACITY_BLOCK else "on-demand"
 
 
 def fleet_parameters(request: LaunchRequest) -> dict[str, Any]:
@@ -321,14 +329,16 @@ def fleet_parameters(request: LaunchRequest) -> dict[str, Any]:
         ],
         "TargetCapacitySpecification": {
             "TotalTargetCapacity": capacity,
-            "DefaultTargetCapacityType": "spot" if spot else "on-demand",
+            "DefaultTargetCapacityType": _target(request),
         },
         "TagSpecifications": [{"ResourceType": kind, "Tags": tags} for kind in ("instance", "volume", "fleet")],
     }
     if spot:
         strategy = "capacity-optimized-prioritized" if prioritized else "price-capacity-optimized"
         parameters["SpotOptions"] = {"AllocationStrategy": strategy}
-    else:
+    elif request.reservation_interruptible:
+        parameters["ReservedCapacityOptions"] = {"ReservationTypes": ["interruptible-capacity-reservation"]}
+    elif request.reservation_type != labels.CAPACITY_BLOCK:
         parameters["OnDemandOptions"] = {"AllocationStrategy": "prioritized" if prioritized else "lowest-price"}
     if request.context:
         parameters["Context"] = request.context

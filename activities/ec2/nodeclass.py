@@ -11,15 +11,17 @@ from datetime import datetime
 from typing import TypeVar
 
 from activities.clock import utc_now
+from activities.ec2.capacity_reservations import CapacityReservations
 from activities.ec2.client import Ec2
 from activities.ec2.errors import NO_CONNECTION, EC2Error
 from activities.ec2.images import Images
 from activities.ec2.network import Network
+from activities.ec2.placement_groups import PlacementGroupNotFoundError, find_placement_group
 from activities.ec2.profiles import ProfileLimitError, ProfileNotFoundError, Profiles
 from activities.ec2.ttl_cache import DEFAULT, Refresh, TtlCache
 from tenon.apis import ec2nodeclass as api
 from tenon.apis.conditions import READY, get_condition, is_true
-from tenon.apis.ec2nodeclass import AMI, EC2NodeClass, EC2NodeClassStatus, Subnet
+from tenon.apis.ec2nodeclass import AMI, EC2NodeClass, EC2NodeClassStatus, PlacementGroup, Subnet
 from tenon.ec2.amis import UnsupportedAliasError
 from tenon.ec2.cluster import Cluster
 from tenon.ec2.nodeclass_status import PASSED, CheckResult, Resolved, ami, new_status
@@ -36,6 +38,8 @@ _REASONS = {
     api.SUBNETS_READY: "SubnetResolutionFailed",
     api.SECURITY_GROUPS_READY: "SecurityGroupResolutionFailed",
     api.INSTANCE_PROFILE_READY: "InstanceProfileResolutionFailed",
+    api.PLACEMENT_GROUP_READY: "PlacementGroupResolutionFailed",
+    api.CAPACITY_RESERVATIONS_READY: "CapacityReservationResolutionFailed",
     api.VALIDATION_SUCCEEDED: "InstanceTypeResolutionFailed",
 }
 
@@ -92,6 +96,7 @@ class NodeClassResolver:
         check_types: Callable[[], None] = lambda: None,
         check_expressions: ClassCheck = lambda _: PASSED,
         dry_run: ClassCheck | None = None,
+        reservations: CapacityReservations | None = None,
     ) -> None:
         """Set up the look-ups.
 
@@ -107,7 +112,9 @@ class NodeClassResolver:
             check_expressions: checks the expressions in a class.
             dry_run: tries out the calls of a launch with a class that is ready otherwise; None if the operator
                 turned dry runs off.
+            reservations: finds capacity reservations; None without the gate ReservedCapacity.
         """
+        self._reservations = reservations
         self._dry_run = dry_run
         self._check_types = check_types
         self._check_expressions = check_expressions
@@ -116,6 +123,7 @@ class NodeClassResolver:
         self._images = Images(clients, now=now, parameter_seconds=refresh.images.total_seconds())
         self._known_images: TtlCache[AMI] = TtlCache(refresh.kept(refresh.images))
         self._known_subnets: TtlCache[Subnet] = TtlCache(refresh.kept(refresh.subnets))
+        self._clients = clients
         self._profiles = profiles
         self._now = now
 
@@ -142,6 +150,14 @@ class NodeClassResolver:
         (profile, profile_result), profile_refused = lookup.part(
             api.INSTANCE_PROFILE_READY, lambda: self._found_profile(node_class), (old.instance_profile or "", PASSED)
         )
+        (group, group_result), group_refused = lookup.part(
+            api.PLACEMENT_GROUP_READY, lambda: self._found_group(node_class), (old.placement_group, PASSED)
+        )
+        reservations, reservations_refused = lookup.part(
+            api.CAPACITY_RESERVATIONS_READY,
+            lambda: self._reservations.find(node_class) if self._reservations is not None else [],
+            old.capacity_reservations,
+        )
         cluster, cluster_refused = lookup.part(
             api.VALIDATION_SUCCEEDED, lambda: self._cluster(node_class), None, "ClusterCIDRResolutionFailed"
         )
@@ -158,6 +174,10 @@ class NodeClassResolver:
             images_result=images_refused if images_refused.reason else images_result,
             instance_profile=profile,
             profile_result=profile_refused if profile_refused.reason else profile_result,
+            placement_group=group,
+            placement_result=group_refused if group_refused.reason else group_result,
+            reservations=reservations,
+            reservations_result=reservations_refused if self._reservations is not None else None,
             cluster_result=cluster_refused,
             types_result=types_refused,
             expressions_result=expressions_refused if expressions_refused.reason else expressions_result,
@@ -182,6 +202,12 @@ class NodeClassResolver:
         except UnsupportedAliasError as error:
             return [], CheckResult("UnsupportedAlias", str(error))
         return found, PASSED
+
+    def _found_group(self, node_class: EC2NodeClass) -> tuple[PlacementGroup | None, CheckResult]:
+        try:
+            return find_placement_group(self._clients, node_class), PASSED
+        except PlacementGroupNotFoundError as error:
+            return None, CheckResult(error.code, error.message)
 
     def _found_profile(self, node_class: EC2NodeClass) -> tuple[str, CheckResult]:
         try:

@@ -10,6 +10,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 
+from activities.ec2.capacity_reservations import COUNT_SECONDS, CapacityReservations
 from activities.ec2.catalogue import Catalogue
 from activities.ec2.client import Ec2
 from activities.ec2.cluster import service_range
@@ -27,6 +28,7 @@ from activities.ec2.nodeclass import NodeClassResolver
 from activities.ec2.pricing import Pricing
 from activities.ec2.profiles import Profiles
 from activities.ec2.ttl_cache import DEFAULT, Refresh
+from activities.ec2.zonal_shifts import ZonalShifts
 from tenon.apis.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.ec2.cluster import Cluster
@@ -35,6 +37,7 @@ from tenon.ec2.instance_types import without
 from tenon.ec2.launch_filters import NoOfferingError
 from tenon.ec2.launch_request import plan_launch, without_addresses
 from tenon.ec2.nodeclass_status import CheckResult, not_ready, readiness_unknown
+from tenon.ec2.zonal_shifts import without_zones
 from tenon.housekeeping.facts import ObservedInstance, ObservedTemplate
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.messages.launch import Instance, LaunchGroup, LaunchRequest, LaunchResult
@@ -53,9 +56,14 @@ class Ec2Provider:
         reserved_enis: int = 0,
         isolated: bool = False,
         expressions: bool = False,
+        reserved_capacity: bool = True,
         refresh: Refresh = DEFAULT,
         dry_runs: bool = True,
+        zonal_shift: bool = False,
     ) -> None:
+        """``reserved_capacity`` is the gate ReservedCapacity, ``zonal_shift`` the setting ENABLE_ZONAL_SHIFT."""
+        self._shifts = ZonalShifts(clients, cluster.name) if zonal_shift else None
+        self._reservations = CapacityReservations(clients) if reserved_capacity else None
         self.cluster = cluster
         self._clients = clients
         self.catalogue = Catalogue(
@@ -63,6 +71,7 @@ class Ec2Provider:
             Pricing(clients, isolated=isolated),
             vm_memory_overhead=vm_memory_overhead,
             reserved_enis=reserved_enis,
+            reservations=self._reservations,
         )
         self._network = Network(clients)
         self._profiles = Profiles(clients, cluster.name)
@@ -78,8 +87,9 @@ class Ec2Provider:
             check_types=self.catalogue.check,
             check_expressions=self._check_expressions,
             dry_run=trials.check if dry_runs else None,
+            reservations=self._reservations,
         )
-        self._instances = Instances(clients, cluster.name, self.catalogue.price)
+        self._instances = Instances(clients, cluster.name, self.catalogue.price, reserved=reserved_capacity)
         self._launcher = Launcher(clients, self._instances, cluster.name, mark_full=self._network.mark_full)
 
     def resolve_node_class(self, node_class: EC2NodeClass, kubernetes_version: str = "") -> EC2NodeClassStatus:
@@ -89,6 +99,12 @@ class Ec2Provider:
             UnansweredError: AWS throttled a call or did not answer. The error has the status of what is known.
         """
         return self._resolver.resolve(node_class, kubernetes_version or self.cluster.kubernetes_version)
+
+    def refresh_seconds(self, node_class: EC2NodeClass) -> float:
+        """How soon to resolve a ready class again. Reservations end, and are created, at any time (ACT-01)."""
+        period = self.refresh.period.total_seconds()
+        selects = self._reservations is not None and node_class.spec.capacity_reservation_selector_terms
+        return min(period, COUNT_SECONDS) if selects else period
 
     def _cluster_for(self, node_class: EC2NodeClass) -> Cluster:
         """The cluster. If EKS did not tell its service range at the start, asks again for a class that needs it.
@@ -115,7 +131,17 @@ class Ec2Provider:
 
         ``unpriced``: include types without a known price, at an infinite price.
         """
-        return self.catalogue.instance_types(node_class, unavailable, unpriced=unpriced)
+        found = self.catalogue.instance_types(node_class, unavailable, unpriced=unpriced)
+        return without_zones(found, away) if (away := self.shifted_zones()) else found
+
+    def shifted_zones(self) -> frozenset[str]:
+        """The IDs of the zones that ARC shifts the cluster away from, in which no node is launched."""
+        return self._shifts.away() if self._shifts is not None else frozenset()
+
+    def ask_zones(self) -> None:
+        """Ask ARC again when the zones are needed next."""
+        if self._shifts is not None:
+            self._shifts.forget()
 
     def prepare_launch(
         self,
@@ -142,6 +168,7 @@ class Ec2Provider:
             raise NodeClassReadinessUnknownError(why)
         free = self._network.free_addresses([subnet.id for subnet in node_class.status.subnets])
         sold = self.instance_types(node_class, unavailable) if types is None else without(types, unavailable)
+        sold = without_zones(sold, away) if (away := self.shifted_zones()) else sold
         try:
             plan = plan_launch(
                 claim,
@@ -151,6 +178,7 @@ class Ec2Provider:
                 free,
                 attempt,
                 self.catalogue.kubelets(node_class, {each.name for each in sold}),
+                open_reservations=self._reservations is None,
             )
         except NoOfferingError as error:
             full, refused = without_addresses(claim, node_class, sold, free)
@@ -189,6 +217,15 @@ class Ec2Provider:
     def instance_state(self, instance_id: str) -> str | None:
         """pending, running, shutting-down, terminated, stopping or stopped; None if EC2 does not know the instance."""
         return self._instances.state(instance_id)
+
+    def reservations(self, instance_ids: Sequence[str]) -> Mapping[str, str]:
+        """Instance id to the capacity reservation that a living instance is in; empty if it is in none."""
+        return self._instances.reservations(instance_ids)
+
+    def count_places(self) -> None:
+        """Count the free places of capacity reservations again when they are needed next."""
+        if self._reservations is not None:
+            self._reservations.forget()
 
     def terminate(self, instance_id: str) -> str | None:
         """Terminate the instance. Return its new state, or None if EC2 does not know it any more."""

@@ -66,6 +66,10 @@ class ClusterView(Cluster, Protocol):
         """The NodePools with a NodeClaim that has no instance yet."""
         ...
 
+    def reserved_claims(self) -> Sequence[ClaimRecord]:
+        """The NodeClaims that name a capacity reservation in their labels."""
+        ...
+
     def claims_for(self, pod: Pod) -> Sequence[ClaimRecord]:
         """The NodeClaims that were created for a pod and stay, except those it did not use: it got another node."""
         ...

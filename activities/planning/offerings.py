@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from functools import partial
 
 from activities.planning.interfaces import ClusterView, Types
+from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodepool import NodePool
+from tenon.ec2.capacity_reservations import reservation_ids, without_taken
 from tenon.ec2.own_kubelet import with_own_kubelet
 from tenon.kube.offerings import OfferingKey
 from tenon.provisioning.overlays import Overlaid, apply_overlays
@@ -20,9 +21,17 @@ Refused = frozenset[OfferingKey]
 async def instance_types_by_pool(
     view: ClusterView, types: Types, pools: Sequence[NodePool], refused: Refused = frozenset()
 ) -> Overlaid:
-    """Each pool with its instance types. The EC2NodeClass of each pool must exist and be ready."""
+    """Each pool with its instance types. The EC2NodeClass of each pool must exist and be ready.
+
+    A place in a capacity reservation that a NodeClaim takes counts as used before EC2 counts it.
+    """
     overlays = view.overlays()
-    read = partial(types.instance_types, unpriced=True) if overlays else types.instance_types
+    claims = view.reserved_claims()
+
+    def read(node_class: EC2NodeClass, avoided: Refused) -> Sequence[InstanceType]:
+        found = types.instance_types(node_class, avoided, unpriced=bool(overlays))
+        return without_taken(found, claims) if reservation_ids(found) else found
+
     sold: list[tuple[NodePool, Sequence[InstanceType]]] = []
     shared: dict[int, Sequence[InstanceType]] = {}
     classes = [view.node_class(pool.spec.template.spec.node_class_ref.name) for pool in pools]

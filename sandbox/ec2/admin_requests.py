@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from sandbox.ec2.authorization.identities import ACCOUNT
 
 Model = TypeVar("Model")
 
@@ -113,6 +116,46 @@ class PlantInstanceBody(Body):
     capacity_type: Literal["on-demand", "spot"] = "on-demand"
     age_seconds: float = Field(default=0.0, ge=0)
     joins: bool = False
+    reservation: str = ""
+    """The capacity reservation that it takes a place in."""
+
+
+class PlacementGroupBody(Body):
+    """POST /sandbox/placement-group."""
+
+    name: str
+    strategy: Literal["cluster", "partition", "spread"]
+    partitions: int = Field(default=0, ge=0, le=7)
+
+
+class ShiftBody(Body):
+    """POST /sandbox/shift-zone: start or end a zonal shift away from a zone, given by its ID."""
+
+    zone: str
+    away: bool = True
+    auto: bool = False
+    """Whether ARC does it by itself."""
+
+
+class ReserveBody(Body):
+    """POST /sandbox/reserve."""
+
+    type: str
+    zone: str
+    count: int = Field(ge=1)
+    tags: dict[str, str] = {}
+    criteria: Literal["open", "targeted"] = "targeted"
+    block: bool = False
+    interruptible: bool = False
+    owner: str = ACCOUNT
+    end: datetime | None = None
+
+
+class EndReservationBody(Body):
+    """POST /sandbox/end-reservation. Without ``at`` it ends at once."""
+
+    id: str
+    at: datetime | None = None
 
 
 class PlantTemplateBody(Body):

@@ -7,6 +7,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any
 
 TIMEOUT = 30.0
@@ -180,6 +181,40 @@ class Ec2Admin:
         """Announce an event in the status of an instance, and nowhere else."""
         self._call("POST", "schedule-event", {"id": instance_id, "code": code, "description": description})
 
+    def reserve(
+        self,
+        type: str,
+        zone: str,
+        count: int,
+        *,
+        tags: dict[str, str] | None = None,
+        criteria: str = "targeted",
+        block: bool = False,
+        interruptible: bool = False,
+        end: datetime | None = None,
+    ) -> str:
+        """Create a capacity reservation, a capacity block, or an interruptible reservation. Returns its ID."""
+        body = {"type": type, "zone": zone, "count": count, "tags": tags or {}, "criteria": criteria}
+        more = {"block": block, "interruptible": interruptible, "end": end.isoformat() if end else None}
+        return str(self._call("POST", "reserve", body | more)["id"])
+
+    def end_reservation(self, reservation_id: str, *, at: datetime | None = None) -> None:
+        """End a capacity reservation, now or at a time. The instances of a block end with it, others stay."""
+        self._call("POST", "end-reservation", {"id": reservation_id, "at": at.isoformat() if at else None})
+
+    def interrupt_reserved(self, instance_id: str) -> None:
+        """Send the notice that the owner of an interruptible reservation takes an instance back."""
+        self._call("POST", "interrupt-reserved", {"id": instance_id})
+
+    def placement_group(self, name: str, strategy: str, *, partitions: int = 0) -> str:
+        """Create a placement group with the strategy cluster, partition or spread. Returns its ID."""
+        body = {"name": name, "strategy": strategy, "partitions": partitions}
+        return str(self._call("POST", "placement-group", body)["id"])
+
+    def shift_zone(self, zone_id: str, *, away: bool = True, auto: bool = False) -> None:
+        """Start or end a zonal shift of the cluster, by hand or as ARC does by itself (``auto``)."""
+        self._call("POST", "shift-zone", {"zone": zone_id, "away": away, "auto": auto})
+
     def plant_instance(
         self,
         tags: dict[str, str],
@@ -189,15 +224,22 @@ class Ec2Admin:
         capacity_type: str = "on-demand",
         age_seconds: float = 0.0,
         joins: bool = False,
+        reservation: str = "",
     ) -> str:
         """Launch an instance that no autoscaler requested, dated ``age_seconds`` ago. It becomes a node only if
-        ``joins`` is set.
+        ``joins`` is set, and takes a place in the capacity ``reservation`` if that is given.
 
         Returns:
             The instance ID.
         """
         body = {"tags": tags, "type": type, "zone": zone, "capacity_type": capacity_type}
-        return str(self._call("POST", "plant-instance", {**body, "age_seconds": age_seconds, "joins": joins})["id"])
+        return str(
+            self._call(
+                "POST",
+                "plant-instance",
+                {**body, "age_seconds": age_seconds, "joins": joins, "reservation": reservation},
+            )["id"]
+        )
 
     def plant_launch_template(self, name: str, tags: dict[str, str], *, age_seconds: float = 0.0) -> str:
         """Create an unused launch template, dated ``age_seconds`` ago. Returns its ID."""

@@ -146,7 +146,13 @@ def _fixed(machine: Machine) -> dict[str, Any]:
         "InstanceType": one.instance_type,
         "LaunchTime": one.launch_time,
         "AmiLaunchIndex": one.ami_launch_index,
-        "Placement": {"AvailabilityZone": machine.pool[1], "GroupName": "", "Tenancy": "default"},
+        "Placement": {
+            "AvailabilityZone": machine.pool[1],
+            "GroupName": machine.placement_group_name,
+            "Tenancy": "default",
+            **({"GroupId": machine.placement_group_id} if machine.placement_group_id else {}),
+            **({"PartitionNumber": machine.partition} if machine.partition else {}),
+        },
         "PrivateDnsName": one.private_dns_name,
         "PrivateIpAddress": one.private_ip,
         "PublicDnsName": one.public_dns_name or "",
@@ -174,6 +180,15 @@ def _fixed(machine: Machine) -> dict[str, Any]:
     }
     if one.iam_instance_profile is not None:
         answer["IamInstanceProfile"] = {"Arn": one.iam_instance_profile.arn, "Id": one.iam_instance_profile.id}
+    if machine.capacity_reservation_id:
+        answer |= {
+            "CapacityReservationId": machine.capacity_reservation_id,
+            "CapacityReservationSpecification": {
+                "CapacityReservationTarget": {"CapacityReservationId": machine.capacity_reservation_id}
+            },
+        }
+    if machine.lifecycle:
+        answer["InstanceLifecycle"] = machine.lifecycle
     if one.lifecycle:
         answer |= {"InstanceLifecycle": one.lifecycle, "SpotInstanceRequestId": machine.spot_request_id}
     return answer

@@ -10,13 +10,17 @@ from moto.ec2.models import ec2_backends
 
 from sandbox.ec2 import catalogue
 from sandbox.ec2.admin_requests import (
+    EndReservationBody,
     EventBody,
     ExhaustBody,
     ImpairBody,
     InstanceBody,
     InterruptBody,
+    PlacementGroupBody,
     PlantInstanceBody,
     PlantTemplateBody,
+    ReserveBody,
+    ShiftBody,
     SpotRoleBody,
     read,
 )
@@ -48,6 +52,11 @@ class ExternalFaults:
             "POST plant-launch-template": self._plant_template,
             "POST exhaust-cheapest": self._exhaust,
             "POST spot-role": self._set_spot_role,
+            "POST reserve": self._reserve,
+            "POST placement-group": self._placement_group,
+            "POST shift-zone": self._shift,
+            "POST end-reservation": self._end_reservation,
+            "POST interrupt-reserved": self._interrupt_reserved,
         }
 
     def _kill(self, body: bytes) -> dict[str, Any]:
@@ -90,6 +99,45 @@ class ExternalFaults:
         self._world.book.living(request.id).events.append((request.code, request.description))
         return {"status": "ok"}
 
+    def _placement_group(self, body: bytes) -> dict[str, Any]:
+        request = read(PlacementGroupBody, body)
+        return {"id": self._world.groups.create(request.name, request.strategy, request.partitions).id}
+
+    def _shift(self, body: bytes) -> dict[str, Any]:
+        request = read(ShiftBody, body)
+        shifts = self._world.zonal_shifts
+        zones = shifts.by_arc if request.auto else shifts.by_hand
+        (zones.add if request.away else zones.discard)(request.zone)
+        return {"status": "ok"}
+
+    def _reserve(self, body: bytes) -> dict[str, Any]:
+        request = read(ReserveBody, body)
+        made = self._world.reservations.create(
+            instance_type=request.type,
+            zone=request.zone,
+            total=request.count,
+            criteria=request.criteria,
+            type="capacity-block" if request.block else "default",
+            interruptible=request.interruptible,
+            owner=request.owner,
+            end=request.end,
+            tags=request.tags,
+        )
+        return {"id": made.id}
+
+    def _end_reservation(self, body: bytes) -> dict[str, Any]:
+        request = read(EndReservationBody, body)
+        if request.at is not None:
+            self._world.reservations.schedule_end(request.id, request.at)
+        else:
+            self._world.reservations.end(request.id)
+        return {"status": "ok"}
+
+    def _interrupt_reserved(self, body: bytes) -> dict[str, Any]:
+        machine = self._world.book.living(read(InstanceBody, body).id)
+        self._world.events.reservation_interrupted(machine.id, machine.pool[1])
+        return {"status": "ok"}
+
     def _plant_instance(self, body: bytes) -> dict[str, Any]:
         request = read(PlantInstanceBody, body)
         backend = ec2_backends[ACCOUNT][REGION]
@@ -112,6 +160,7 @@ class ExternalFaults:
             pool = (request.type, request.zone, request.capacity_type)
             machine = self._world.book.add(instance, pool, reservation.id, age=request.age_seconds)
             machine.joins = request.joins
+            machine.capacity_reservation_id = request.reservation
         return {"id": machine.id}
 
     def _subnet(self, backend: Any, zone: str) -> str:

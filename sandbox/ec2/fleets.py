@@ -20,10 +20,12 @@ from sandbox.ec2 import catalogue
 from sandbox.ec2.authorization.judge import Refusal
 from sandbox.ec2.authorization.needs import Launch, launching
 from sandbox.ec2.authorization.policy import Request
+from sandbox.ec2.capacity_reservations import CapacityReservations, full
 from sandbox.ec2.consistency import Consistency
 from sandbox.ec2.instances import InstanceBook, Machine
 from sandbox.ec2.launch import LaunchRefusedError, launch, unknown_profile
 from sandbox.ec2.market import Market, Offer
+from sandbox.ec2.placement_groups import PlacementGroups, limit_reached
 from sandbox.ec2.templates import FleetRequest, LaunchSpec
 
 Judge = Callable[[Iterable[Request]], Refusal | None]
@@ -48,6 +50,8 @@ class Fleets:
     market: Market
     book: InstanceBook
     consistency: Consistency
+    reservations: CapacityReservations
+    groups: PlacementGroups
     records: dict[str, FleetRecord] = field(default_factory=dict)
     by_token: dict[str, FleetRecord] = field(default_factory=dict)
     spot_role: bool = True
@@ -107,17 +111,21 @@ class Fleets:
             if missing <= 0:
                 break
             spec, zone = specs[offer.index], offer.pool[1]
-            got = self.market.take(offer.pool, missing)
+            held = offer.reservation
+            got = self._take(offer, missing)
             machines: list[Machine] = []
             refused: LaunchRefusedError | None = None
             if got:
                 try:
                     machines = self._launch(backend, request, spec, offer, got, fleet_id)
                 except LaunchRefusedError as error:
-                    self.market.give_back(offer.pool, got)
+                    if held is None:
+                        self.market.give_back(offer.pool, got)
                     refused = error
             if refused is None and got < missing:
-                refused = out_of_capacity(offer)
+                full_group = offer.group is not None and not self.groups.room(offer.group, zone, 1)
+                refused = out_of_capacity(offer) if held is None else full(held)
+                refused = limit_reached(offer.group, zone) if full_group else refused
             if machines:
                 missing -= len(machines)
                 groups.append(
@@ -149,6 +157,8 @@ class Fleets:
             profile=spec.profile,
             tags=_all_tags(spec, request),
             spot=request.capacity_type == "spot",
+            reservation=str(spec.reservation_target),
+            placement_group=str((spec.data.get("Placement") or {}).get("GroupId") or ""),
             snapshots=tuple(str(one["SnapshotId"]) for one in ebs if one.get("SnapshotId")),
         )
         refusal = judge(launching(wanted))
@@ -185,9 +195,23 @@ class Fleets:
                 f"Your Spot request price of {limit} is lower than the minimum required Spot request fulfillment "
                 f"price of {price}.",
             )
+        reservation = self.reservations.chosen(spec, zone, request.target)
+        if isinstance(reservation, LaunchRefusedError):
+            return reservation
+        group = self.groups.of(spec, zone)
+        if isinstance(group, LaunchRefusedError):
+            return group
         priority = spec.override.get("Priority")
         pool = (kind, zone, request.capacity_type)
-        return Offer(index, pool, price, None if priority is None else float(priority))
+        return Offer(index, pool, price, None if priority is None else float(priority), reservation, group)
+
+    def _take(self, offer: Offer, wanted: int) -> int:
+        """Take instances out of the offer's reservation or pool. Returns how many there were."""
+        if offer.group is not None:
+            wanted = self.groups.room(offer.group, offer.pool[1], wanted)
+        if offer.reservation is None:
+            return self.market.take(offer.pool, wanted)
+        return min(wanted, self.reservations.left(offer.reservation))
 
     def _launch(
         self, backend: Any, request: FleetRequest, spec: LaunchSpec, offer: Offer, count: int, fleet_id: str
@@ -206,7 +230,13 @@ class Fleets:
             )
             spot_request = str(random_spot_request_id()) if request.capacity_type == "spot" else ""
             delays = self.consistency.delays
-            machines.append(self.book.add(instance, offer.pool, reservation.id, fleet_id, spot_request, delays=delays))
+            machine = self.book.add(instance, offer.pool, reservation.id, fleet_id, spot_request, delays=delays)
+            if offer.reservation is not None:
+                machine.capacity_reservation_id = offer.reservation.id
+                machine.lifecycle = offer.reservation.lifecycle
+            if offer.group is not None:
+                self.groups.place(machine, offer.group, spec)
+            machines.append(machine)
         return machines
 
 

@@ -58,6 +58,12 @@ class Machine:
     """Since when its status checks fail, ``system`` or ``instance``, in seconds on the book's clock."""
     events: list[tuple[str, str]] = field(default_factory=list)
     """Its scheduled events: code and description."""
+    capacity_reservation_id: str = ""
+    placement_group_id: str = ""
+    placement_group_name: str = ""
+    partition: int = 0
+    lifecycle: str = ""
+    """InstanceLifecycle of an instance that is neither spot nor on-demand."""
     fixed: dict[str, Any] = field(default_factory=dict)
     """The parts of its description that never change, computed once."""
 

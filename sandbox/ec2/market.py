@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from threading import Lock
+from typing import Any
 
 from sandbox.ec2.prices import PriceBook
 
@@ -39,6 +40,10 @@ class Offer:
     pool: Pool
     price: float
     priority: float | None = None
+    reservation: Any = None
+    """The capacity reservation that it takes a place in; None for the open market."""
+    group: Any = None
+    """The placement group of its instances."""
 
 
 class Market:

@@ -242,13 +242,18 @@ class SandboxEC2(EC2Response):  # type: ignore[misc]
         page, token = self._page([row for row in rows if spot_history.matches(row, filters)], 1000)
         return render("DescribeSpotPriceHistory", {"SpotPriceHistory": page, "NextToken": token or ""})
 
-    # --- requested by autoscalers, always empty here ---
-
     def describe_capacity_reservations(self) -> Any:
-        return render("DescribeCapacityReservations", {"CapacityReservations": []})
+        self.error_on_dryrun()
+        found = self.world.reservations.describe(
+            self._get_param("CapacityReservationIds", []), self._filters_from_querystring()
+        )
+        page, token = self._page(found, 1000)
+        return render("DescribeCapacityReservations", {"CapacityReservations": page, "NextToken": token or ""})
 
     def describe_placement_groups(self) -> Any:
-        return render("DescribePlacementGroups", {"PlacementGroups": []})
+        self.error_on_dryrun()
+        found = self.world.groups.describe(self._get_param("GroupIds", []), self._filters_from_querystring())
+        return render("DescribePlacementGroups", {"PlacementGroups": found})
 
     def _page(self, rows: list[Any], limit: int) -> tuple[list[Any], str | None]:
         """A page of a listing, and the token of the next page."""

@@ -62,6 +62,12 @@ class LaunchSpec:
         return dict(self.data.get("IamInstanceProfile") or {})
 
     @property
+    def reservation_target(self) -> str:
+        """The ID of the capacity reservation to launch into. Empty if the launch names none."""
+        wanted = self.data.get("CapacityReservationSpecification") or {}
+        return str((wanted.get("CapacityReservationTarget") or {}).get("CapacityReservationId") or "")
+
+    @property
     def block_devices(self) -> list[dict[str, Any]]:
         """Volumes with EC2's defaults filled in: 20 GiB, gp3, deleted with the instance."""
         devices = []
@@ -97,7 +103,9 @@ class FleetRequest:
 
     params: dict[str, Any]
     total: int = field(init=False)
+    target: str = field(init=False)
     capacity_type: str = field(init=False)
+    """What the instances are paid as: spot or on-demand."""
 
     def __post_init__(self) -> None:
         if not self.params.get("LaunchTemplateConfigs"):
@@ -108,11 +116,20 @@ class FleetRequest:
         self.total = int(target["TotalTargetCapacity"])
         if not 1 <= self.total <= 1000:
             raise EC2ClientError("InvalidParameterValue", "TotalTargetCapacity must be from 1 to 1000 in this sandbox")
-        self.capacity_type = str(target.get("DefaultTargetCapacityType") or "on-demand")
-        if self.capacity_type not in ("on-demand", "spot"):
+        self.target = str(target.get("DefaultTargetCapacityType") or "on-demand")
+        self.capacity_type = "spot" if self.target == "spot" else "on-demand"
+        if self.target not in ("on-demand", "spot", "capacity-block", "reserved-capacity"):
             raise EC2ClientError(
-                "InvalidParameterValue", f"DefaultTargetCapacityType {self.capacity_type} is not sold in this sandbox"
+                "InvalidParameterValue", f"DefaultTargetCapacityType {self.target} is not sold in this sandbox"
             )
+        options = {
+            "spot": "SpotOptions",
+            "on-demand": "OnDemandOptions",
+            "reserved-capacity": "ReservedCapacityOptions",
+        }
+        for name in {*options.values()} & self.params.keys():
+            if name != options.get(self.target):
+                raise EC2ClientError("InvalidParameterCombination", f"{name} cannot be used with {self.target}")
 
     @property
     def strategy(self) -> str:

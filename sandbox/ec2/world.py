@@ -8,6 +8,7 @@ from threading import RLock
 from sandbox.ec2.authorization.identities import ACCOUNT
 from sandbox.ec2.authorization.judge import Judge
 from sandbox.ec2.buckets import Buckets
+from sandbox.ec2.capacity_reservations import CapacityReservations
 from sandbox.ec2.consistency import Consistency
 from sandbox.ec2.eventbridge import EventBridge
 from sandbox.ec2.faults import CallLog, FaultTable, Throttle
@@ -15,7 +16,9 @@ from sandbox.ec2.fleets import Fleets
 from sandbox.ec2.held_calls import HoldTable
 from sandbox.ec2.instances import InstanceBook
 from sandbox.ec2.market import Market
+from sandbox.ec2.placement_groups import PlacementGroups
 from sandbox.ec2.prices import PriceBook
+from sandbox.ec2.zonal_shift import ZonalShifts
 
 REGION = "us-west-2"
 ZONES = ("us-west-2a", "us-west-2b", "us-west-2c", "us-west-2d")
@@ -53,7 +56,10 @@ class World:
         self.market = Market(self.prices)
         self.book = InstanceBook(self.market)
         self.consistency = Consistency(self.now)
-        self.fleets = Fleets(self.market, self.book, self.consistency)
+        self.reservations = CapacityReservations(self.book)
+        self.groups = PlacementGroups(self.book)
+        self.zonal_shifts = ZonalShifts()
+        self.fleets = Fleets(self.market, self.book, self.consistency, self.reservations, self.groups)
         self.events = EventBridge(ACCOUNT, REGION, self.cluster.name)
         self.book.on_state = self.events.state_changed
 
@@ -66,6 +72,9 @@ class World:
         self.market.clear_capacity()
         self.book.clear()
         self.fleets.clear()
+        self.reservations.clear()
+        self.groups.clear()
+        self.zonal_shifts.clear()
         self.faults.clear()
         self.holds.release()
         self.throttle.clear()

@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from urllib.parse import parse_qsl
 
 from activities import loggers
-from sandbox.ec2 import pricing
+from sandbox.ec2 import pricing, zonal_shift
 from sandbox.ec2.authorization.identities import Caller
 from sandbox.ec2.authorization.needs import needs
 from sandbox.ec2.errors import Answer, access_denied, aws_error, json_answer, unknown_caller
@@ -112,6 +112,8 @@ class Front:
             return _injected(call, fault)
         if call.service == "pricing":
             answer = pricing.answer(world.prices, call.action, call.body)
+        elif call.service == zonal_shift.SERVICE:
+            answer = world.zonal_shifts.answer(call.action, call.path, world.cluster.name)
         else:
             answer = self._receive(call, environ) if call.action == "ReceiveMessage" else self._locked(call, environ)
         if call.action in PROFILE_CHANGES and answer.status < 400:
@@ -216,6 +218,8 @@ def _rest_action(service: str, environ: dict[str, Any]) -> str:
     method, path = str(environ["REQUEST_METHOD"]), str(environ.get("PATH_INFO"))
     if service == "eks" and method == "GET" and re.fullmatch(r"/clusters/[^/]+", path):
         return "DescribeCluster"
+    if service == zonal_shift.SERVICE and method == "GET" and path.startswith(zonal_shift.PATH):
+        return "GetManagedResource"
     return f"{'Get' if method == 'GET' else method.title()} {path}"
 
 

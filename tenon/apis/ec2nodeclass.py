@@ -283,6 +283,19 @@ class CapacityReservation(ApiModel):
     """Whether it can be used, or is about to end."""
 
 
+class PlacementGroup(ApiModel):
+    """The placement group that was found."""
+
+    id: str
+    """The id of the placement group."""
+    name: str
+    """The name of the placement group."""
+    strategy: Literal["cluster", "partition", "spread"]
+    """How EC2 places its instances: close together, in partitions, or apart."""
+    partition_count: Annotated[int, Field(ge=0)] | None = None
+    """How many partitions it has; unset unless its strategy is partition."""
+
+
 class EC2NodeClassStatus(ApiModel):
     """What was found in the account."""
 
@@ -294,6 +307,8 @@ class EC2NodeClassStatus(ApiModel):
     """The machine images."""
     capacity_reservations: list[CapacityReservation] = []
     """The capacity reservations."""
+    placement_group: PlacementGroup | None = None
+    """The placement group."""
     instance_profile: str | None = None
     """The instance profile, made for the role or given."""
     conditions: Conditions = []

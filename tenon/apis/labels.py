@@ -27,6 +27,11 @@ OS = "kubernetes.io/os"
 HOSTNAME = "kubernetes.io/hostname"
 WINDOWS_BUILD = "node.kubernetes.io/windows-build"
 TENANCY = "karpenter.k8s.aws/instance-tenancy"
+RESERVATION_ID = "karpenter.k8s.aws/capacity-reservation-id"
+RESERVATION_TYPE = "karpenter.k8s.aws/capacity-reservation-type"
+PLACEMENT_GROUP_ID = "karpenter.k8s.aws/placement-group-id"
+PLACEMENT_GROUP_PARTITION = "karpenter.k8s.aws/placement-group-partition"
+RESERVATION_INTERRUPTIBLE = "karpenter.k8s.aws/capacity-reservation-interruptible"
 EXCLUDE_BALANCERS = "node.kubernetes.io/exclude-from-external-load-balancers"
 
 ALIASES = {
@@ -83,6 +88,10 @@ REMOVED_LABELS = frozenset({f"{AWS_GROUP}/instance-pods", f"{AWS_GROUP}/instance
 # Tenancies: whether an instance shares its hardware with instances of other accounts
 DEFAULT_TENANCY = "default"
 DEDICATED = "dedicated"
+
+# Types of capacity reservations: on-demand capacity reservations, and capacity blocks
+DEFAULT_RESERVATION = "default"
+CAPACITY_BLOCK = "capacity-block"
 
 # Capacity types, in order of preference
 RESERVED = "reserved"

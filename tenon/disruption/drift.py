@@ -15,7 +15,8 @@ from typing import Any
 
 from tenon.apis import labels
 from tenon.apis.common import Taint
-from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.apis.conditions import get_condition
+from tenon.apis.ec2nodeclass import CAPACITY_RESERVATIONS_READY, EC2NodeClass
 from tenon.apis.hashing import EC2NODECLASS_VERSION, NODEPOOL_VERSION, ec2nodeclass_hash, nodepool_hash
 from tenon.apis.kubelet import KubeletConfiguration
 from tenon.apis.nodepool import NodePool
@@ -40,10 +41,21 @@ class DriftReason(StrEnum):
     AMI = "AMIDrift"
     SUBNET = "SubnetDrift"
     SECURITY_GROUP = "SecurityGroupDrift"
+    PLACEMENT_GROUP = "PlacementGroupDrift"
+    CAPACITY_RESERVATION = "CapacityReservationDrift"
     INSTANCE_TYPE = "InstanceTypeNotFound"
 
 
-_OF_INSTANCE = frozenset({DriftReason.AMI, DriftReason.SUBNET, DriftReason.SECURITY_GROUP, DriftReason.INSTANCE_TYPE})
+_OF_INSTANCE = frozenset(
+    {
+        DriftReason.AMI,
+        DriftReason.SUBNET,
+        DriftReason.SECURITY_GROUP,
+        DriftReason.PLACEMENT_GROUP,
+        DriftReason.CAPACITY_RESERVATION,
+        DriftReason.INSTANCE_TYPE,
+    }
+)
 _OF_CLASS = _OF_INSTANCE | {DriftReason.NODECLASS}
 
 
@@ -152,6 +164,9 @@ class _Class:
         status = node_class.status
         self._subnets = {subnet.id: subnet.zone for subnet in status.subnets}
         self._groups = frozenset(group.id for group in status.security_groups)
+        self._group = status.placement_group.id if status.placement_group is not None else ""
+        self._reservations = frozenset(each.id for each in status.capacity_reservations)
+        self._knows_reservations = get_condition(status.conditions, CAPACITY_RESERVATIONS_READY) is not None
         self._types = {kind.name: kind for kind in types or ()}
         self._images: dict[str, str | None] = {}
 
@@ -162,7 +177,14 @@ class _Class:
             unknown.add(DriftReason.NODECLASS)
         if not self._is_current:
             return Verdict(unknown=frozenset(unknown | _OF_INSTANCE))
-        if found := self._image(claim, unknown) or self._groups_of(claim, unknown) or self._subnet(claim, unknown):
+        found = (
+            self._image(claim, unknown)
+            or self._groups_of(claim, unknown)
+            or self._subnet(claim, unknown)
+            or self._placement_group(claim)
+            or self._reservation(claim, unknown)
+        )
+        if found:
             return Verdict(found)
         return self._instance_type(claim, now, unknown)
 
@@ -230,6 +252,30 @@ class _Class:
             unknown.add(DriftReason.SUBNET)
         return None
 
+    def _placement_group(self, claim: ClaimRecord) -> Drift | None:
+        """Compare the placement group that the launch wrote on the claim. No instance can change its group."""
+        present = claim.labels.get(labels.PLACEMENT_GROUP_ID, "")
+        if present == self._group:
+            return None
+        selects, has = (f"placement group {name}" if name else "no placement group" for name in (self._group, present))
+        return Drift(
+            DriftReason.PLACEMENT_GROUP, f"EC2NodeClass {self.name} selects {selects}, the instance is in {has}"
+        )
+
+    def _reservation(self, claim: ClaimRecord, unknown: set[DriftReason]) -> Drift | None:
+        """Compare the capacity reservation of the instance, if it is meant to be in one (AWS-126, DIS-74)."""
+        name, sold = claim.labels.get(labels.RESERVATION_ID, ""), claim.labels.get(labels.CAPACITY_TYPE, "")
+        if not self._knows_reservations:  # the gate ReservedCapacity is off
+            if sold == labels.RESERVED or _needs_reserved(claim):
+                unknown.add(DriftReason.CAPACITY_RESERVATION)
+        elif sold == labels.RESERVED and name and name not in self._reservations:
+            message = f"EC2NodeClass {self.name} no longer selects capacity reservation {name}, or it has ended"
+            return Drift(DriftReason.CAPACITY_RESERVATION, message)
+        elif sold == labels.ON_DEMAND and _needs_reserved(claim):
+            message = "the instance left its capacity reservation and is on-demand, and the NodeClaim requires reserved"
+            return Drift(DriftReason.CAPACITY_RESERVATION, message)
+        return None
+
     def _instance_type(self, claim: ClaimRecord, now: datetime, unknown: set[DriftReason]) -> Verdict:
         """Compare the type last: without a subnet in its zone, no offering is left, and the subnet is the reason."""
         name = claim.labels.get(labels.INSTANCE_TYPE, "")
@@ -245,8 +291,8 @@ class _Class:
     def _missing_offering(self, claim: ClaimRecord, name: str) -> str:
         """Name what is no longer offered; empty if nothing is missing.
 
-        Zone and capacity type are compared one by one, because a spot offering without a price is not listed. Tenon
-        does not list reserved capacity at all.
+        Zone and capacity type are compared one by one, because a spot offering without a price is not listed. A
+        reservation is compared with those of the class instead, because it ends while the type stays.
         """
         kind = self._types.get(name)
         if kind is None:
@@ -258,6 +304,11 @@ class _Class:
         if sold and sold != labels.RESERVED and sold not in listed:
             return f"instance type {name} as {sold} capacity"
         return ""
+
+
+def _needs_reserved(claim: ClaimRecord) -> bool:
+    asked = Requirements.from_terms(claim.spec.get("requirements") or ())
+    return labels.CAPACITY_TYPE in asked and asked[labels.CAPACITY_TYPE].values == (labels.RESERVED,)
 
 
 def _hashed_with(claim: ClaimRecord, annotation: str, version: str) -> bool:

@@ -13,6 +13,7 @@ from decimal import Decimal
 from typing import Any
 
 from tenon import resources
+from tenon.apis.ec2nodeclass import PlacementGroup
 from tenon.ec2.branch_interfaces import POD_ENI, branch_interfaces
 from tenon.ec2.families import FAMILIES, GIB, EbsVolume, Family
 from tenon.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
@@ -46,6 +47,7 @@ class NodeSettings:
     """How many network cards a type must have."""
     needs_nitro: bool = False
     needs_nested_virtualization: bool = False
+    placement_group: PlacementGroup | None = None
     vm_memory_overhead: Decimal = Decimal("0.075")
     reserved_enis: int = 0
     learned_memory: Mapping[str, int] = field(default_factory=dict)

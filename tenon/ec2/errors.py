@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.messages.launch import OfferingRef
 
 INSUFFICIENT_CAPACITY = frozenset(
@@ -25,6 +26,9 @@ Karpenter also counts VcpuLimitExceeded and MaxFleetCountExceeded here. Tenon tr
 account quotas that the next instance type would exceed as well.
 """
 
+RESERVATION_CODES = ("InvalidCapacityReservation", "CapacityReservation", "ReservationCapacityExceeded")
+"""Beginnings of the codes that say that a capacity reservation has no place for the launch, or has ended."""
+PLACEMENT_GROUP_UNKNOWN = frozenset({"InvalidPlacementGroup.Unknown", "InvalidPlacementGroupId.Unknown"})
 SUBNET_FULL = "InsufficientFreeAddressesInSubnet"
 """The subnet has no address left. That says nothing about the type, or about another subnet of the zone."""
 
@@ -178,11 +182,13 @@ def unavailable_offerings(
     fleet_errors: Iterable[Mapping[str, Any]],
     capacity_type: str,
     tried: Iterable[tuple[str, str]],
+    reservations: Mapping[tuple[str, str], str] | None = None,
 ) -> list[OfferingRef]:
     """Return the offerings that the ``Errors`` of a fleet rule out, sorted.
 
-    ``tried`` are the (instance type, zone) pairs of the request. An error that rules out all spot capacity gives one
-    key without type and zone. An error without a type or zone rules out every pair that matches the rest of it.
+    ``tried`` are the (instance type, zone) pairs of the request, and ``reservations`` are those that they launch into.
+    An error that rules out all spot capacity gives one key without type and zone. An error without a type or zone rules
+    out every pair that matches the rest of it.
     """
     pairs = sorted(set(tried))
     refused: set[tuple[str, str]] = set()
@@ -190,10 +196,14 @@ def unavailable_offerings(
         code = error.get("ErrorCode", "")
         if code in NO_SPOT:
             return [OfferingRef(capacity_type=capacity_type, instance_type="", zone="")]
-        if code in INSUFFICIENT_CAPACITY:
+        if code in INSUFFICIENT_CAPACITY or (reservations and code.startswith(RESERVATION_CODES)):
             override = error.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
             wanted_type, wanted_zone = override.get("InstanceType", ""), override.get("AvailabilityZone", "")
             refused.update(
                 (name, zone) for name, zone in pairs if wanted_type in ("", name) and wanted_zone in ("", zone)
             )
-    return [OfferingRef(capacity_type=capacity_type, instance_type=name, zone=zone) for name, zone in sorted(refused)]
+    found = [
+        OfferingKey.refusable(capacity_type, name, zone, (reservations or {}).get((name, zone), ""))
+        for name, zone in sorted(refused)
+    ]
+    return [OfferingRef(capacity_type=key[0], instance_type=key[1], zone=key[2]) for key in found]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
 from tenon.apis import labels
 from tenon.apis.expressions import ExpressionError
-from tenon.ec2 import capacity
+from tenon.ec2 import capacity, placement_groups
 from tenon.ec2.capacity import Item, NodeSettings
 from tenon.ec2.expressions import evaluate_settings
 from tenon.ec2.instance_labels import architectures, label_values
@@ -17,6 +17,8 @@ from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import Requirement, Requirements
 from tenon.scheduling.model import InstanceType, Offering
 
+RESERVATION_LABELS = (labels.RESERVATION_ID, labels.RESERVATION_TYPE, labels.RESERVATION_INTERRUPTIBLE)
+"""The labels of a node that is in a capacity reservation."""
 _CAPACITY_TYPES = {"on-demand": labels.ON_DEMAND, "spot": labels.SPOT}
 """The usage classes of EC2 that Tenon buys, with their capacity types."""
 
@@ -54,6 +56,7 @@ def supported(item: Item, settings: NodeSettings) -> bool:
         and bool(architectures(item))
         and item["InstanceType"].partition(".")[0] not in settings.family.excluded_families
         and (nitro or not settings.needs_nitro)
+        and placement_groups.takes(settings.placement_group, item)
         and network.get("MaximumNetworkCards", 1) >= settings.network_cards
         and network.get("EfaInfo", {}).get("MaximumEfaInterfaces", 0) >= len(settings.efa_only_interfaces)
         and (
@@ -71,8 +74,11 @@ def build(
     prices: Prices,
     *,
     unpriced: bool = False,
+    reserved: Sequence[Offering] = (),
 ) -> InstanceType | None:
     """Return the type with its labels, resources and offerings. ``zone_ids`` maps the zones that sell it to their IDs.
+
+    ``reserved`` are the offerings of capacity reservations. Labels of reservations then depend on the offering.
 
     Return None if no offering of it can be bought, or if an expression of the class has no value for it. With
     ``unpriced``, a type without any known price keeps all its offerings, at an infinite price.
@@ -86,6 +92,7 @@ def build(
         for zone in sorted(zone_ids)
         if (price := _first(prices.of(name, zone, capacity_type), unknown)) is not None
     )
+    offerings = (*offerings, *reserved)
     if not offerings:
         return None
     try:
@@ -96,7 +103,10 @@ def build(
         labels.ZONE: sorted({offering.zone for offering in offerings}),
         labels.ZONE_ID: sorted({offering.zone_id for offering in offerings if offering.zone_id}),
         labels.CAPACITY_TYPE: sorted({offering.capacity_type for offering in offerings}),
+        **placement_groups.label_values(settings.placement_group),
     }
+    if reserved:
+        values = {key: listed for key, listed in values.items() if key not in RESERVATION_LABELS}
     return InstanceType(
         name=name,
         requirements=_requirements(values),
@@ -122,7 +132,10 @@ def without(instance_types: Iterable[InstanceType], unavailable: Container[Offer
 
 
 def _marked(each: InstanceType, unavailable: Container[OfferingKey]) -> InstanceType:
-    refused = [OfferingKey(one.capacity_type, each.name, one.zone) in unavailable for one in each.offerings]
+    refused = [
+        OfferingKey.refusable(one.capacity_type, each.name, one.zone, one.reservation_id) in unavailable
+        for one in each.offerings
+    ]
     if not any(refused):
         return each
     offerings = tuple(

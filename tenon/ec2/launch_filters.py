@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 from tenon.apis import labels
 from tenon.errors import TenonError
-from tenon.kube.requirements import Requirements
+from tenon.kube.requirements import Requirement, Requirements
 from tenon.resources import Resources, fits
-from tenon.scheduling.model import InstanceType, Offering
+from tenon.scheduling.model import OFFERING_KEYS, InstanceType, Offering
 
 MAX_TYPES = 60
 """The most types in one fleet request. More would slow EC2 down without changing the result."""
 
 _EXOTIC_COUNTS = tuple(f"{labels.AWS_GROUP}/instance-{name}-count" for name in ("gpu", "accelerator"))
 _SIZE = f"{labels.AWS_GROUP}/instance-size"
-PREFERENCE = (labels.SPOT, labels.ON_DEMAND)
+PREFERENCE = (labels.RESERVED, labels.SPOT, labels.ON_DEMAND)
 """The capacity types to buy, the preferred one first."""
 
 
@@ -62,6 +62,8 @@ def choose(
             "no instance type that the claim allows fits its pods and can be bought in the class's zones"
         )
     choices = _filter_offerings(choices, lambda offering: offering.capacity_type == capacity_type)
+    if capacity_type == labels.RESERVED:
+        choices = _of_one_kind(choices)
     choices = sorted(choices, key=lambda choice: (choice.price, choice.type.name))[:MAX_TYPES]
     if missing := missing_values(requirements, [choice.type for choice in choices]):
         raise NoOfferingError(missing)
@@ -72,23 +74,57 @@ def compatible(
     requirements: Requirements, requests: Resources, instance_types: Iterable[InstanceType], zones: frozenset[str]
 ) -> list[TypeOfferings]:
     """Return types that meet the requirements and fit the requests, each with the offerings that can be bought."""
-    zone, zone_id, capacity_type = (
-        requirements.get(key) for key in (labels.ZONE, labels.ZONE_ID, labels.CAPACITY_TYPE)
-    )
+    asked = [(position, requirements[key]) for position, key in enumerate(OFFERING_KEYS) if key in requirements]
     found = []
     for each in instance_types:
         offerings = tuple(
             offering
             for offering in each.offerings
-            if offering.available
-            and offering.zone in zones
-            and zone.has(offering.zone)
-            and capacity_type.has(offering.capacity_type)
-            and (not offering.zone_id or zone_id.has(offering.zone_id))
+            if offering.available and offering.zone in zones and _meets(offering, asked)
         )
         if offerings and fits(requests, each.allocatable) and each.requirements.intersects(requirements):
             found.append(TypeOfferings(each, offerings))
     return found
+
+
+def _meets(offering: Offering, asked: Iterable[tuple[int, Requirement]]) -> bool:
+    """Whether the offering has these values, given by their place in `OFFERING_KEYS`. An unknown zone ID fits."""
+    values = offering.values
+    for position, wanted in asked:
+        value = values[position]
+        if value:
+            if not wanted.has(value):
+                return False
+        elif OFFERING_KEYS[position] != labels.ZONE_ID and not wanted.may_be_absent:
+            return False
+    return True
+
+
+def _of_one_kind(choices: Iterable[TypeOfferings]) -> list[TypeOfferings]:
+    """Keep the cheapest kind of reservation, because one request is for one kind (AWS-021..023).
+
+    In each zone, a type keeps the reservation with the most places. Of capacity blocks only one is left.
+    """
+    best = min((offering for choice in choices for offering in choice.offerings), key=_kind)
+    kept = _filter_offerings(choices, lambda offering: _kind(offering)[1:] == _kind(best)[1:])
+    if best.reservation_type == labels.CAPACITY_BLOCK:
+        kept = sorted(kept, key=lambda choice: (choice.price, choice.type.name))[:1]
+        only = min(kept[0].offerings, key=lambda offering: (offering.price, -offering.reservation_capacity))
+        return [TypeOfferings(kept[0].type, (only,))]
+    return [TypeOfferings(choice.type, _roomiest(choice.offerings)) for choice in kept]
+
+
+def _kind(offering: Offering) -> tuple[float, bool, bool]:
+    """Sorts by price, and then on-demand reservations first, blocks next, and those that may be taken back last."""
+    interruptible = offering.reservation_interruptible == "true"
+    return offering.price, interruptible, offering.reservation_type == labels.CAPACITY_BLOCK
+
+
+def _roomiest(offerings: Iterable[Offering]) -> tuple[Offering, ...]:
+    by_zone: dict[str, Offering] = {}
+    for offering in sorted(offerings, key=lambda one: (-one.reservation_capacity, one.reservation_id)):
+        by_zone.setdefault(offering.zone, offering)
+    return tuple(by_zone[zone] for zone in sorted(by_zone))
 
 
 def _plain_first(choices: list[TypeOfferings]) -> list[TypeOfferings]:

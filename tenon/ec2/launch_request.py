@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,15 +16,17 @@ from tenon.ec2.bootstrap import Bootstrap, node_labels, node_taints
 from tenon.ec2.cluster import Cluster
 from tenon.ec2.families import family_named
 from tenon.ec2.launch_filters import TypeOfferings, choose, compatible
-from tenon.ec2.launch_template import LaunchTemplate
+from tenon.ec2.launch_template import LaunchTemplate, Reservation
 from tenon.ec2.launched_labels import tenancy
+from tenon.ec2.placement_groups import partition
 from tenon.ec2.settings import kubelet_map
 from tenon.ec2.tags import instance_tags, shared_tags
+from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import Requirements
 from tenon.kube.taints import Taint
 from tenon.lifecycle.messages.launch import FleetOverride, FleetTemplate, LaunchRequest, OfferingRef
 from tenon.resources import PODS, parse_resources
-from tenon.scheduling.model import InstanceType
+from tenon.scheduling.model import InstanceType, Offering
 
 EFA = "vpc.amazonaws.com/efa"
 NITRO_SANDBOX = "eks.amazonaws.com/nitro-sandbox"
@@ -49,6 +51,8 @@ class _Group:
     efa_interfaces: int
     enclaves: bool
     tenancy: str
+    partition: int | None
+    reservation: Reservation | None
     kubelet: str
     """The kubelet settings as JSON."""
 
@@ -66,10 +70,13 @@ def plan_launch(
     free_addresses: Mapping[str, int],
     attempt: int,
     kubelets: Mapping[str, Mapping[str, Any]] | None = None,
+    *,
+    open_reservations: bool = False,
 ) -> LaunchPlan:
     """Return the request of a launch attempt. ``free_addresses`` is the number of free IP addresses by subnet ID.
 
     ``kubelets`` are the kubelet settings by instance type, for types whose settings differ from those of the class.
+    ``open_reservations`` leaves open capacity reservations to EC2, as without the gate ReservedCapacity.
 
     Raises:
         NoOfferingError: no instance type that the claim allows can be bought.
@@ -88,21 +95,27 @@ def plan_launch(
     generates = family_named(node_class.spec.resolved_family).generates_user_data
     own_kubelet = kubelet_map(node_class)
     groups: dict[_Group, list[TypeOfferings]] = {}
-    for choice in choices:
+    for choice in _by_reservation(choices):
         group = _Group(
             image_id=bootable[choice.type.name],
             max_pods=choice.type.capacity[PODS] if generates else None,
             efa_interfaces=choice.type.capacity.get(EFA, 0) if requests.get(EFA) else 0,
             enclaves=enclaves,
             tenancy=tenancy(requirements),
+            partition=partition(node_class.status.placement_group, requirements),
+            reservation=_reservation(choice.offerings[0]),
             kubelet=json.dumps((kubelets or {}).get(choice.type.name, own_kubelet), sort_keys=True),
         )
         groups.setdefault(group, []).append(choice)
+    kind = next((group.reservation for group in groups if group.reservation is not None), None)
     prioritized = claim.metadata.annotations.get(labels.PRICE_OVERLAY_APPLIED) == "true"
     relaxed = claim.metadata.annotations.get(labels.MIN_VALUES_RELAXED) == "true"
     token = client_token(cluster.name, claim.metadata.uid, attempt)
     pool = claim.metadata.labels.get(labels.NODEPOOL, "")
-    templates = {group: _template(claim, node_class, cluster, capacity_type, group) for group in groups}
+    templates = {
+        group: _template(claim, node_class, cluster, capacity_type, group, open_reservations=open_reservations)
+        for group in groups
+    }
     request = LaunchRequest(
         client_token=token,
         capacity_type=capacity_type,
@@ -116,8 +129,30 @@ def plan_launch(
         ],
         tags=instance_tags(cluster.name, node_class, pool, claim.metadata.name, token),
         context="" if relaxed else node_class.spec.context or "",
+        reservation_type=kind.type if kind is not None else "",
+        reservation_interruptible=kind is not None and kind.interruptible,
     )
     return LaunchPlan(request, tuple(templates.values()))
+
+
+def _by_reservation(choices: Iterable[TypeOfferings]) -> Iterator[TypeOfferings]:
+    """Split the choices, so that all offerings of one are of the same reservation: a template names only one."""
+    for choice in choices:
+        ids = dict.fromkeys(offering.reservation_id for offering in choice.offerings)
+        for name in ids:
+            held = tuple(offering for offering in choice.offerings if offering.reservation_id == name)
+            yield choice if len(ids) == 1 else TypeOfferings(choice.type, held)
+
+
+def _reservation(offering: Offering) -> Reservation | None:
+    if not offering.reservation_id:
+        return None
+    return Reservation(offering.reservation_id, offering.reservation_type, offering.reservation_interruptible == "true")
+
+
+def _reference(name: str, offering: Offering) -> OfferingRef:
+    key = OfferingKey.refusable(offering.capacity_type, name, offering.zone, offering.reservation_id)
+    return OfferingRef(capacity_type=key.capacity_type, instance_type=key.instance_type, zone=key.zone)
 
 
 def best_subnets(subnets: Iterable[Subnet], free_addresses: Mapping[str, int]) -> dict[str, Subnet]:
@@ -147,7 +182,7 @@ def without_addresses(
     requirements = Requirements.from_terms(term.to_dict() for term in claim.spec.requirements)
     requests = parse_resources(claim.spec.resources.requests)
     return sorted(full), [
-        OfferingRef(capacity_type=offering.capacity_type, instance_type=each.type.name, zone=offering.zone)
+        _reference(each.type.name, offering)
         for each in compatible(requirements, requests, instance_types, frozenset(full))
         for offering in each.offerings
     ]
@@ -176,6 +211,7 @@ def _overrides(
             subnet_id=subnets[offering.zone].id,
             price=offering.price,
             priority=offering.price if prioritized else None,
+            reservation_id=offering.reservation_id,
         )
         for choice in choices
         for offering in choice.offerings
@@ -183,7 +219,13 @@ def _overrides(
 
 
 def _template(
-    claim: NodeClaim, node_class: EC2NodeClass, cluster: Cluster, capacity_type: str, group: _Group
+    claim: NodeClaim,
+    node_class: EC2NodeClass,
+    cluster: Cluster,
+    capacity_type: str,
+    group: _Group,
+    *,
+    open_reservations: bool,
 ) -> LaunchTemplate:
     spec = node_class.spec
     taints, startup = (
@@ -211,4 +253,7 @@ def _template(
         efa_interfaces=group.efa_interfaces,
         enclaves=group.enclaves,
         tenancy=group.tenancy,
+        partition=group.partition,
+        reservation=group.reservation,
+        open_reservations=open_reservations,
     )

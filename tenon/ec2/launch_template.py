@@ -33,6 +33,22 @@ class LaunchTemplate:
     tags: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """The capacity reservation that a template launches into."""
+
+    id: str
+    type: str
+    interruptible: bool = False
+
+    @property
+    def market(self) -> str:
+        """EC2's market type of such a launch; empty for an on-demand capacity reservation."""
+        if self.type == labels.CAPACITY_BLOCK:
+            return "capacity-block"
+        return "interruptible-capacity-reservation" if self.interruptible else ""
+
+
 def build(
     node_class: EC2NodeClass,
     *,
@@ -43,8 +59,25 @@ def build(
     efa_interfaces: int = 0,
     enclaves: bool = False,
     tenancy: str = labels.DEFAULT_TENANCY,
+    partition: int | None = None,
+    reservation: Reservation | None = None,
+    open_reservations: bool = False,
 ) -> LaunchTemplate:
-    """Build the template of a class for one image and one rendered user data."""
+    """Build the template of a class for one image and one rendered user data.
+
+    Args:
+        node_class: the class.
+        image_id: the image.
+        user_data: the rendered user data.
+        capacity_type: what the instances are bought as.
+        tags: those of the template and of what its launches create.
+        efa_interfaces: how many EFA interfaces the instances get.
+        enclaves: whether they may run Nitro enclaves.
+        tenancy: whether they share their hardware.
+        partition: their partition of the class's placement group; None leaves it to EC2.
+        reservation: the only capacity reservation that they may use.
+        open_reservations: leave it to EC2 to use an open reservation that matches, as without the gate.
+    """
     spec = node_class.spec
     options = spec.metadata_options
     tagged = ["network-interface", *(["spot-instances-request"] if capacity_type == labels.SPOT else [])]
@@ -60,8 +93,7 @@ def build(
             "InstanceMetadataTags": "disabled",
         },
         "Monitoring": {"Enabled": bool(spec.detailed_monitoring)},
-        # EC2's default, open, takes any open reservation that matches, also those that others made for themselves.
-        "CapacityReservationSpecification": {"CapacityReservationPreference": "none"},
+        "CapacityReservationSpecification": _reservation(reservation) if reservation or not open_reservations else "",
         "UserData": b64encode(user_data.encode()).decode(),
         "TagSpecifications": [{"ResourceType": kind, "Tags": tag_list(tags)} for kind in tagged],
         **_network(node_class, efa_interfaces),
@@ -70,11 +102,29 @@ def build(
         data["CpuOptions"] = {"NestedVirtualization": spec.cpu_options.nested_virtualization}
     if enclaves:
         data["EnclaveOptions"] = {"Enabled": True}
-    if tenancy != labels.DEFAULT_TENANCY:
-        data["Placement"] = {"Tenancy": tenancy}
+    if reservation is not None and reservation.market:
+        data["InstanceMarketOptions"] = {"MarketType": reservation.market}
+    group = node_class.status.placement_group
+    placement = {
+        **({"Tenancy": tenancy} if tenancy != labels.DEFAULT_TENANCY else {}),
+        **({"GroupId": group.id} if group is not None else {}),
+        **({"PartitionNumber": partition} if partition is not None else {}),
+    }
+    if placement:
+        data["Placement"] = placement
     data = {name: value for name, value in data.items() if value not in ("", [])}
     digest = hashlib.sha256(json.dumps([data, dict(tags)], sort_keys=True).encode()).hexdigest()
     return LaunchTemplate(name=f"{NAME_PREFIX}{digest[:32]}", data=data, tags=tags)
+
+
+def _reservation(reservation: Reservation | None) -> dict[str, Any]:
+    """EC2's default, open, takes any open reservation that matches, also those that others made for themselves."""
+    if reservation is None:
+        return {"CapacityReservationPreference": "none"}
+    return {
+        "CapacityReservationPreference": "capacity-reservations-only",
+        "CapacityReservationTarget": {"CapacityReservationId": reservation.id},
+    }
 
 
 def tag_list(tags: Mapping[str, str]) -> list[dict[str, str]]:

@@ -30,4 +30,12 @@ def launched_labels(claim: Mapping[str, Any], instance: Instance, kind: Instance
     zone_id = next((o.zone_id for o in kind.offerings if o.zone == instance.zone and o.zone_id), "") if kind else ""
     if zone_id:
         offering[labels.ZONE_ID] = zone_id
+    if instance.partition:
+        offering[labels.PLACEMENT_GROUP_PARTITION] = str(instance.partition)
+    if instance.reservation_id:
+        offering |= {
+            labels.RESERVATION_ID: instance.reservation_id,
+            labels.RESERVATION_TYPE: instance.reservation_type or labels.DEFAULT_RESERVATION,
+            labels.RESERVATION_INTERRUPTIBLE: str(instance.reservation_interruptible).lower(),
+        }
     return {**known, **described, **offering}

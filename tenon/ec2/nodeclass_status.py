@@ -9,7 +9,15 @@ from datetime import datetime
 from tenon.apis import conditions as condition_list
 from tenon.apis import ec2nodeclass as api
 from tenon.apis.common import Condition, ConditionStatus, SelectorRequirement
-from tenon.apis.ec2nodeclass import AMI, EC2NodeClass, EC2NodeClassStatus, SecurityGroup, Subnet
+from tenon.apis.ec2nodeclass import (
+    AMI,
+    CapacityReservation,
+    EC2NodeClass,
+    EC2NodeClassStatus,
+    PlacementGroup,
+    SecurityGroup,
+    Subnet,
+)
 from tenon.apis.json_object import JsonObject
 from tenon.apis.validation import FieldError, check_ec2nodeclass
 from tenon.ec2 import user_data
@@ -54,6 +62,11 @@ class Resolved:
     images_result: CheckResult = PASSED
     instance_profile: str = ""
     profile_result: CheckResult = PASSED
+    placement_group: PlacementGroup | None = None
+    placement_result: CheckResult = PASSED
+    reservations: Sequence[CapacityReservation] = ()
+    reservations_result: CheckResult | None = PASSED
+    """None without the gate ReservedCapacity: the class has no condition about reservations."""
     cluster_result: CheckResult = PASSED
     """Whether EKS tells what the nodes of the class need to know about the cluster."""
     types_result: CheckResult = PASSED
@@ -92,8 +105,7 @@ def new_status(
             _found_any(resolved.images, "AMINotFound", "amiSelectorTerms found no image that can be booted"),
         ),
         api.INSTANCE_PROFILE_READY: resolved.profile_result,
-        api.PLACEMENT_GROUP_READY: _placement(node_class),
-        api.CAPACITY_RESERVATIONS_READY: _reservations(node_class),
+        api.PLACEMENT_GROUP_READY: resolved.placement_result,
         api.VALIDATION_SUCCEEDED: _first(
             resolved.cluster_result,
             resolved.types_result,
@@ -102,8 +114,12 @@ def new_status(
             resolved.dry_runs_result,
         ),
     }
-    findings[api.VALIDATION_SUCCEEDED] = _first(findings[api.VALIDATION_SUCCEEDED], _awaited(findings))
     conditions = node_class.status.conditions
+    if resolved.reservations_result is not None:
+        findings[api.CAPACITY_RESERVATIONS_READY] = resolved.reservations_result
+    else:
+        conditions = condition_list.clear_condition(conditions, api.CAPACITY_RESERVATIONS_READY)
+    findings[api.VALIDATION_SUCCEEDED] = _first(findings[api.VALIDATION_SUCCEEDED], _awaited(findings))
     generation = node_class.metadata.generation
     for type_, finding in findings.items():
         untried = type_ == api.VALIDATION_SUCCEEDED and finding == PASSED and not resolved.dry_runs
@@ -121,6 +137,8 @@ def new_status(
         subnets=list(resolved.subnets),
         security_groups=list(resolved.security_groups),
         amis=list(resolved.images),
+        capacity_reservations=list(resolved.reservations),
+        placement_group=resolved.placement_group,
         instance_profile=resolved.instance_profile or None,
         conditions=condition_list.set_root(conditions, tuple(findings), now=now, observed_generation=generation),
     )
@@ -228,25 +246,6 @@ def _awaited(findings: Mapping[str, CheckResult]) -> CheckResult:
 
 def _found_any(found: Sequence[object], reason: str, message: str) -> CheckResult:
     return PASSED if found else CheckResult(reason, message)
-
-
-def _placement(node_class: EC2NodeClass) -> CheckResult:
-    if node_class.spec.placement_group_selector is None:
-        return PASSED
-    return CheckResult(
-        "PlacementGroupResolutionFailed", "placement groups are not supported: remove placementGroupSelector"
-    )
-
-
-def _reservations(node_class: EC2NodeClass) -> CheckResult:
-    """Refuse a class that selects reservations: its nodes would be bought in addition to what is paid for already."""
-    if not node_class.spec.capacity_reservation_selector_terms:
-        return PASSED
-    return CheckResult(
-        "CapacityReservationsNotSupported",
-        "capacity reservations are not supported yet: remove capacityReservationSelectorTerms to launch on-demand and "
-        "spot instances outside of any reservation",
-    )
 
 
 def ami(image: Image) -> AMI:

@@ -21,8 +21,7 @@ from tenon.apis.nodepool import NodePool
 from tenon.kube.requirements import IN, Requirement, Requirements
 from tenon.provisioning.pools import template_labels
 from tenon.resources import Resources, parse_resources
-from tenon.scheduling.model import InstanceType, Offering
-from tenon.scheduling.type_table import OFFERING_KEYS
+from tenon.scheduling.model import OFFERING_KEYS, InstanceType, Offering
 
 PoolTypes = Sequence[tuple[NodePool, Sequence[InstanceType]]]
 """Pools, each with the types that it can buy."""
@@ -227,8 +226,7 @@ def _type_has(kind: InstanceType, wanted: Requirement) -> bool:
 
 
 def _offers(offering: Offering, wanted: Sequence[Requirement]) -> bool:
-    values = (offering.zone, offering.capacity_type, offering.zone_id, offering.reservation_id)
-    said = dict(zip(OFFERING_KEYS, values, strict=True))
+    said = dict(zip(OFFERING_KEYS, offering.values, strict=True))
     return all(r.has(said[r.key]) if said[r.key] else r.may_be_absent for r in wanted)
 
 

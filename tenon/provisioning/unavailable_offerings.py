@@ -16,9 +16,15 @@ MOST = 100
 
 
 def unavailable_annotation(instance_types: Collection[str], avoided: Iterable[OfferingKey]) -> dict[str, str]:
-    """Return the annotation for a claim with these types; empty if EC2 refused none of their offerings."""
+    """Return the annotation for a claim with these types; empty if EC2 refused none of their offerings.
+
+    Reservations are named whatever type they have.
+    """
     types = frozenset(instance_types)
-    found = sorted("/".join(key) for key in avoided if key.instance_type in types)
+    meant = (
+        key for key in avoided if key.instance_type in types or (key.capacity_type == labels.RESERVED and key.zone)
+    )
+    found = sorted("/".join(key) for key in meant)
     return {labels.UNAVAILABLE_OFFERINGS: ",".join(found[:MOST])} if found else {}
 
 

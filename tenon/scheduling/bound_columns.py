@@ -16,9 +16,9 @@ from tenon.kube.taints import Taint, Toleration
 from tenon.resources import total
 from tenon.scheduling.daemons import LATER_LABELS
 from tenon.scheduling.existing_nodes import lasting_taints
-from tenon.scheduling.model import InstanceType, Node, Offering, Pool, Problem
+from tenon.scheduling.model import OFFERING_KEYS, InstanceType, Node, Offering, Pool, Problem
 from tenon.scheduling.pod_classes import NO_TERM, Amounts
-from tenon.scheduling.type_table import OFFERING_KEYS, TypeTable
+from tenon.scheduling.type_table import TypeTable
 
 BITS = 61
 """The sum of all requests for a resource must fit into this many bits. If it does not, a larger unit counts: requests
@@ -28,7 +28,7 @@ MAX_UNITS = 2**62
 """Room is capped to this value so that it fits into machine integers. All pods together request less."""
 Reservation = tuple[str, str]
 """Pool and reservation, shared by the columns that use places of one reservation."""
-Offer = tuple[str, str, str, str]
+Offer = tuple[str, ...]
 """What an offering determines: zone, capacity type, zone ID, reservation."""
 
 
@@ -92,7 +92,7 @@ def to_buy(problem: Problem, demand: Demand) -> tuple[list[Column], dict[Reserva
         daemons = [daemon for daemon in problem.daemons if _constraints(daemon).tolerates(pool.taints)]
         for number, instance_type in enumerate(table.types):
             for offering in instance_type.offerings:
-                by_choice = opened[_offer(offering)] if offering.available else ()
+                by_choice = opened[offering.values] if offering.available else ()
                 open_to = sum(1 << choice for choice, types in by_choice if types >> number & 1)
                 if not open_to:
                     continue
@@ -133,7 +133,7 @@ def _opened(
     pool: Pool, own: Requirements, table: TypeTable, choices: Sequence[PodConstraints]
 ) -> Mapping[Offer, list[tuple[int, int]]]:
     """Map each offer to the choices that may use it, by number, each with the types that it may use."""
-    offers = {_offer(offering): offering for one in table.types for offering in one.offerings}
+    offers = {offering.values: offering for one in table.types for offering in one.offerings}
     opened: dict[Offer, list[tuple[int, int]]] = {offer: [] for offer in offers}
     for number, choice in enumerate(choices):
         if not choice.tolerates(pool.taints):
@@ -158,7 +158,7 @@ def _combined(own: Requirements, term: Requirements, known: frozenset[str]) -> R
 
 
 def _is_available(offering: Offering, requirements: Requirements) -> bool:
-    values = zip(OFFERING_KEYS, _offer(offering), strict=True)
+    values = zip(OFFERING_KEYS, offering.values, strict=True)
     asked = [(requirements[key], value) for key, value in values if key in requirements]
     return all(r.has(value) if value else r.may_be_absent for r, value in asked)
 
@@ -169,7 +169,7 @@ def _daemon_requests(
     """What DaemonSets take that certainly run on every such node, whatever values its open labels get."""
     if not daemons:
         return (0,) * len(names)
-    offer_labels = {key: value for key, value in zip(OFFERING_KEYS, _offer(offering), strict=True) if value}
+    offer_labels = {key: value for key, value in zip(OFFERING_KEYS, offering.values, strict=True) if value}
     known = own.with_(instance_type.requirements).with_(LATER_LABELS)
     known = known.with_(Requirements.from_labels({**offer_labels, labels.INSTANCE_TYPE: instance_type.name}))
     sure = [
@@ -203,10 +203,6 @@ def _may_meet(node: Node, term: Requirements) -> bool:
 
 def _constraints(pod: Pod) -> PodConstraints:
     return PodConstraints(pod.required_terms or NO_TERM, pod.tolerations)
-
-
-def _offer(offering: Offering) -> Offer:
-    return (offering.zone, offering.capacity_type, offering.zone_id, offering.reservation_id)
 
 
 def _room(amounts: Iterable[int], units: Iterable[int]) -> Amounts:

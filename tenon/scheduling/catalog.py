@@ -58,6 +58,7 @@ def _instance_type(entry: Mapping[str, Any], known: Iterable[str]) -> InstanceTy
 
 
 def _offering(entry: Mapping[str, Any]) -> Offering:
+    reserved = bool(entry.get("reservationId"))
     return Offering(
         zone=entry["zone"],
         capacity_type=entry["capacityType"],
@@ -66,4 +67,6 @@ def _offering(entry: Mapping[str, Any]) -> Offering:
         zone_id=entry.get("zoneId", ""),
         reservation_id=entry.get("reservationId", ""),
         reservation_capacity=int(entry.get("reservationCapacity", 0)),
+        reservation_type=entry.get("reservationType", labels.DEFAULT_RESERVATION) if reserved else "",
+        reservation_interruptible=str(bool(entry.get("interruptible", False))).lower() if reserved else "",
     )

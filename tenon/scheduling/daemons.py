@@ -9,8 +9,9 @@ from typing import Protocol
 from tenon.apis import labels
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirements
+from tenon.scheduling.model import OFFERING_KEYS
 from tenon.scheduling.pod_classes import NO_TERM, Amounts, PodClass
-from tenon.scheduling.type_table import OFFERING_KEYS, TypeTable
+from tenon.scheduling.type_table import TypeTable
 
 LATER_LABELS = Requirements.from_labels({labels.REGISTERED: "true", labels.INITIALIZED: "true"})
 """Labels that every node gets eventually. DaemonSets that wait for them count."""

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from tenon.kube.requirements import Requirements
 from tenon.scheduling.existing_nodes import Room
+from tenon.scheduling.model import OFFERING_KEYS
 from tenon.scheduling.packing import Bin
 from tenon.scheduling.pod_classes import PodClass, combined
 from tenon.scheduling.template import Template
 from tenon.scheduling.topology_groups import NodeFilter
-from tenon.scheduling.type_table import OFFERING_KEYS
 
 ANY = "*"
 """Stands for every domain, if a node's label may still get any value."""

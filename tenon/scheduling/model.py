@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from tenon.apis import labels
 from tenon.kube.host_ports import HostPort
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
@@ -15,6 +16,15 @@ from tenon.kube.requirements import Requirements
 from tenon.kube.taints import Taint
 from tenon.resources import MEMORY, Resources, total
 
+OFFERING_KEYS = (
+    labels.ZONE,
+    labels.CAPACITY_TYPE,
+    labels.ZONE_ID,
+    labels.RESERVATION_ID,
+    labels.RESERVATION_TYPE,
+    labels.RESERVATION_INTERRUPTIBLE,
+)
+"""The labels that a node gets from the offering that it is bought by."""
 NODE_CHARGE = 0.02
 """Dollars an hour added to the price of each node, because a kubelet, DaemonSets, addresses and upkeep are not free.
 Between plans that cost nearly the same, the one with fewer nodes is better. About half the price of one vCPU.
@@ -32,6 +42,24 @@ class Offering:
     zone_id: str = ""
     reservation_id: str = ""
     reservation_capacity: int = 0
+    """How many more nodes the reservation has places for."""
+    reservation_type: str = ""
+    reservation_interruptible: str = ""
+    """``true`` or ``false``, as the label has it; empty without a reservation."""
+    counted_at: float = 0.0
+    """When EC2 counted the places, in seconds since 1970."""
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The values of `OFFERING_KEYS`. An empty one is a label that the node does not get."""
+        return (
+            self.zone,
+            self.capacity_type,
+            self.zone_id,
+            self.reservation_id,
+            self.reservation_type,
+            self.reservation_interruptible,
+        )
 
 
 @dataclass(frozen=True, slots=True)

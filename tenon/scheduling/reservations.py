@@ -17,7 +17,6 @@ from tenon.scheduling.limits import RESERVATION
 from tenon.scheduling.model import InstanceType, Pool
 from tenon.scheduling.pod_classes import PodClass
 from tenon.scheduling.template import Template
-from tenon.scheduling.type_table import RESERVATION_ID
 
 _NOT_RESERVED = Requirement.new(labels.CAPACITY_TYPE, NOT_IN, (labels.RESERVED,))
 
@@ -46,7 +45,7 @@ def split(pool: Pool) -> list[Pool]:
 def _reserved(pool: Pool, name: str, types: Sequence[InstanceType]) -> Pool:
     own = Requirements.of(
         Requirement.new(labels.CAPACITY_TYPE, IN, (labels.RESERVED,)),
-        Requirement.new(RESERVATION_ID, IN, (name,)),
+        Requirement.new(labels.RESERVATION_ID, IN, (name,)),
     )
     places = max(o.reservation_capacity for t in types for o in t.offerings)
     return replace(

@@ -19,9 +19,9 @@ from tenon.scheduling.daemons import Daemon, deciding_labels, overhead_groups
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.label_values import possible
 from tenon.scheduling.limits import Limits
-from tenon.scheduling.model import NODE_CHARGE, Pool
+from tenon.scheduling.model import NODE_CHARGE, OFFERING_KEYS, Pool
 from tenon.scheduling.pod_classes import Amounts, PodClass
-from tenon.scheduling.type_table import OFFERING_KEYS, Market, TypeTable, members
+from tenon.scheduling.type_table import Market, TypeTable, members
 
 SPOT_FLEXIBILITY = 15
 """Number of types that a spot node should leave open, if that many fit. Fewer types make interruptions more likely."""

@@ -16,11 +16,9 @@ import numpy as np
 from tenon.apis import labels
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import Requirement, Requirements
-from tenon.scheduling.model import InstanceType, Offering
+from tenon.scheduling.model import OFFERING_KEYS, InstanceType, Offering
 from tenon.scheduling.pod_classes import Amounts
 
-RESERVATION_ID = f"{labels.AWS_GROUP}/capacity-reservation-id"
-OFFERING_KEYS = (labels.ZONE, labels.CAPACITY_TYPE, labels.ZONE_ID, RESERVATION_ID)
 TYPE_KEYS = frozenset(
     (labels.AWS_INSTANCE_LABELS | {labels.INSTANCE_TYPE, labels.ARCH, labels.OS, labels.WINDOWS_BUILD, labels.REGION})
     - set(OFFERING_KEYS)
@@ -213,7 +211,7 @@ class TypeTable:
             for offering in instance_type.offerings:
                 if not offering.available:
                     continue
-                key = (offering.zone, offering.capacity_type, offering.zone_id, offering.reservation_id)
+                key = offering.values
                 known = found.get(key)
                 if known is None:
                     known = found[key] = (_Offer(offering), {})
@@ -266,7 +264,7 @@ class _Offer:
 
     def __init__(self, offering: Offering) -> None:
         self.capacity_type = offering.capacity_type
-        self.values = (offering.zone, offering.capacity_type, offering.zone_id, offering.reservation_id)
+        self.values = offering.values
         self._asked: dict[Requirement, bool] = {}
 
     def value(self, key: str) -> str:

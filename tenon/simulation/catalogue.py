@@ -28,6 +28,8 @@ class OfferingEntry(ApiModel):
     zone_id: str = Field(default="", alias="zoneId")
     reservation_id: str = Field(default="", alias="reservationId")
     reservation_capacity: int = Field(default=0, ge=0, le=10**9)
+    reservation_type: Literal["default", "capacity-block"] = "default"
+    interruptible: bool = False
 
     @model_validator(mode="after")
     def _names_its_reservation(self) -> OfferingEntry:

@@ -47,7 +47,7 @@ def test_every_setting_is_shown_with_its_value_and_where_it_comes_from(monkeypat
     assert (found["DISABLE_LEADER_ELECTION"]["value"], found["DISABLE_LEADER_ELECTION"]["source"]) == ("false", "flag")
     assert (found["BATCH_IDLE_DURATION"]["value"], found["BATCH_IDLE_DURATION"]["source"]) == ("1s", "default")
     assert all(row["meaning"] for row in document["settings"])
-    assert "yet" in found["ENABLE_ZONAL_SHIFT"]["withoutEffect"]
+    assert "always left out" in found["IGNORE_DRA_REQUESTS"]["withoutEffect"]
     assert not found["INTERRUPTION_QUEUE"].get("withoutEffect")
 
 
@@ -76,12 +76,12 @@ def test_without_a_cluster_the_old_config_maps_are_said_to_be_unread() -> None:
 
 
 def test_a_table_for_people_has_no_colour_in_a_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = runner.invoke(app, ["settings", "--cluster-name", "c", "--enable-zonal-shift"])
+    found = runner.invoke(app, ["settings", "--cluster-name", "c", "--ignore-dra-requests=false"])
     assert found.exit_code == 0
     assert "\x1b" not in found.stdout
     assert "CLUSTER_NAME" in found.stdout
     assert "SpotToSpotConsolidation" in found.stdout
-    assert "ENABLE_ZONAL_SHIFT=true has no effect in this version: " in found.stdout
+    assert "IGNORE_DRA_REQUESTS=false has no effect in this version: " in found.stdout
 
 
 def test_without_a_name_of_the_cluster_the_rest_is_shown_and_the_status_is_2() -> None:

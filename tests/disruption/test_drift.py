@@ -210,7 +210,72 @@ def test_dis74_a_class_that_is_not_resolved_says_nothing_of_instances(conditions
     current = node_class(subnets=[], securityGroups=[], amis=[], conditions=conditions)
     found = verdict(launched(), current=current, types=[])
     assert found.drift is None
-    assert found.unknown == {"AMIDrift", "SubnetDrift", "SecurityGroupDrift", "InstanceTypeNotFound"}
+    assert found.unknown == {
+        "AMIDrift",
+        "SubnetDrift",
+        "SecurityGroupDrift",
+        "PlacementGroupDrift",
+        "CapacityReservationDrift",
+        "InstanceTypeNotFound",
+    }
+
+
+RESERVED = {labels.CAPACITY_TYPE: "reserved", labels.RESERVATION_ID: "cr-1"}
+RESERVATION = {
+    "id": "cr-1",
+    "availabilityZone": "us-west-2a",
+    "instanceType": "m5.large",
+    "instanceMatchCriteria": "open",
+    "ownerID": "123456789012",
+}
+RESOLVED = [READY, {**READY, "type": "CapacityReservationsReady"}]
+
+
+@pytest.mark.parametrize(
+    ("changed", "status", "expected"),
+    [
+        (RESERVED, {"capacityReservations": [RESERVATION], "conditions": RESOLVED}, ""),
+        (RESERVED, {"conditions": RESOLVED}, "CapacityReservationDrift"),
+        (RESERVED, {"capacityReservations": [{**RESERVATION, "id": "cr-2"}], "conditions": RESOLVED},
+         "CapacityReservationDrift"),
+        ({}, {"conditions": RESOLVED}, ""),
+        (RESERVED, {}, ""),
+    ],
+    ids=["selected", "gone", "another", "not reserved", "gate off"],
+)  # fmt: skip
+def test_dis74_a_reservation_that_ended_or_is_not_selected_is_drift(
+    changed: dict[str, str], status: dict[str, Any], expected: str
+) -> None:
+    found = verdict(launched(labels=changed), current=node_class(**status))
+    assert (str(found.drift.reason) if found.drift else "") == expected
+
+
+GROUP = {"id": "pg-1", "name": "rack", "strategy": "spread"}
+
+
+@pytest.mark.parametrize(
+    ("changed", "status", "expected"),
+    [
+        ({}, {"placementGroup": GROUP}, "PlacementGroupDrift"),
+        ({labels.PLACEMENT_GROUP_ID: "pg-1"}, {"placementGroup": GROUP}, ""),
+        ({labels.PLACEMENT_GROUP_ID: "pg-2"}, {"placementGroup": GROUP}, "PlacementGroupDrift"),
+        ({labels.PLACEMENT_GROUP_ID: "pg-1"}, {}, "PlacementGroupDrift"),
+    ],
+    ids=["new", "same", "another", "no more"],
+)
+def test_dis74_another_placement_group_is_drift(changed: dict[str, str], status: dict[str, Any], expected: str) -> None:
+    found = verdict(launched(labels=changed), current=node_class(**status))
+    assert (str(found.drift.reason) if found.drift else "") == expected
+
+
+def test_aws126_an_instance_that_left_its_reservation_drifts_if_its_claim_requires_reserved() -> None:
+    required = [term(labels.CAPACITY_TYPE, "In", "reserved")]
+    claim = launched(labels={labels.CAPACITY_TYPE: "on-demand"})
+    demoted = ClaimRecord.of({**claim.body, "spec": {**claim.spec, "requirements": required}})
+    found = verdict(demoted, current=node_class(conditions=RESOLVED)).drift
+    assert found is not None
+    assert (found.reason, "left its capacity reservation" in found.message) == ("CapacityReservationDrift", True)
+    assert verdict(claim, current=node_class(conditions=RESOLVED)).drift is None
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ def worker(sandbox: Sandbox) -> Iterator[WorkerProcess]:
         FEATURE_GATES="StaticCapacity=true,NodeOverlay=true,CapacityBuffer=true,NodeRepair=true",
         AWS_FEATURE_GATES="NodeClassCEL=true",
         ENABLE_PROFILING="true",
+        ENABLE_ZONAL_SHIFT="true",
         DEFAULT_TAGS='{"cost-center": "1234"}',
     )
     running.start()

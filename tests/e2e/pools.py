@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -86,7 +86,13 @@ class Pool:
         }
 
     def node_pool(
-        self, *, consolidate_after: str, requirements: list[Object], template: Object, budgets: list[Object]
+        self,
+        *,
+        consolidate_after: str,
+        requirements: list[Object],
+        template: Object,
+        budgets: list[Object],
+        capacity_types: Sequence[str] = ("spot", "on-demand"),
     ) -> Object:
         """The NodePool, tainted and labelled with its name."""
         return {
@@ -99,7 +105,7 @@ class Pool:
                         "taints": [{"key": KEY, "value": self.name, "effect": "NoSchedule"}],
                         "requirements": [
                             {"key": labels.ARCH, "operator": "In", "values": ["amd64"]},
-                            {"key": labels.CAPACITY_TYPE, "operator": "In", "values": ["spot", "on-demand"]},
+                            {"key": labels.CAPACITY_TYPE, "operator": "In", "values": [*capacity_types]},
                             {
                                 "key": "karpenter.k8s.aws/instance-category",
                                 "operator": "In",
@@ -303,6 +309,7 @@ async def fresh_pool(
     budgets: list[Object] | None = None,
     ready: bool = True,
     replicas: int | None = None,
+    capacity_types: Sequence[str] = ("spot", "on-demand"),
     **node_class: Any,
 ) -> AsyncIterator[Pool]:
     """A Ready pool; in the end all that is in it is taken away, and the end of its NodeClaims waited for."""
@@ -313,6 +320,7 @@ async def fresh_pool(
         requirements=requirements or [],
         template=template or {},
         budgets=budgets or [{"nodes": "100%"}],
+        capacity_types=capacity_types,
     )
     if replicas is not None:
         body["spec"]["replicas"] = replicas

@@ -114,19 +114,16 @@ def test_ecs7_a_broken_rule_has_the_reason_of_its_part(spec: dict[str, Any], rea
     assert reasons(new_status(node_class(**spec), ALL, CLUSTER, NOW))["ValidationSucceeded"] == reason
 
 
-def test_ec03_capacity_reservations_are_refused_and_not_ignored() -> None:
-    """EC-S6: instances outside of the reservations would be paid for in addition to them."""
-    selecting = new_status(node_class(capacityReservationSelectorTerms=[{"id": "cr-1"}]), ALL, CLUSTER, NOW)
-    assert reasons(selecting)["CapacityReservationsReady"] == "CapacityReservationsNotSupported"
-    assert "CapacityReservationsReady" in not_ready(resolved(selecting))
-    changed = resolved(selecting)
-    assert reasons(new_status(changed, ALL, CLUSTER, NOW)) == {}
-
-
-def test_a_placement_group_is_refused_and_not_ignored() -> None:
-    """EC-04: launching outside of the group would break what the user relies on."""
-    status = new_status(node_class(placementGroupSelector={"name": "g"}), ALL, CLUSTER, NOW)
-    assert reasons(status)["PlacementGroupReady"] == "PlacementGroupResolutionFailed"
+def test_ecs6_the_condition_about_reservations_comes_and_goes_with_the_gate() -> None:
+    """A class whose terms find nothing is Ready (EC-03)."""
+    selecting = node_class(capacityReservationSelectorTerms=[{"id": "cr-1"}])
+    on = new_status(selecting, ALL, CLUSTER, NOW)
+    found = get_condition(on.conditions, "CapacityReservationsReady")
+    assert found is not None
+    assert (found.status, reasons(on)) == ("True", {})
+    off = new_status(resolved(on), replace(ALL, reservations_result=None), CLUSTER, NOW)
+    assert get_condition(off.conditions, "CapacityReservationsReady") is None
+    assert reasons(off) == {}
 
 
 def test_transition_times_stay_while_nothing_changes() -> None:

@@ -26,7 +26,10 @@ Object = Mapping[str, Any]
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _WORKLOADS = {"Deployment": "replicas", "ReplicaSet": "replicas", "StatefulSet": "replicas", "Job": "parallelism"}
 RESERVATION = "karpenter.k8s.aws/capacity-reservation-id"
-SETTLED_BY_CLOUD = frozenset((ZONE, TYPE, CAPACITY_TYPE, RESERVATION, "kubernetes.io/arch", "kubernetes.io/os"))
+RESERVATION_TYPE = "karpenter.k8s.aws/capacity-reservation-type"
+SETTLED_BY_CLOUD = frozenset(
+    (ZONE, TYPE, CAPACITY_TYPE, RESERVATION, RESERVATION_TYPE, "kubernetes.io/arch", "kubernetes.io/os")
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,7 @@ class Offer:
     price: float
     reservation: str = ""
     places: int = 0
+    reservation_type: str = ""
 
 
 @dataclass(eq=False)
@@ -162,7 +166,14 @@ def _kind(entry: Object) -> Kind:
         room["memory"] = max(0, room.get("memory", 0) - huge)
     stated = {**(entry.get("requirements") or {}), TYPE: [entry["name"]]}
     offers = [
-        Offer(o["zone"], o["capacityType"], o["price"], o.get("reservationId", ""), o.get("reservationCapacity", 0))
+        Offer(
+            o["zone"],
+            o["capacityType"],
+            o["price"],
+            o.get("reservationId", ""),
+            o.get("reservationCapacity", 0),
+            o.get("reservationType", "default") if o.get("reservationId") else "",
+        )
         for o in entry["offerings"]
         if o.get("available", True)
     ]

@@ -12,6 +12,7 @@ from typing import Any
 from activities.kubernetes.errors import ApiError, ConflictError
 from activities.kubernetes.resources import NODECLAIMS, Resource
 from activities.planning.interfaces import DisruptionCluster, Fingerprint
+from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NodePool
@@ -139,6 +140,9 @@ class FakeView:
 
     def launching_pools(self) -> Set[str]:
         return self.launching
+
+    def reserved_claims(self) -> Sequence[ClaimRecord]:
+        return [claim for claim in self.claims.values() if labels.RESERVATION_ID in claim.labels]
 
     def claims_for(self, pod: Pod) -> Sequence[ClaimRecord]:
         staying = {name: claim for name, claim in self.claims.items() if not claim.deleting}

@@ -12,7 +12,6 @@ from tenon.apis import labels
 from tenon.kube.offerings import OfferingKey
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import InstanceType, PlannedClaim
-from tenon.scheduling.type_table import RESERVATION_ID
 from tests.scheduling.between_pods import WEB, domains, spread, web
 from tests.scheduling.builders import ZONES, asking, catalog, entry, need, node, pod, pool, problem, replicas
 
@@ -49,7 +48,7 @@ def test_sch095_a_reservation_is_taken_before_spot() -> None:
     assert claim.offering == OfferingKey("reserved", "m5.large", ZONES[1])
     assert claim.instance_types == ("m5.large",)
     assert claim.requirements[labels.CAPACITY_TYPE].values == ("reserved",)
-    assert claim.requirements[RESERVATION_ID].values == ("cr-1",)
+    assert claim.requirements[labels.RESERVATION_ID].values == ("cr-1",)
 
 
 def test_sch094_nodes_beyond_the_places_are_bought() -> None:
@@ -134,7 +133,7 @@ def test_no_reservation_is_oversold(
     load = [one for n, (cpu, count) in enumerate(pods) for one in replicas(count, cpu, prefix=f"g{n}")]
     plan = solve(problem(load, *(pool(f"pool-{n}", types=some, limits=limit) for n in range(pools))))
     taken = Counter(
-        claim.requirements[RESERVATION_ID].values[0]
+        claim.requirements[labels.RESERVATION_ID].values[0]
         for claim in plan.claims
         if claim.offering.capacity_type == "reserved"
     )

@@ -144,27 +144,23 @@ def test_variables_of_others_are_none_of_our_business(name: str, value: str) -> 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("ENABLE_ZONAL_SHIFT", "true"),
         ("IGNORE_DRA_REQUESTS", "false"),
         ("DISABLE_CONTROLLER_WARMUP", "false"),
-        ("FEATURE_GATES", "ReservedCapacity=true"),
     ],
 )
 def test_what_steers_nothing_yet_is_accepted_and_said(name: str, value: str) -> None:
-    """SET-05, SET-13, SET-25, SET-28, GAT-02."""
+    """SET-05, SET-13, SET-25."""
     (warning,) = load_all({}, {**NAMED, name: value}).warnings
     assert "has no effect in this version" in warning
     assert warning.endswith(".")
 
 
-def test_gat01_a_gate_that_has_an_effect_gives_no_warning() -> None:
-    assert load_all({}, {**NAMED, "FEATURE_GATES": "NodeRepair=true"}).warnings == []
+def test_gat01_gat02_a_gate_that_has_an_effect_gives_no_warning() -> None:
+    assert load_all({}, {**NAMED, "FEATURE_GATES": "NodeRepair=true,ReservedCapacity=false"}).warnings == []
 
 
 def test_defaults_are_no_reason_for_a_warning() -> None:
-    """A gate that is named and on is one: whoever names ReservedCapacity counts on reservations."""
     given = {**NAMED, **Settings(cluster_name="prod").as_environment()}
-    del given["FEATURE_GATES"]
     assert load_all({}, given).warnings == []
 
 

@@ -11,6 +11,7 @@ from datetime import datetime
 from activities import loggers
 from activities.kubernetes.resources import NODECLAIMS, PODS
 from activities.planning.interfaces import Fingerprint
+from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NODE_LAUNCH_HEALTHY, NodePool
@@ -160,6 +161,10 @@ class PlanningView:
         """The names of the NodePools that have a NodeClaim without an instance."""
         waiting = (claim for claim in self._cache.claims if not claim.launched)
         return {claim.pool for claim in waiting if not leaving(self._cache.node_of(claim), claim)}
+
+    def reserved_claims(self) -> list[ClaimRecord]:
+        """The NodeClaims that name a capacity reservation in their labels."""
+        return [claim for claim in self._cache.claims if labels.RESERVATION_ID in claim.labels]
 
     def claims_for(self, pod: Pod) -> list[ClaimRecord]:
         """The NodeClaims that were bought for a pod and stay, except those it does not need: it got another node."""

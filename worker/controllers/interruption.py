@@ -27,6 +27,7 @@ from tenon.apis import labels
 from tenon.apis.rebalance import replaces_on_rebalance
 from tenon.ec2.interruption import Kind, MalformedNoticeError, read_notice
 from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.offerings import OfferingKey
 from tenon.kube.protection import protects_node
 from tenon.kube.records import NodeRecord
 from tenon.lifecycle.messages.launch import OfferingRef
@@ -39,6 +40,8 @@ WAIT_SECONDS = 20
 """Seconds that SQS holds a call open until a message arrives (ACT-06)."""
 READERS = 4
 """Calls to SQS at the same time while messages are waiting. While there are none, a single call waits for them."""
+TAKEN_BACK = (Kind.SPOT_INTERRUPTED, Kind.REBALANCE_RECOMMENDATION, Kind.CAPACITY_RESERVATION_INTERRUPTED)
+"""Notices that say that EC2, or the owner of a reservation, needs the capacity: no replacement is bought there."""
 
 
 class Queue(Protocol):
@@ -145,7 +148,7 @@ class InterruptionController(Controller):
         node = self._cache.node_of(claim)
         leaves = kind.ends_node or (kind is Kind.REBALANCE_RECOMMENDATION and self._rebalances(claim, node))
         if leaves:
-            if kind in (Kind.SPOT_INTERRUPTED, Kind.REBALANCE_RECOMMENDATION):
+            if kind in TAKEN_BACK:
                 self._sold_out(_offering(claim))
             if not await self._nodes.make_leave(kind, claim, node):
                 return
@@ -164,5 +167,6 @@ class InterruptionController(Controller):
 def _offering(claim: ClaimRecord) -> list[OfferingRef]:
     """The offering of a NodeClaim, if its labels say all of it."""
     found = [claim.labels.get(key, "") for key in (labels.CAPACITY_TYPE, labels.INSTANCE_TYPE, labels.ZONE)]
-    capacity_type, instance_type, zone = found
-    return [OfferingRef(capacity_type=capacity_type, instance_type=instance_type, zone=zone)] if all(found) else []
+    key = OfferingKey.refusable(found[0], found[1], found[2], claim.labels.get(labels.RESERVATION_ID, ""))
+    offering = OfferingRef(capacity_type=key.capacity_type, instance_type=key.instance_type, zone=key.zone)
+    return [offering] if all(found) else []

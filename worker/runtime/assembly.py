@@ -154,6 +154,8 @@ def _ec2(clients: Ec2, settings: Settings, version: str, dns_ip: str) -> Ec2Prov
         reserved_enis=settings.reserved_enis,
         isolated=settings.isolated_vpc,
         expressions=settings.aws_feature_gates.node_class_cel,
+        reserved_capacity=settings.feature_gates.reserved_capacity,
+        zonal_shift=settings.enable_zonal_shift,
         refresh=Refresh(settings.ami_refresh_interval, settings.subnet_refresh_interval),
         dry_runs=not settings.disable_dry_run,
     )

@@ -48,6 +48,10 @@ from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
 from worker.controllers.base import Controller
 from worker.controllers.capacity_buffer import CapacityBufferController
+from worker.controllers.capacity_reservations import (
+    CapacityBlockExpirationController,
+    ReservedCapacityTypeController,
+)
 from worker.controllers.disruption_commands import DisruptionCommandController
 from worker.controllers.instance_status import InstanceStatusController
 from worker.controllers.interruption import InterruptionController
@@ -63,6 +67,7 @@ from worker.controllers.nodepool_status import NodePoolStatusController
 from worker.controllers.not_ready_nodes import NotReadyNodeController
 from worker.controllers.startup_cordon import StartupCordonController
 from worker.controllers.static_nodepool import StaticNodePoolController
+from worker.controllers.zonal_shift import ZonalShiftController
 from worker.runtime.api_server_health import watch_api_server
 from worker.runtime.assembly import BUILD_ID, Clients, connect, warm_up
 from worker.runtime.disabled_gate_warnings import warn_of_disabled_gates
@@ -289,6 +294,11 @@ async def _lead(settings: Settings, temporal: Connection, clients: Clients, cach
         NodeClaimConsistencyController(kube, clients.recorder, cache, settings.cluster_name),
         InstanceStatusController(kube, clients.recorder, cache, settings.cluster_name, partial(failing, clients.aws)),
     ]
+    if gates.reserved_capacity:
+        controllers.append(ReservedCapacityTypeController(kube, cache, clients.ec2))
+        controllers.append(CapacityBlockExpirationController(kube, clients.recorder, cache, view.node_class))
+    if settings.enable_zonal_shift:
+        controllers.append(ZonalShiftController(clients.recorder, cache, view, clients.ec2))
     if gates.node_overlay:
         controllers.append(NodeOverlayController(kube, cache, view, clients.ec2))
     if gates.node_repair:

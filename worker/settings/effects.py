@@ -8,14 +8,11 @@ from tenon.provisioning.gates import AWS_GATES, GATES
 from worker.settings.model import Settings, text
 
 WITHOUT_EFFECT: Mapping[str, str] = {
-    "enable_zonal_shift": "zonal shifts are not followed yet",
     "ignore_dra_requests": "pods with dynamic resource claims are always left out",
     "disable_controller_warmup": "every replica keeps its caches full, so that another can take over at once",
 }
 """What the worker does regardless of the value, by field name."""
-GATES_WITHOUT_EFFECT: Mapping[str, str] = {
-    "ReservedCapacity": "nothing is launched into capacity reservations yet",
-}
+GATES_WITHOUT_EFFECT: Mapping[str, str] = {}
 """What the worker does whether or not the gate is on, by gate name."""
 WITHOUT_WEBHOOK = (
     "DISABLE_WEBHOOK=true: objects of v1beta1 are not converted, and those that are stored as v1beta1 cannot be read. "

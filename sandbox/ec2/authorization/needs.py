@@ -60,6 +60,10 @@ class Launch:
     tags: Mapping[str, Mapping[str, str]]
     spot: bool
     snapshots: tuple[str, ...] = ()
+    placement_group: str = ""
+    """The ID of the placement group that the launch names. Empty without one."""
+    reservation: str = ""
+    """The ID of the capacity reservation that the launch names. Empty without one."""
 
 
 def needs(call: Call) -> Iterator[Request]:
@@ -77,6 +81,8 @@ def needs(call: Call) -> Iterator[Request]:
             name = unquote(call.path.removeprefix("/clusters/")) if call.action == "DescribeCluster" else ""
             arn = f"arn:aws:eks:{call.region}:{ACCOUNT}:cluster/{name}" if name else "*"
             yield _request(call, arn)
+        case "arc-zonal-shift":
+            yield _request(call, unquote(call.path.removeprefix("/managedresources/")) or "*")
         case "sts" if call.action == "GetCallerIdentity":
             return
         case _:
@@ -85,8 +91,9 @@ def needs(call: Call) -> Iterator[Request]:
 
 def launching(launch: Launch) -> Iterator[Request]:
     """The requests that IAM judges for a launch, whether a fleet or RunInstances makes it."""
-    used = [launch.image, launch.subnet, *launch.security_groups, *launch.snapshots]
-    for resource in (resources.ec2_resource(launch.region, one) for one in [*used, launch.template] if one):
+    used = [launch.image, launch.subnet, *launch.security_groups, *launch.snapshots, launch.template]
+    named = [one for one in (*used, launch.reservation, launch.placement_group) if one]
+    for resource in (resources.ec2_resource(launch.region, one) for one in named):
         yield _ec2_request("RunInstances", launch.region, resource)
     created = [*LAUNCHED_KINDS, *([SPOT_KIND] if launch.spot else [])]
     for kind in created:

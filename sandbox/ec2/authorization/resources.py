@@ -17,10 +17,12 @@ from sandbox.ec2.authorization.identities import ACCOUNT
 
 KINDS = {
     "ami": "image",
+    "cr": "capacity-reservation",
     "eni": "network-interface",
     "fleet": "fleet",
     "i": "instance",
     "lt": "launch-template",
+    "pg": "placement-group",
     "sg": "security-group",
     "sir": "spot-instances-request",
     "snap": "snapshot",

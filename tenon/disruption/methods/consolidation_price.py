@@ -15,8 +15,7 @@ from tenon.apis import labels
 from tenon.disruption.model import NodeDetail
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import IN, Requirement, Requirements
-from tenon.scheduling.model import InstanceType, Offering, PlannedClaim, Pool, Problem
-from tenon.scheduling.type_table import RESERVATION_ID
+from tenon.scheduling.model import OFFERING_KEYS, InstanceType, Offering, PlannedClaim, Pool, Problem
 
 SPOT_FLEXIBILITY = 15
 """How many cheaper types a single spot node needs before another spot node replaces it, and how many are sent (DIS-36).
@@ -24,7 +23,6 @@ With fewer, replacing spot nodes again and again would end at the cheapest type,
 LEAST_SAVING = 1e-6
 """Dollars an hour below which a move is not a saving but a rounding error."""
 _STRICTLY = 1 - 1e-9
-_OFFERING_LABELS = (labels.CAPACITY_TYPE, labels.ZONE, labels.ZONE_ID, RESERVATION_ID)
 _WORST_FIRST = (labels.RESERVED, labels.SPOT, labels.ON_DEMAND)
 """The order in which a launch chooses the capacity type (SCH-103)."""
 
@@ -132,7 +130,7 @@ class PriceRule:
 
     def _sales_of(self, pool: str, requirements: Requirements) -> dict[str, Sale]:
         """Return what each type of the pool costs within the requirements, sorted by price."""
-        key = (pool, tuple(requirements.get(label) for label in _OFFERING_LABELS))
+        key = (pool, tuple(requirements.get(label) for label in OFFERING_KEYS))
         if key not in self._sales:
             found = []
             for kind in self._types[pool].values():
@@ -191,7 +189,7 @@ def _values(requirements: Requirements, key: str, pool: Pool, sales: Iterable[Sa
     allowed = requirements.get(key)
     if key == labels.INSTANCE_TYPE:
         return {sale.type.name for sale in sales}
-    if key in (labels.ZONE, labels.CAPACITY_TYPE, labels.ZONE_ID):
+    if key in OFFERING_KEYS:
         offered = (o for sale in sales for o in sale.type.offerings if allows(requirements, o))
         return {_label(offering, key) for offering in offered} - {""}
     found = {
@@ -222,7 +220,7 @@ def allows(requirements: Requirements, offering: Offering) -> bool:
     """Whether a claim with these requirements may launch with the offering."""
     if not offering.available:
         return False
-    for key in _OFFERING_LABELS:
+    for key in OFFERING_KEYS:
         if key in requirements:
             value = _label(offering, key)
             if not (requirements[key].has(value) if value else requirements[key].may_be_absent):
@@ -231,9 +229,4 @@ def allows(requirements: Requirements, offering: Offering) -> bool:
 
 
 def _label(offering: Offering, key: str) -> str:
-    return {
-        labels.CAPACITY_TYPE: offering.capacity_type,
-        labels.ZONE: offering.zone,
-        labels.ZONE_ID: offering.zone_id,
-        RESERVATION_ID: offering.reservation_id,
-    }[key]
+    return offering.values[OFFERING_KEYS.index(key)]

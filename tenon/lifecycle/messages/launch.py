@@ -31,6 +31,8 @@ class FleetOverride(Message):
     subnet_id: str
     price: float
     priority: float | None = None
+    reservation_id: str = ""
+    """The capacity reservation that the template of the override launches into; empty for none."""
 
 
 class FleetTemplate(Message):
@@ -60,6 +62,9 @@ class LaunchRequest(Message):
     templates: list[FleetTemplate]
     tags: dict[str, str]
     context: str = ""
+    reservation_type: str = ""
+    """The type of the capacity reservations, which are all of one type; empty for none."""
+    reservation_interruptible: bool = False
     made_from: dict[str, str] = Field(default_factory=dict)
     """The NodeClaim's annotations about the EC2NodeClass that the request was made from. The class may change later."""
     group: LaunchGroup | None = None
@@ -82,6 +87,12 @@ class Instance(Message):
     """Dollars per hour."""
     private_dns_name: str = ""
     launched_at: datetime | None = None
+    reservation_id: str = ""
+    """The capacity reservation whose place it takes; empty if it takes none."""
+    reservation_type: str = ""
+    reservation_interruptible: bool = False
+    partition: int = 0
+    """The partition of its placement group; 0 if it is in none."""
     subnet_id: str = Field("", exclude=True)
     """The subnet, for the NodeClaim. Not sent to workflows; empty if EC2 did not describe the instance."""
     security_group_ids: tuple[str, ...] = Field((), exclude=True)

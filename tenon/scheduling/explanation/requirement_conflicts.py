@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from tenon.apis import labels
 from tenon.kube.requirements import EXISTS, IN, Requirement, Requirements
 from tenon.scheduling.label_values import impossible
+from tenon.scheduling.model import OFFERING_KEYS
 from tenon.scheduling.template import Template
-from tenon.scheduling.type_table import OFFERING_KEYS
 
 _VALUES_SHOWN = 5
 

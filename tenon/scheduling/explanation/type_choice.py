@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from tenon.apis import labels
 from tenon.kube.requirements import Requirement, Requirements
 from tenon.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
-from tenon.scheduling.model import InstanceType, Offering, PlannedClaim, Pool, Problem
-from tenon.scheduling.type_table import OFFERING_KEYS, RESERVATION_ID
+from tenon.scheduling.model import OFFERING_KEYS, InstanceType, Offering, PlannedClaim, Pool, Problem
 
 _BINARY = ((2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
 _ALIKE = 0.005
@@ -115,7 +114,7 @@ def _condition(claim: PlannedClaim, types: int) -> str:
 
 
 def _reservation(claim: PlannedClaim) -> str:
-    names = claim.requirements.get(RESERVATION_ID).values
+    names = claim.requirements.get(labels.RESERVATION_ID).values
     return f"reservation {names[0]}" if names else "its reservation"
 
 
@@ -131,8 +130,10 @@ def _market(shelf: _PoolTypes, asked: Requirements) -> _Market:
         if wanted is None and sale.offering.available:
             best.setdefault(sale.name, sale)
         elif sale.name not in closed and not _refusing(sale.offering, shelf.own):
-            reserved = sale.offering.capacity_type == labels.RESERVED  # the number of places left is not known here
-            if not reserved:
+            name = sale.offering.reservation_id
+            if name and not sale.offering.available:
+                others.append((sale, f"capacity reservation {name} takes no more nodes"))
+            elif not name:  # how many places this plan leaves in a reservation is not known here
                 others.append((sale, f"its pods need {wanted}" if wanted is not None else "it is sold out"))
     prices = {name: sale.price for name, sale in best.items()}
     market = shelf.markets[asked] = _Market(list(best.values()), prices, others)
@@ -184,8 +185,7 @@ def _forbidding(kind: InstanceType, asked: Requirements) -> Requirement | None:
 
 def _refusing(offering: Offering, asked: Requirements) -> Requirement | None:
     """A requirement that the offering does not meet; None if it meets all."""
-    values = (offering.zone, offering.capacity_type, offering.zone_id, offering.reservation_id)
-    for key, value in zip(OFFERING_KEYS, values, strict=True):
+    for key, value in zip(OFFERING_KEYS, offering.values, strict=True):
         if key in asked and not (asked[key].has(value) if value else asked[key].may_be_absent):
             return asked[key]
     return None

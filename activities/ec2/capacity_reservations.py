@@ -1,0 +1,125 @@
+"""Finds the capacity reservations of node classes, and counts their free places."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Collection
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from activities import loggers
+from activities.ec2.client import Ec2
+from activities.ec2.errors import EC2Error, translated
+from activities.ec2.network import tag_filters
+from tenon.apis.ec2nodeclass import CapacityReservation, EC2NodeClass
+from tenon.apis.ec2terms import CapacityReservationSelectorTerm
+from tenon.ec2.capacity_reservations import Places, reservation_of
+
+if TYPE_CHECKING:
+    from types_boto3_ec2.type_defs import CapacityReservationTypeDef, FilterTypeDef
+
+log = loggers.INSTANCE_TYPES
+
+COUNT_SECONDS = 60.0
+"""How old a count of free places may be (ACT-01). NodeClaims that EC2 has not counted are subtracted from it."""
+RETRY_SECONDS = 10.0
+"""How soon to count again after EC2 refused or did not answer."""
+MOST_IDS = 200
+"""The maximum number of values in one EC2 filter."""
+
+
+class CapacityReservations:
+    """Reads the capacity reservations of the account, and those that others share with it. Thread-safe."""
+
+    def __init__(
+        self,
+        clients: Ec2,
+        clock: Callable[[], float] = time.time,
+        *,
+        seconds: float = COUNT_SECONDS,
+    ) -> None:
+        """``clock`` returns seconds since 1970."""
+        self._clients = clients
+        self._clock = clock
+        self._seconds = seconds
+        self._lock = threading.Lock()
+        self._places: dict[str, Places] = {}
+        self._asked: frozenset[str] = frozenset()
+        self._read_again_at = self._failed_until = 0.0
+
+    def find(self, node_class: EC2NodeClass) -> list[CapacityReservation]:
+        """The reservations that the class selects and that can be used, sorted by id.
+
+        Raises:
+            EC2Error: EC2 refused the call or did not answer.
+        """
+        now = datetime.fromtimestamp(self._clock(), UTC)
+        found: dict[str, CapacityReservation] = {}
+        for term in node_class.spec.capacity_reservation_selector_terms:
+            for raw in self._described([*_filters(term), {"Name": "state", "Values": ["active"]}]):
+                reservation = reservation_of(raw, now)
+                if reservation is not None:
+                    found[reservation.id] = reservation
+        return [found[each] for each in sorted(found)]
+
+    def places(self, ids: Collection[str]) -> dict[str, Places]:
+        """The free places of these reservations. Those that EC2 does not show are left out.
+
+        If EC2 refuses or does not answer, the last known counts stay.
+        """
+        if not ids:
+            return {}
+        with self._lock:
+            now = self._clock()
+            wanted = frozenset(ids) | self._asked
+            if now >= self._read_again_at:
+                self._read(frozenset(ids), now)
+            elif now >= self._failed_until and not wanted <= self._asked:
+                self._read(wanted, now)
+            return {each: self._places[each] for each in ids if each in self._places}
+
+    def forget(self) -> None:
+        """Count again when the places are needed next."""
+        with self._lock:
+            self._read_again_at = self._failed_until = 0.0
+
+    def _read(self, ids: frozenset[str], now: float) -> None:
+        ordered = sorted(ids)
+        try:
+            found = [
+                raw
+                for start in range(0, len(ordered), MOST_IDS)
+                for raw in self._described(
+                    [{"Name": "capacity-reservation-id", "Values": ordered[start : start + MOST_IDS]}]
+                )
+            ]
+        except EC2Error as error:
+            log.warning(
+                "The worker failed to count the free places of capacity reservations and keeps the last counts",
+                extra={"error": str(error)},
+            )
+            self._read_again_at = self._failed_until = now + RETRY_SECONDS
+            return
+        self._asked, self._read_again_at = ids, now + self._seconds
+        self._places = {
+            raw["CapacityReservationId"]: Places(raw["AvailableInstanceCount"], now)
+            for raw in found
+            if raw["State"] == "active"
+        }
+
+    def _described(self, wanted: list[FilterTypeDef]) -> list[CapacityReservationTypeDef]:
+        with translated("DescribeCapacityReservations"):
+            pages = self._clients.ec2.get_paginator("describe_capacity_reservations").paginate(Filters=wanted)
+            return [each for page in pages for each in page["CapacityReservations"]]
+
+
+def _filters(term: CapacityReservationSelectorTerm) -> list[FilterTypeDef]:
+    if term.id is not None:
+        return [{"Name": "capacity-reservation-id", "Values": [term.id]}]
+    wanted = tag_filters(term.tags)
+    if term.owner_id is not None:
+        wanted.append({"Name": "owner-id", "Values": [term.owner_id]})
+    if term.instance_match_criteria is not None:
+        wanted.append({"Name": "instance-match-criteria", "Values": [term.instance_match_criteria]})
+    return wanted

@@ -1,0 +1,51 @@
+"""Finds the placement group of a node class."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from activities.ec2.client import Ec2
+from activities.ec2.errors import EC2Error, translated
+from tenon.apis.ec2nodeclass import EC2NodeClass, PlacementGroup
+from tenon.ec2.errors import PLACEMENT_GROUP_UNKNOWN
+from tenon.ec2.placement_groups import group_of
+
+if TYPE_CHECKING:
+    from types_boto3_ec2.type_defs import PlacementGroupTypeDef
+
+
+class PlacementGroupNotFoundError(EC2Error):
+    """The class selects a placement group that does not exist, or that is not available."""
+
+
+def find_placement_group(clients: Ec2, node_class: EC2NodeClass) -> PlacementGroup | None:
+    """The group that the class selects; None if it selects none.
+
+    Raises:
+        PlacementGroupNotFoundError: there is no such group.
+        EC2Error: EC2 refused the call or did not answer.
+    """
+    wanted = node_class.spec.placement_group_selector
+    if wanted is None:
+        return None
+    named = f"id {wanted.id}" if wanted.id is not None else f"name {wanted.name}"
+    groups = (group_of(raw) for raw in _described(clients, wanted.id or "", wanted.name or ""))
+    found = next((group for group in groups if group is not None), None)
+    if found is None:
+        raise PlacementGroupNotFoundError(
+            "PlacementGroupNotFound", f"placementGroupSelector found no available placement group with {named}"
+        )
+    return found
+
+
+def _described(clients: Ec2, group_id: str, name: str) -> list[PlacementGroupTypeDef]:
+    try:
+        with translated("DescribePlacementGroups"):
+            if group_id:
+                return clients.ec2.describe_placement_groups(GroupIds=[group_id])["PlacementGroups"]
+            wanted = [{"Name": "group-name", "Values": [name]}]
+            return clients.ec2.describe_placement_groups(Filters=wanted)["PlacementGroups"]  # type: ignore[arg-type]
+    except EC2Error as error:
+        if error.code in PLACEMENT_GROUP_UNKNOWN:
+            return []
+        raise

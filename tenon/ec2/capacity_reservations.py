@@ -1,0 +1,156 @@
+"""What a capacity reservation of EC2 means: whether it can be used, what a node in it costs, and which places are left.
+
+EC2 reports the free places late, and a NodeClaim takes its place before its instance exists. So the places of
+NodeClaims that EC2 may not have counted yet are subtracted from what it reports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from tenon.apis import labels
+from tenon.apis.ec2nodeclass import CapacityReservation
+from tenon.kube.claim_record import ClaimRecord
+from tenon.scheduling.model import InstanceType, Offering
+
+PRICE_SHARE = 1e-7
+"""The price of a place as a share of the on-demand price (AWS-079): paid already, but still ordered."""
+BLOCK_DRAINED_BEFORE = timedelta(minutes=40)
+"""How long before the end of a capacity block its nodes leave (AWS-124). EC2 ends its instances 30 minutes before."""
+COUNTED_AFTER = 10.0
+"""Seconds until EC2 counts a launch among the used places of a reservation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """How many more instances fit in a reservation, and when EC2 counted them, in seconds since 1970."""
+
+    left: int
+    counted_at: float
+
+
+NO_PLACES = Places(0, 0.0)
+
+
+def reservation_of(raw: Mapping[str, Any], now: datetime) -> CapacityReservation | None:
+    """Return a reservation as the status of a class lists it; None if no instance can be launched into it.
+
+    Args:
+        raw: the reservation as DescribeCapacityReservations shows it.
+        now: the time.
+    """
+    end: datetime | None = raw.get("EndDate")
+    if raw.get("State") != "active" or (end is not None and end <= now):
+        return None
+    block = raw.get("ReservationType") == labels.CAPACITY_BLOCK
+    criteria: Literal["open", "targeted"] = "open" if raw.get("InstanceMatchCriteria") == "open" else "targeted"
+    found = CapacityReservation(
+        id=str(raw["CapacityReservationId"]),
+        availability_zone=str(raw["AvailabilityZone"]),
+        instance_type=str(raw["InstanceType"]),
+        instance_match_criteria=criteria,
+        owner_id=str(raw["OwnerId"]),
+        end_time=end,
+        reservation_type="capacity-block" if block else "default",
+        interruptible=True if raw.get("Interruptible") else None,
+    )
+    return found.model_copy(update={"state": "expiring"}) if drains(found, now) else found
+
+
+def drains(reservation: CapacityReservation, now: datetime) -> bool:
+    """Whether the nodes of a reservation must leave, because EC2 soon ends its instances.
+
+    Only the instances of a capacity block end with it. Those of another reservation become on-demand (AWS-126).
+    """
+    end = reservation.end_time
+    block = reservation.reservation_type == labels.CAPACITY_BLOCK
+    return block and end is not None and now >= end - BLOCK_DRAINED_BEFORE
+
+
+def offerings_by_type(
+    reservations: Iterable[CapacityReservation], zone_ids: Mapping[str, str], on_demand: Mapping[str, float]
+) -> dict[str, list[Offering]]:
+    """Return an offering for each reservation in a zone of the class, by instance type. Its places are not known yet.
+
+    ``zone_ids`` are the zones with a subnet, with their IDs; ``on_demand`` are prices by type.
+    """
+    found: dict[str, list[Offering]] = {}
+    for each in sorted(reservations, key=lambda one: one.id):
+        if each.availability_zone in zone_ids:
+            found.setdefault(each.instance_type, []).append(
+                Offering(
+                    zone=each.availability_zone,
+                    capacity_type=labels.RESERVED,
+                    price=on_demand.get(each.instance_type, 0.0) * PRICE_SHARE,
+                    available=each.state == "active",
+                    zone_id=zone_ids[each.availability_zone],
+                    reservation_id=each.id,
+                    reservation_type=each.reservation_type,
+                    reservation_interruptible=str(bool(each.interruptible)).lower(),
+                )
+            )
+    return found
+
+
+def reservation_ids(instance_types: Iterable[InstanceType]) -> frozenset[str]:
+    """Return the IDs of all reservations that have an offering."""
+    return frozenset(
+        offering.reservation_id for each in instance_types for offering in each.offerings if offering.reservation_id
+    )
+
+
+def without_reservations(instance_types: Iterable[InstanceType]) -> list[InstanceType]:
+    """Return the types without the offerings of reservations, as without the gate ReservedCapacity."""
+    found = []
+    for each in instance_types:
+        kept = tuple(offering for offering in each.offerings if not offering.reservation_id)
+        if kept:
+            found.append(each if len(kept) == len(each.offerings) else replace(each, offerings=kept))
+    return found
+
+
+def with_places(instance_types: Sequence[InstanceType], places: Mapping[str, Places]) -> list[InstanceType]:
+    """Write on each offering of a reservation how many places EC2 reports; none if EC2 does not say."""
+
+    def counted(offering: Offering) -> Offering:
+        found = places.get(offering.reservation_id, NO_PLACES)
+        return replace(offering, reservation_capacity=found.left, counted_at=found.counted_at)
+
+    return _changed(instance_types, counted)
+
+
+def without_taken(instance_types: Sequence[InstanceType], claims: Iterable[ClaimRecord]) -> list[InstanceType]:
+    """Subtract the places of NodeClaims that EC2 may not have counted. A reservation without a place is sold out."""
+    holding: dict[str, list[ClaimRecord]] = {}
+    for claim in claims:
+        if name := claim.labels.get(labels.RESERVATION_ID):
+            holding.setdefault(name, []).append(claim)
+
+    def left(offering: Offering) -> Offering:
+        since = offering.counted_at - COUNTED_AFTER
+        uncounted = sum(_takes_place(claim, since) for claim in holding.get(offering.reservation_id, ()))
+        places = max(0, offering.reservation_capacity - uncounted)
+        return replace(offering, reservation_capacity=places, available=offering.available and places > 0)
+
+    return _changed(instance_types, left)
+
+
+def _takes_place(claim: ClaimRecord, since: float) -> bool:
+    """Whether the claim has or will have an instance that EC2 did not count at this time."""
+    launched = claim.launched_at
+    if launched is None:
+        return not claim.deleting
+    return launched.timestamp() >= since
+
+
+def _changed(instance_types: Sequence[InstanceType], change: Callable[[Offering], Offering]) -> list[InstanceType]:
+    """Types without a reservation stay the same objects, because the scheduling engine remembers what it computed."""
+    return [
+        replace(each, offerings=tuple(change(one) if one.reservation_id else one for one in each.offerings))
+        if any(one.reservation_id for one in each.offerings)
+        else each
+        for each in instance_types
+    ]

@@ -1,0 +1,32 @@
+"""What a zonal shift of ARC means for launches."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tenon.scheduling.model import InstanceType
+
+
+def shifted_zones(resource: Mapping[str, Any]) -> frozenset[str]:
+    """Return the IDs of the zones that GetManagedResource says traffic is moved away from.
+
+    A shift that was started by hand takes precedence over an autoshift, and ARC marks the other one as not applied.
+    """
+    shifts = [*(resource.get("zonalShifts") or ()), *(resource.get("autoshifts") or ())]
+    return frozenset(str(shift["awayFrom"]) for shift in shifts if shift.get("appliedStatus") == "APPLIED")
+
+
+def without_zones(instance_types: Sequence[InstanceType], away: Collection[str]) -> list[InstanceType]:
+    """Mark the offerings in these zones, by ID or name, as unavailable."""
+    return [
+        replace(
+            each,
+            offerings=tuple(
+                replace(one, available=False) if one.zone_id in away or one.zone in away else one
+                for one in each.offerings
+            ),
+        )
+        for each in instance_types
+    ]

@@ -1,0 +1,327 @@
+"""Capacity reservations on the sandbox's EC2: found, counted, launched into, full, ended."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from activities.ec2 import capacity_reservations
+from activities.ec2.client import Ec2
+from activities.ec2.errors import InsufficientCapacityError
+from activities.ec2.provider import Ec2Provider
+from tenon.apis import labels
+from tenon.apis.ec2nodeclass import CapacityReservation, EC2NodeClass
+from tenon.ec2.capacity_reservations import drains, reservation_ids, without_taken
+from tenon.ec2.launched_labels import launched_labels
+from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.offerings import OfferingKey
+from tenon.lifecycle.messages.launch import Instance, LaunchResult
+from tenon.scheduling.model import InstanceType, Offering
+from tests.ec2.samples import node_claim, node_class
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sandbox.ec2.capacity_reservations import Reservation
+    from sandbox.ec2.server import Server
+
+ZONE = "us-west-2a"
+RESERVED = ("karpenter.sh/capacity-type", "In", ["reserved"])
+NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def _no_reservations(server: Server, provider: Ec2Provider) -> Iterator[None]:
+    """Each test has its own reservations, and counts their places afresh."""
+    provider.count_places()
+    yield
+    server.world.reservations.clear()
+
+
+def reserve(server: Server, type: str = "m5.large", count: int = 2, zone: str = ZONE, **more: Any) -> Reservation:
+    return server.world.reservations.create(instance_type=type, zone=zone, total=count, **more)
+
+
+def selecting(provider: Ec2Provider, *terms: dict[str, Any]) -> EC2NodeClass:
+    """A class that selects reservations, resolved."""
+    empty: dict[str, object] = {"subnets": [], "securityGroups": [], "amis": [], "instanceProfile": None}
+    written = node_class(empty, role="KarpenterNodeRole-sandbox", capacityReservationSelectorTerms=list(terms))
+    return written.model_copy(update={"status": provider.resolve_node_class(written)})
+
+
+def offered(types: list[InstanceType]) -> dict[str, Offering]:
+    """The offerings of reservations, by reservation."""
+    return {o.reservation_id: o for each in types for o in each.offerings if o.reservation_id}
+
+
+def launch(provider: Ec2Provider, chosen: EC2NodeClass, name: str, *terms: Any, **more: Any) -> LaunchResult:
+    return provider.launch(provider.prepare_launch(node_claim(RESERVED, *terms, name=name), chosen, 1, **more))
+
+
+def bought(result: LaunchResult) -> Instance:
+    assert result.instance is not None, result.message
+    return result.instance
+
+
+@pytest.mark.parametrize(
+    ("term", "found"),
+    [
+        ({"tags": {"team": "a"}}, ["a"]),
+        ({"tags": {"team": "*"}}, ["a", "b"]),
+        ({"instanceMatchCriteria": "open"}, ["b"]),
+        ({"ownerID": "999999999999"}, ["c"]),
+        ({"tags": {"team": "b"}, "instanceMatchCriteria": "targeted"}, []),
+    ],
+    ids=str,
+)
+def test_ec03_terms_select_reservations(
+    provider: Ec2Provider, server: Server, term: dict[str, Any], found: list[str]
+) -> None:
+    made = {
+        "a": reserve(server, tags={"team": "a"}),
+        "b": reserve(server, tags={"team": "b"}, criteria="open"),
+        "c": reserve(server, owner="999999999999"),
+    }
+    reserve(server, tags={"team": "a"}, state="cancelled")
+    listed = selecting(provider, term).status.capacity_reservations
+    assert [each.id for each in listed] == [made[name].id for name in found]
+
+
+def test_ecs4_the_status_says_what_a_reservation_is(provider: Ec2Provider, server: Server) -> None:
+    end = datetime.now(UTC).replace(microsecond=0) + timedelta(minutes=30)
+    block = reserve(server, type="m5a.large", state="active", end=end)
+    block.type = "capacity-block"
+    (listed,) = selecting(provider, {"id": block.id}).status.to_dict()["capacityReservations"]
+    assert listed == {
+        "id": block.id,
+        "availabilityZone": ZONE,
+        "instanceType": "m5a.large",
+        "instanceMatchCriteria": "targeted",
+        "ownerID": block.owner,
+        "endTime": end.isoformat().replace("+00:00", "Z"),
+        "reservationType": "capacity-block",
+        "state": "expiring",
+    }
+
+
+@pytest.mark.parametrize(
+    ("minutes", "type_", "leaves"), [(39, "capacity-block", True), (41, "capacity-block", False), (5, "default", False)]
+)
+def test_aws124_a_capacity_block_is_drained_40_minutes_before_its_end(minutes: int, type_: Any, leaves: bool) -> None:
+    found = CapacityReservation(
+        id="cr-1",
+        availability_zone=ZONE,
+        instance_type="m5.large",
+        instance_match_criteria="targeted",
+        owner_id="1",
+        end_time=NOW + timedelta(minutes=minutes),
+        reservation_type=type_,
+    )
+    assert drains(found, NOW) is leaves
+
+
+def test_aws079_alb19_a_reservation_is_an_offering_with_its_places(provider: Ec2Provider, server: Server) -> None:
+    """The labels of reservations depend on the offering, so the type neither has nor excludes them."""
+    made = reserve(server, count=3)
+    types = provider.instance_types(selecting(provider, {"id": made.id}))
+    assert reservation_ids(types) == {made.id}
+    found = offered(types)[made.id]
+    assert (found.zone, found.capacity_type, found.reservation_capacity) == (ZONE, "reserved", 3)
+    assert found.price == pytest.approx(0.096 / 10_000_000)
+    by_name = {each.name: each for each in types}
+    assert labels.RESERVATION_ID not in by_name["m5.large"].requirements
+    assert by_name["m5a.large"].requirements[labels.RESERVATION_ID].is_empty()
+
+
+def test_aws033_places_are_counted_once_a_minute(
+    provider: Ec2Provider, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And a plan between two counts gets the same objects, for which the engine remembers its answers."""
+    made = reserve(server, count=3)
+    chosen = selecting(provider, {"id": made.id})
+    first = provider.instance_types(chosen)
+    made.total = 5
+    assert provider.instance_types(chosen) is first
+    provider.count_places()
+    assert offered(provider.instance_types(chosen))[made.id].reservation_capacity == 5
+
+
+def test_counts_stay_while_ec2_refuses(provider: Ec2Provider, server: Server) -> None:
+    from sandbox.ec2.faults import Fault
+
+    made = reserve(server, count=3)
+    chosen = selecting(provider, {"id": made.id})
+    provider.instance_types(chosen)
+    provider.count_places()
+    server.world.faults.add(Fault(action="DescribeCapacityReservations", code="InternalError", status=500, count=None))
+    assert offered(provider.instance_types(chosen))[made.id].reservation_capacity == 3
+    server.world.faults.clear()
+
+
+def claim(name: str, reservation: str, launched: datetime | None = None, *, leaving: bool = False) -> ClaimRecord:
+    ready = {"type": "Launched", "status": "True", "lastTransitionTime": launched.isoformat() if launched else None}
+    deleted = {"deletionTimestamp": "2026-01-01T00:00:00Z"} if leaving else {}
+    return ClaimRecord.of(
+        {
+            "metadata": {"name": name, "labels": {labels.RESERVATION_ID: reservation}, **deleted},
+            "status": {"conditions": [ready] if launched else []},
+        }
+    )
+
+
+def test_aws123_a_claim_takes_its_place_until_ec2_counts_it(provider: Ec2Provider, server: Server) -> None:
+    """The count of EC2 holds what was launched a while before it, and nothing else."""
+    made, other = reserve(server, count=4), reserve(server, type="m5a.large", count=1)
+    types = provider.instance_types(selecting(provider, {"id": made.id}, {"id": other.id}))
+    counted = datetime.fromtimestamp(offered(types)[made.id].counted_at, UTC)
+    claims = [
+        claim("waits", made.id),
+        claim("just-launched", made.id, counted - timedelta(seconds=2)),
+        claim("counted", made.id, counted - timedelta(minutes=5)),
+        claim("never-launched", made.id, leaving=True),
+        claim("elsewhere", other.id),
+    ]
+    left = offered(without_taken(types, claims))
+    assert (left[made.id].reservation_capacity, left[made.id].available) == (2, True)
+    assert (left[other.id].reservation_capacity, left[other.id].available) == (0, False)
+
+
+def test_aws111_a_launch_goes_into_its_reservation_and_no_other(
+    provider: Ec2Provider, server: Server, clients: Ec2
+) -> None:
+    """AWS-002, AWS-091, LBL-02: the instance, and the labels of its claim, say so."""
+    reserve(server, criteria="open")
+    made = reserve(server, count=1)
+    chosen = selecting(provider, {"id": made.id})
+    instance = bought(launch(provider, chosen, "reserved-1"))
+    raw = clients.ec2.describe_instances(InstanceIds=[instance.id])["Reservations"][0]["Instances"][0]
+    assert (raw["CapacityReservationId"], raw["InstanceType"]) == (made.id, "m5.large")
+    assert raw["Placement"]["AvailabilityZone"] == ZONE
+    assert instance.capacity_type == "reserved"
+    found = launched_labels({}, instance, None)
+    assert found[labels.CAPACITY_TYPE] == "reserved"
+    assert found[labels.RESERVATION_ID] == made.id
+    assert found[labels.RESERVATION_TYPE] == "default"
+    assert found[labels.RESERVATION_INTERRUPTIBLE] == "false"
+    assert server.world.reservations.left(made) == 0
+
+
+def test_aws045_a_full_reservation_is_avoided_and_no_other(provider: Ec2Provider, server: Server) -> None:
+    """The refused one alone: another reservation of the same type and zone is used meanwhile."""
+    first, second = reserve(server, count=1), reserve(server, count=1)
+    chosen = selecting(provider, {"id": first.id}, {"id": second.id})
+    one = (labels.RESERVATION_ID, "In", [first.id])
+    bought(launch(provider, chosen, "full-1", one))
+    refused = launch(provider, chosen, "full-2", one)
+    assert refused.instance is None
+    assert refused.waits is None, "the claim is deleted, and its pods are planned again"
+    avoided = {each.key for each in refused.unavailable}
+    assert avoided == {OfferingKey("reserved", first.id, ZONE)}
+    with pytest.raises(InsufficientCapacityError):
+        launch(provider, chosen, "full-3", one, unavailable=avoided)
+    assert bought(launch(provider, chosen, "full-4", unavailable=avoided)).reservation_id == second.id
+
+
+def test_a_reservation_that_ended_since_the_plan_is_avoided(provider: Ec2Provider, server: Server) -> None:
+    made = reserve(server)
+    chosen = selecting(provider, {"id": made.id})
+    server.world.reservations.end(made.id)
+    refused = launch(provider, chosen, "ended-1")
+    assert refused.waits is None
+    assert [each.key for each in refused.unavailable] == [OfferingKey("reserved", made.id, ZONE)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "target", "kinds"),
+    [
+        ({}, "on-demand", ("default", "false")),
+        ({"type": "capacity-block"}, "capacity-block", ("capacity-block", "false")),
+        ({"interruptible": True}, "reserved-capacity", ("default", "true")),
+    ],
+    ids=["on-demand", "block", "interruptible"],
+)
+def test_aws004_aws111_each_kind_of_reservation_has_its_request(
+    provider: Ec2Provider, server: Server, fields: dict[str, Any], target: str, kinds: tuple[str, str]
+) -> None:
+    """EC2 refuses a request of another kind."""
+    made = server.world.reservations.create(instance_type="m5.large", zone=ZONE, total=1, **fields)
+    instance = bought(launch(provider, selecting(provider, {"id": made.id}), f"kind-{target}"))
+    assert instance.reservation_id == made.id
+    found = launched_labels({}, instance, None)
+    assert (found[labels.RESERVATION_TYPE], found[labels.RESERVATION_INTERRUPTIBLE]) == kinds
+    sent = server.world.calls.listing("CreateFleet")[-1]["parameters"]
+    assert sent["TargetCapacitySpecification.DefaultTargetCapacityType"] == target
+
+
+def test_aws021_aws023_one_request_is_for_one_kind_and_the_roomiest_of_a_zone(
+    provider: Ec2Provider, server: Server
+) -> None:
+    reserve(server, interruptible=True, count=9)
+    small, roomy = reserve(server, count=1), reserve(server, count=5)
+    elsewhere = reserve(server, count=1, zone="us-west-2b")
+    chosen = selecting(provider, {"ownerID": small.owner})
+    request = provider.prepare_launch(node_claim(RESERVED, name="kinds"), chosen, 1)
+    named = {row.reservation_id for template in request.templates for row in template.overrides}
+    assert named == {roomy.id, elsewhere.id}
+    assert len(request.templates) == 2
+    assert (request.reservation_type, request.reservation_interruptible) == ("default", False)
+
+
+def test_aws022_of_capacity_blocks_one_is_asked_for(provider: Ec2Provider, server: Server) -> None:
+    for type_ in ("m5.large", "m5a.large"):
+        server.world.reservations.create(instance_type=type_, zone=ZONE, total=1, type="capacity-block")
+    chosen = selecting(provider, {"instanceMatchCriteria": "targeted"})
+    request = provider.prepare_launch(node_claim(RESERVED, name="blocks"), chosen, 1)
+    assert len([row for template in request.templates for row in template.overrides]) == 1
+
+
+def test_aws123_without_the_gate_reservations_are_left_to_ec2(
+    provider: Ec2Provider, clients: Ec2, server: Server
+) -> None:
+    """No offering, no condition, and EC2's own default: an open reservation that matches."""
+    made = reserve(server, criteria="open", count=1)
+    off = Ec2Provider(clients, provider.cluster, reserved_capacity=False)
+    chosen = selecting(off, {"id": made.id})
+    assert chosen.status.capacity_reservations == []
+    assert reservation_ids(off.instance_types(chosen)) == frozenset()
+    terms = [
+        ("karpenter.sh/capacity-type", "In", ["on-demand"]),
+        ("node.kubernetes.io/instance-type", "In", ["m5.large"]),
+        ("topology.kubernetes.io/zone", "In", [ZONE]),
+    ]
+    request = provider.prepare_launch(node_claim(*terms, name="gate-on"), chosen, 1)
+    assert bought(provider.launch(request)).capacity_type == "on-demand"
+    assert server.world.reservations.left(made) == 1, "with the gate, what nobody selected is not used"
+    request = off.prepare_launch(node_claim(*terms, name="gate-off"), chosen, 1)
+    assert bought(off.launch(request)).capacity_type == "on-demand"
+    assert server.world.reservations.left(made) == 0
+
+
+def test_aws126_an_instance_leaves_a_reservation_that_is_cancelled(provider: Ec2Provider, server: Server) -> None:
+    made = reserve(server)
+    instance = bought(launch(provider, selecting(provider, {"id": made.id}), "leaves-1"))
+    assert provider.reservations([instance.id, "i-0123456789abcdef0"]) == {instance.id: made.id}
+    server.world.reservations.end(made.id)
+    assert provider.reservations([instance.id]) == {instance.id: ""}
+    found = provider.describe_instance(instance.id)
+    assert found is not None
+    assert found.capacity_type == "on-demand"
+
+
+def test_act01_a_class_that_selects_reservations_is_resolved_every_minute(
+    provider: Ec2Provider, ready_class: EC2NodeClass
+) -> None:
+    selects = node_class(capacityReservationSelectorTerms=[{"id": "cr-1"}])
+    assert provider.refresh_seconds(selects) == capacity_reservations.COUNT_SECONDS == 60
+    assert provider.refresh_seconds(ready_class) == 600
+
+
+def test_ecs7_a_refused_call_is_a_finding_of_the_class(provider: Ec2Provider, server: Server) -> None:
+    from sandbox.ec2.faults import Fault
+
+    server.world.faults.add(Fault(action="DescribeCapacityReservations", code="UnauthorizedOperation", status=403))
+    found = {each.type: each for each in selecting(provider, {"id": "cr-1"}).status.conditions}
+    assert found["CapacityReservationsReady"].reason == "Unauthorized"
+    assert "ec2:DescribeCapacityReservations" in found["CapacityReservationsReady"].message

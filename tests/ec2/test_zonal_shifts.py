@@ -1,0 +1,96 @@
+"""ENABLE_ZONAL_SHIFT: nothing is launched into a zone while ARC shifts the cluster away from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from activities.ec2.client import Ec2
+from activities.ec2.cluster import describe_cluster
+from activities.ec2.errors import InsufficientCapacityError
+from activities.ec2.provider import Ec2Provider
+from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.ec2.zonal_shifts import shifted_zones
+from tests.ec2.samples import node_claim
+
+if TYPE_CHECKING:
+    from sandbox.ec2.server import Server
+
+HERE = ("topology.kubernetes.io/zone", "In", ["us-west-2a"])
+
+
+@pytest.fixture
+def shifting(clients: Ec2, server: Server) -> Iterator[Ec2Provider]:
+    yield Ec2Provider(clients, describe_cluster(clients, "sandbox"), zonal_shift=True)
+    server.world.zonal_shifts.clear()
+
+
+def zone_id(node_class: EC2NodeClass) -> str:
+    return next(subnet.zone_id or "" for subnet in node_class.status.subnets if subnet.zone == "us-west-2a")
+
+
+def sold_in(provider: Ec2Provider, node_class: EC2NodeClass) -> set[str]:
+    return {o.zone for each in provider.instance_types(node_class) for o in each.offerings if o.available}
+
+
+@pytest.mark.parametrize("auto", [False, True], ids=["by hand", "autoshift"])
+def test_aws016_act15_a_shifted_zone_gets_no_new_node(
+    shifting: Ec2Provider, server: Server, ready_class: EC2NodeClass, auto: bool
+) -> None:
+    """While the shift lasts: neither plans nor launches use it, also not those that were planned before."""
+    before = sold_in(shifting, ready_class)
+    assert "us-west-2a" in before
+    zones = server.world.zonal_shifts.by_arc if auto else server.world.zonal_shifts.by_hand
+    zones.add(zone_id(ready_class))
+    shifting.ask_zones()
+    assert shifting.shifted_zones() == {zone_id(ready_class)}
+    assert sold_in(shifting, ready_class) == before - {"us-west-2a"}
+    request = shifting.prepare_launch(node_claim(name="away-1"), ready_class, 1)
+    assert "us-west-2a" not in {row.zone for template in request.templates for row in template.overrides}
+    planned_before = list(Ec2Provider.instance_types(shifting, ready_class))
+    with pytest.raises(InsufficientCapacityError):
+        shifting.prepare_launch(node_claim(HERE, name="away-2"), ready_class, 1, types=planned_before)
+    zones.clear()
+    shifting.ask_zones()
+    assert sold_in(shifting, ready_class) == before
+
+
+def test_arc_is_asked_twice_a_minute(shifting: Ec2Provider, server: Server, ready_class: EC2NodeClass) -> None:
+    shifting.instance_types(ready_class)
+    server.world.zonal_shifts.by_hand.add(zone_id(ready_class))
+    assert shifting.shifted_zones() == frozenset()
+    assert len(server.world.calls.listing("GetManagedResource")) == 1
+
+
+def test_what_is_known_stays_while_arc_refuses(
+    shifting: Ec2Provider, server: Server, ready_class: EC2NodeClass
+) -> None:
+    from sandbox.ec2.faults import Fault
+
+    server.world.zonal_shifts.by_hand.add(zone_id(ready_class))
+    assert shifting.shifted_zones() == {zone_id(ready_class)}
+    server.world.faults.add(Fault(action="GetManagedResource", code="InternalServerException", status=500, count=None))
+    server.world.zonal_shifts.clear()
+    shifting.ask_zones()
+    assert shifting.shifted_zones() == {zone_id(ready_class)}
+
+
+def test_set28_without_the_setting_arc_is_not_asked(
+    provider: Ec2Provider, server: Server, ready_class: EC2NodeClass
+) -> None:
+    server.world.zonal_shifts.by_hand.add(zone_id(ready_class))
+    assert "us-west-2a" in sold_in(provider, ready_class)
+    assert server.world.calls.listing("GetManagedResource") == []
+    server.world.zonal_shifts.clear()
+
+
+def test_a_shift_that_is_not_applied_counts_for_nothing() -> None:
+    shifts = [
+        {"awayFrom": "usw2-az1", "appliedStatus": "NOT_APPLIED"},
+        {"awayFrom": "usw2-az2", "appliedStatus": "APPLIED"},
+    ]
+    autoshifts = [{"awayFrom": "usw2-az3", "appliedStatus": "APPLIED"}]
+    assert shifted_zones({"zonalShifts": shifts, "autoshifts": autoshifts}) == {"usw2-az2", "usw2-az3"}
+    assert shifted_zones({}) == frozenset()

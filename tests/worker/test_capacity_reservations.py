@@ -1,0 +1,128 @@
+"""Nodes in capacity reservations: relabelled when they leave one, and gone before a capacity block ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+
+from activities.kubernetes.resources import NODECLAIMS, NODES
+from tenon.apis import labels
+from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.kube.decode import decode_node
+from tests.cache.objects import claim, metadata
+from tests.ec2.samples import node_class
+from tests.lifecycle_k8s.fake_kube import START, Clock, FakeKube, Recorder
+from tests.worker.fake_temporal import Cache
+from worker.controllers.capacity_reservations import CapacityBlockExpirationController, ReservedCapacityTypeController
+
+pytestmark = pytest.mark.asyncio(loop_scope="function")
+
+RESERVED = {
+    labels.CAPACITY_TYPE: "reserved",
+    labels.RESERVATION_ID: "cr-1",
+    labels.RESERVATION_TYPE: "default",
+    labels.RESERVATION_INTERRUPTIBLE: "false",
+}
+BLOCK = {**RESERVED, labels.RESERVATION_TYPE: "capacity-block"}
+
+
+class World:
+    """An API server and a cache with nodes, and what EC2 says of their instances."""
+
+    def __init__(self) -> None:
+        self.cache = Cache()
+        self.kube = FakeKube(Clock())
+        self.recorder = Recorder()
+        self.in_reservation: dict[str, str] = {}
+        self.asked: list[Sequence[str]] = []
+
+    def node(self, name: str, kind: Mapping[str, str]) -> None:
+        """A node with these labels. Its instance is ``i-<name>``."""
+        described = {"labels": {labels.NODEPOOL: "pool", **kind}, "finalizers": [labels.TERMINATION_FINALIZER]}
+        ref = {"nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}}
+        record = claim(name, node_name=name, meta=described, **ref)
+        body = {
+            "metadata": metadata(name, **described),
+            "spec": {"providerID": record.provider_id},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+        }
+        self.kube.add(NODECLAIMS, dict(record.body))
+        self.kube.add(NODES, body)
+        self.cache.publish(record)
+        self.cache.publish(decode_node(json.dumps(body).encode()))
+
+    def reservations(self, instance_ids: Sequence[str]) -> Mapping[str, str]:
+        self.asked.append(sorted(instance_ids))
+        return {each: self.in_reservation[each] for each in instance_ids if each in self.in_reservation}
+
+    def labels_of(self, plural: str, name: str) -> dict[str, str]:
+        return dict(self.kube.objects[plural, "", name]["metadata"]["labels"])
+
+    async def relabel(self) -> None:
+        await ReservedCapacityTypeController(cast("Any", self.kube), self.cache, self).reconcile(())
+
+    async def expire(self, minutes: int, name: str = "cr-1") -> None:
+        """Reconcile with a capacity block of the class that ends in so many minutes."""
+        block = {
+            "id": name,
+            "availabilityZone": "us-west-2a",
+            "instanceType": "m5.large",
+            "instanceMatchCriteria": "targeted",
+            "ownerID": "1",
+            "endTime": (START + timedelta(minutes=minutes)).isoformat(),
+            "reservationType": "capacity-block",
+        }
+        found: EC2NodeClass = node_class({"capacityReservations": [block]})
+        kube, recorder = cast("Any", self.kube), cast("Any", self.recorder)
+        controller = CapacityBlockExpirationController(kube, recorder, self.cache, lambda _: found, lambda: START)
+        await controller.reconcile(())
+
+    def leaving(self) -> list[str]:
+        claims = [body for (plural, _, _), body in self.kube.objects.items() if plural == "nodeclaims"]
+        return sorted(one["metadata"]["name"] for one in claims if one["metadata"].get("deletionTimestamp"))
+
+
+async def test_act13_aws126_a_node_that_left_its_reservation_becomes_on_demand() -> None:
+    """Others keep their labels, also if EC2 does not show their instance."""
+    world = World()
+    for name in ("left", "stays", "unseen"):
+        world.node(name, RESERVED)
+    world.node("bought", {labels.CAPACITY_TYPE: "on-demand"})
+    world.in_reservation = {"i-left": "", "i-stays": "cr-1"}
+    await world.relabel()
+    assert world.asked == [["i-left", "i-stays", "i-unseen"]]
+    for plural in ("nodes", "nodeclaims"):
+        assert world.labels_of(plural, "left") == {labels.NODEPOOL: "pool", labels.CAPACITY_TYPE: "on-demand"}
+        for name in ("stays", "unseen"):
+            assert world.labels_of(plural, name) == {labels.NODEPOOL: "pool", **RESERVED}
+
+
+async def test_act13_without_reserved_nodes_ec2_is_not_asked() -> None:
+    world = World()
+    world.node("bought", {labels.CAPACITY_TYPE: "on-demand"})
+    await world.relabel()
+    assert world.asked == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "minutes", "block", "expected"),
+    [
+        (BLOCK, 39, "cr-1", ["node"]),
+        (BLOCK, 41, "cr-1", []),
+        (BLOCK, 39, "cr-2", []),
+        (RESERVED, 5, "cr-1", []),
+    ],
+    ids=["ends soon", "has time", "another block", "on-demand reservation"],
+)
+async def test_act14_aws124_nodes_leave_before_their_capacity_block_ends(
+    kind: dict[str, str], minutes: int, block: str, expected: list[str]
+) -> None:
+    world = World()
+    world.node("node", kind)
+    await world.expire(minutes, block)
+    assert world.leaving() == expected
+    assert world.recorder.reasons() == ["CapacityReservationExpiring" for _ in expected]

@@ -1,0 +1,150 @@
+"""Follows the instances of NodeClaims in capacity reservations (ACT-13, ACT-14).
+
+An instance leaves its reservation when that is cancelled or ends, and then costs the on-demand price. Its NodeClaim and
+Node get the labels of on-demand capacity, and drift decides what follows. The instances of a capacity block end with
+it, so their nodes leave before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Protocol
+
+from activities import metrics
+from activities.clock import utc_now
+from activities.kubernetes.bounded_concurrency import bounded
+from activities.kubernetes.changes import change
+from activities.kubernetes.client import Kube
+from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.resources import NODECLAIMS, NODES
+from tenon.apis import labels
+from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.ec2.capacity_reservations import drains
+from tenon.ec2.instance_types import RESERVATION_LABELS
+from tenon.kube.claim_record import ClaimRecord
+from worker.cache.changes import Change, Topic
+from worker.cache.cluster import ClusterCache
+from worker.controllers.base import Controller
+
+INTERVAL = 60.0
+AT_ONCE = 10
+EXPIRING = "capacity_reservation_expiring"
+"""The reason of these deletions in metrics."""
+
+
+class ReservedInstances(Protocol):
+    """What EC2 says about instances, as `activities.ec2.provider.Ec2Provider` does."""
+
+    def reservations(self, instance_ids: Sequence[str]) -> Mapping[str, str]:
+        """Instance id to the capacity reservation that a living instance is in; empty if it is in none. Blocking."""
+        ...
+
+
+class ReservedCapacityTypeController(Controller):
+    """Labels NodeClaims and Nodes on-demand whose instances are no longer in a capacity reservation."""
+
+    name = "capacityreservation.capacitytype"
+    object_field = "nodeclaim"
+    topics = (Topic.NODECLASS,)
+    interval = 1.0
+    resync = INTERVAL
+
+    def __init__(self, kube: Kube, cache: ClusterCache, ec2: ReservedInstances) -> None:
+        super().__init__(cache)
+        self._kube = kube
+        self._ec2 = ec2
+
+    async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
+        """Ask EC2 about all instances that are labelled reserved."""
+        claims = [claim for claim in self._cache.claims if _reserved(claim) and claim.instance_id]
+        if not claims:
+            return None
+        found = await asyncio.to_thread(self._ec2.reservations, [claim.instance_id for claim in claims])
+        left = [claim for claim in claims if found.get(claim.instance_id) == ""]
+        await bounded(left, AT_ONCE, lambda claim: self.isolate(claim.name, self._relabel(claim)))
+        return None
+
+    async def _relabel(self, claim: ClaimRecord) -> None:
+        """Write the Node first: the NodeClaim's label decides whether this is tried again."""
+        node = self._cache.node_of(claim)
+        if node is not None:
+            await change(self._kube, NODES, node.name, _on_demand, uid=node.uid)
+        await change(self._kube, NODECLAIMS, claim.name, _on_demand, uid=claim.uid)
+        self._log.info(
+            "An instance left its capacity reservation and is on-demand",
+            extra={
+                "nodeclaim": claim.name,
+                "instance": claim.instance_id,
+                "capacity-reservation": claim.labels.get(labels.RESERVATION_ID, ""),
+            },
+        )
+
+
+class CapacityBlockExpirationController(Controller):
+    """Deletes the NodeClaims in capacity blocks that end soon."""
+
+    name = "capacityreservation.expiration"
+    object_field = "nodeclaim"
+    topics = (Topic.NODECLASS,)
+    interval = 1.0
+    resync = INTERVAL
+
+    def __init__(
+        self,
+        kube: Kube,
+        recorder: EventRecorder,
+        cache: ClusterCache,
+        node_class: Callable[[str], EC2NodeClass | None],
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        super().__init__(cache)
+        self._kube = kube
+        self._recorder = recorder
+        self._node_class = node_class
+        self._now = now
+
+    async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
+        """Look at all nodes in capacity blocks."""
+        ending = [claim for claim in self._cache.claims if self._ends_soon(claim)]
+        await bounded(ending, AT_ONCE, lambda claim: self.isolate(claim.name, self._end(claim)))
+        return None
+
+    def _ends_soon(self, claim: ClaimRecord) -> bool:
+        if not _reserved(claim) or claim.labels.get(labels.RESERVATION_TYPE) != labels.CAPACITY_BLOCK:
+            return False
+        node_class, now = self._node_class(claim.node_class), self._now()
+        listed = node_class.status.capacity_reservations if node_class is not None else []
+        name = claim.labels.get(labels.RESERVATION_ID, "")
+        return any(each.id == name and drains(each, now) for each in listed)
+
+    async def _end(self, claim: ClaimRecord) -> None:
+        name = claim.labels[labels.RESERVATION_ID]
+        if not await self._kube.delete(NODECLAIMS, claim.name, uid=claim.uid):
+            return
+        metrics.CLAIMS_DISRUPTED.labels(EXPIRING, claim.pool, labels.RESERVED, "", "forceful").inc()
+        reference: dict[str, Any] = {
+            "apiVersion": NODECLAIMS.api_version,
+            "kind": "NodeClaim",
+            "metadata": {"name": claim.name, "uid": claim.uid},
+        }
+        message = f"Capacity block {name} ends soon, and EC2 ends its instances before"
+        await self._recorder.publish(reference, "CapacityReservationExpiring", message, "Warning")
+        self._log.info(
+            "A node leaves because its capacity block ends soon",
+            extra={"nodeclaim": claim.name, "nodepool": claim.pool, "capacity-reservation": name},
+        )
+
+
+def _reserved(claim: ClaimRecord) -> bool:
+    return not claim.deleting and claim.labels.get(labels.CAPACITY_TYPE) == labels.RESERVED
+
+
+def _on_demand(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The patch that turns the labels of reserved capacity into those of on-demand capacity."""
+    present = body["metadata"].get("labels") or {}
+    if present.get(labels.CAPACITY_TYPE) != labels.RESERVED:
+        return {}
+    gone = {key: None for key in RESERVATION_LABELS if key in present}
+    return {"metadata": {"labels": {labels.CAPACITY_TYPE: labels.ON_DEMAND, **gone}}}

@@ -1,0 +1,72 @@
+"""Says on the EC2NodeClasses when ARC shifts the cluster away from one of their zones, and when that ends (EVT-07)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Literal, Protocol
+
+from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.resources import EC2NODECLASSES
+from tenon.apis.ec2nodeclass import EC2NodeClass
+from worker.cache.changes import Change
+from worker.cache.cluster import ClusterCache
+from worker.cache.planning_view import PlanningView
+from worker.controllers.base import Controller
+
+
+class Shifts(Protocol):
+    """What ARC says, as `activities.ec2.provider.Ec2Provider` does."""
+
+    def shifted_zones(self) -> frozenset[str]:
+        """The IDs of the zones that ARC shifts the cluster away from. Blocking."""
+        ...
+
+
+class ZonalShiftController(Controller):
+    """Follows the zonal shifts. Plans and launches ask for themselves."""
+
+    name = "zonalshift"
+    object_field = "ec2nodeclass"
+    topics = ()
+    resync = 30.0
+
+    def __init__(self, recorder: EventRecorder, cache: ClusterCache, view: PlanningView, shifts: Shifts) -> None:
+        super().__init__(cache)
+        self._recorder = recorder
+        self._view = view
+        self._shifts = shifts
+        self._known: frozenset[str] = frozenset()
+
+    async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
+        """Publish what changed since the last look."""
+        away = await asyncio.to_thread(self._shifts.shifted_zones)
+        begun, ended, self._known = away - self._known, self._known - away, away
+        for zone in sorted(begun):
+            self._log.info(
+                "ARC shifts the cluster away from a zone, and no node is launched there", extra={"zone": zone}
+            )
+            message = "ARC shifts the cluster away from zone {}: no node is launched there"
+            await self._tell(zone, "ZonalShiftActive", message, "Warning")
+        for zone in sorted(ended):
+            self._log.info("ARC no longer shifts the cluster away from a zone", extra={"zone": zone})
+            message = "ARC no longer shifts the cluster away from zone {}: nodes are launched there again"
+            await self._tell(zone, "ZonalShiftCleared", message, "Normal")
+        return None
+
+    async def _tell(self, zone: str, reason: str, message: str, type_: Literal["Normal", "Warning"]) -> None:
+        for record in self._cache.nodeclasses:
+            found = self._view.node_class(record.name)
+            name = _zone_named(found, zone) if found is not None else ""
+            if name:
+                reference = {
+                    "apiVersion": EC2NODECLASSES.api_version,
+                    "kind": "EC2NodeClass",
+                    "metadata": {"name": record.name, "uid": record.uid},
+                }
+                await self._recorder.publish(reference, reason, message.format(name), type_)
+
+
+def _zone_named(node_class: EC2NodeClass, zone: str) -> str:
+    """The name of the zone if the class has a subnet there; empty if not."""
+    return next((each.zone for each in node_class.status.subnets if zone in (each.zone_id, each.zone)), "")
