@@ -14,6 +14,7 @@ from botocore.config import Config
 
 from sandbox.ec2.authorization.identities import ADMINISTRATOR_KEY, SECRET, worker_key
 from sandbox.ec2.client import Ec2Admin
+from sandbox.ec2.responses import SandboxEC2
 from sandbox.ec2.server import Server, start
 
 TEMPLATE = "karpenter.k8s.aws/1234"
@@ -117,6 +118,7 @@ def ec2_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Serve
 @pytest.fixture
 def aws(ec2_server: tuple[Server, Any]) -> Aws:
     server, ec2 = ec2_server
+    SandboxEC2.world = server.world  # a process has one, and the server of another file may have replaced it
     admin = Ec2Admin(server.endpoint)
     admin.reset()
     clock = Clock()
