@@ -24,7 +24,7 @@ from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.nodeclaims import Fact, annotate_claim, read_claim, request_deletion, set_facts
 from activities.kubernetes.nodes import find_node, pods_on
 from activities.kubernetes.resources import NODECLAIMS, NODES, PDBS
-from activities.surging import Surger
+from activities.rollout_restart import RolloutRestarter
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DISRUPTION_REASON
 from tenon.apis.reasons import Reason, camel_case, snake_case
@@ -52,7 +52,7 @@ log = loggers.DISRUPTION
 POLL_SECONDS = 1.0
 """Seconds between two looks at a NodeClaim that a step waits for."""
 OFFERS = 10
-"""How often a replacement that nobody uses is asked to leave."""
+"""How often an unused replacement is asked to leave."""
 LOOKS = 60
 """How often one attempt of the last step looks whether a node is leaving."""
 MAX_ATTEMPTS = 5
@@ -71,7 +71,7 @@ class CommandActivities:
         self._kube = kube
         self._recorder = recorder
         self._now = now
-        self._surger = Surger(kube, now)
+        self._surger = RolloutRestarter(kube, now)
 
     def all(self) -> Sequence[Callable[..., Any]]:
         """All activities."""
@@ -235,7 +235,7 @@ class CommandActivities:
 
     @activity.defn(name=ActivityName.FINISH_COMMAND)
     async def finish_command(self, given: FinishInput) -> StepResult:
-        """Give up the command's hold on its nodes. With ``undo``, remove replacements that nobody uses.
+        """Give up the command's hold on its nodes. With ``undo``, remove unused replacements.
 
         Wait until the candidates are leaving, so that replacements and candidates are never both ordinary nodes.
         """

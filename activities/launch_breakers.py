@@ -11,13 +11,13 @@ import asyncio
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 
-from tenon.ec2.avoided import Avoided, by_offering, grouped
+from tenon.ec2.avoided import UnavailableOfferings, by_offering, grouped
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle import breaker as rules
 from tenon.lifecycle.messages.launch import OfferingRef
 from tenon.lifecycle.messages.provisioning import LaunchBreaker, LaunchReport
 
-AVOIDED_FOR = timedelta(minutes=3)
+UNAVAILABLE_OFFERINGS_TTL = timedelta(minutes=3)
 """How long launches avoid an offering after EC2 had no capacity for it (AWS-033)."""
 FIRST_LAUNCHES = 2
 """How many launches of one NodePool are sent at the same time while it is unknown whether EC2 accepts them."""
@@ -34,9 +34,9 @@ WAIT_SECONDS = 10.0
 class LaunchBreakers:
     """Holds launches back and keeps the reasons. The process reports all of it to the provisioner workflow."""
 
-    def __init__(self, now: Callable[[], datetime], patience: float = WAIT_SECONDS) -> None:
+    def __init__(self, now: Callable[[], datetime], wait_seconds: float = WAIT_SECONDS) -> None:
         self._now = now
-        self._patience = patience
+        self._wait_seconds = wait_seconds
         self._avoided_until: dict[OfferingKey, datetime] = {}
         self._open: dict[str, LaunchBreaker] = {}
         self._closed: set[str] = set()
@@ -50,18 +50,18 @@ class LaunchBreakers:
 
     # --- offerings ---
 
-    def avoided(self) -> Avoided:
+    def avoided(self) -> UnavailableOfferings:
         """The offerings that EC2 recently refused.
 
         A claim that allows spot and on-demand must not request the same spot offerings again.
         """
         now = self._now()
         self._avoided_until = {key: until for key, until in self._avoided_until.items() if until > now}
-        return Avoided(self._avoided_until)
+        return UnavailableOfferings(self._avoided_until)
 
     def sold_out(self, offerings: Iterable[OfferingRef]) -> None:
         """Record offerings for which EC2 had no capacity."""
-        until = self._now() + AVOIDED_FOR
+        until = self._now() + UNAVAILABLE_OFFERINGS_TTL
         for offering in offerings:
             self._avoided_until[offering.key] = until
             self.news.set()
@@ -73,7 +73,7 @@ class LaunchBreakers:
 
         A caller that proceeds must report the outcome or call `leave`. A claim without a NodePool is never held back.
         """
-        give_up = asyncio.get_running_loop().time() + self._patience
+        give_up = asyncio.get_running_loop().time() + self._wait_seconds
         while True:
             now, breaker = self._now(), self._open.get(pool)
             if not pool or (breaker is None and not (sends and self._in_doubt(pool, now))):

@@ -24,7 +24,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import EC2NODECLASSES
 from activities.kubernetes.startup_cordon import remove_startup_cordon_by_name
-from activities.launch_breakers import AVOIDED_FOR, LaunchBreakers
+from activities.launch_breakers import UNAVAILABLE_OFFERINGS_TTL, LaunchBreakers
 from activities.launch_failure import LaunchRetry
 from activities.launch_groups import LaunchGroups, in_group, living_instance
 from activities.overlays import OverlaidTypes
@@ -34,7 +34,7 @@ from tenon.apis.hashing import EC2NODECLASS_VERSION, ec2nodeclass_hashes
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.apis.reasons import Reason
 from tenon.apis.validation import parse
-from tenon.ec2.avoided import Avoided
+from tenon.ec2.avoided import UnavailableOfferings
 from tenon.ec2.launched_labels import launched_labels
 from tenon.ec2.network_annotations import network_annotations
 from tenon.ec2.own_kubelet import with_own_kubelet
@@ -119,11 +119,13 @@ class Launching:
             if request is None:
                 self._breakers.leave(given.claim.name)
 
-    def _avoided(self, claim: ClaimRecord) -> Avoided:
+    def _avoided(self, claim: ClaimRecord) -> UnavailableOfferings:
         """The offerings that this process or, a short time ago, the claim's plan knew to be unavailable."""
         created = claim.created_at
-        young = created is not None and self._now() - created < AVOIDED_FOR
-        return Avoided(self._breakers.avoided() | (unavailable_offerings(claim.annotations) if young else frozenset()))
+        young = created is not None and self._now() - created < UNAVAILABLE_OFFERINGS_TTL
+        return UnavailableOfferings(
+            self._breakers.avoided() | (unavailable_offerings(claim.annotations) if young else frozenset())
+        )
 
     async def _prepare(self, given: PrepareLaunchInput, claim: ClaimRecord, view: ClaimView) -> PrepareLaunchResult:
         known, lost = await self._launched_before(claim, given.claim, sent_before=given.attempt > 1)

@@ -100,8 +100,8 @@ class NodeClassActivities:
                 "An EC2NodeClass is not ready",
                 extra={"ec2nodeclass": given.name, "conditions": {c.type: c.message for c in failed}},
             )
-        for remark in self._ec2.price_remarks():
-            await self._recorder.publish(raw, "PricesUnknown", remark, "Warning")
+        for warning in self._ec2.price_warnings():
+            await self._recorder.publish(raw, "PricesUnknown", warning, "Warning")
         if unanswered is not None:
             raise unanswered
         return NodeClassResult(

@@ -194,7 +194,7 @@ async def _end(clusters: Sequence[_Cluster], each: int) -> int:
     async def of(cluster: _Cluster) -> int:
         endings = Terminations(cluster.provider)
         bought = [one.instance.id for one in cluster.results if isinstance(one, LaunchResult) and one.instance]
-        states = await asyncio.gather(*(endings.end(instance_id, TIMEOUT) for instance_id in bought[:each]))
+        states = await asyncio.gather(*(endings.terminate(instance_id, TIMEOUT) for instance_id in bought[:each]))
         return sum(state in (None, "terminated") for state in states)
 
     return sum(await asyncio.gather(*(of(cluster) for cluster in clusters)))

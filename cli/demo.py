@@ -21,10 +21,10 @@ from temporalio.client import Client
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import DEPLOYMENTS, NODEPOOLS, NODES
-from cli.narrator import Narrator, NotSeenError
+from cli.demo_progress import DemoProgress, NotSeenError
 from tenon.apis.conditions import READY
 from tenon.kube.conditions import is_true
-from tenon.lifecycle.state import Life
+from tenon.lifecycle.state import NodeClaimResult
 from worker.runtime.temporal_client import TemporalError, connect
 from workflows import names
 
@@ -124,7 +124,7 @@ async def _play(console: Console, sandbox: Any) -> None:
     kube = await Kube.connect(str(sandbox.kubeconfig))
     temporal = await connect()
     ec2 = sandbox.ec2()
-    story = Narrator(console, kube, temporal, sandbox.cluster_name, partial(_instance_state, ec2))
+    story = DemoProgress(console, kube, temporal, sandbox.cluster_name, partial(_instance_state, ec2))
     try:
         await _prepare(story, kube, sandbox)
         first = await _scale_up(story, kube)
@@ -143,7 +143,7 @@ def _instance_state(ec2: Any, instance_id: str) -> str:
     return next((str(i["state"]) for i in ec2.instances() if i["id"] == instance_id), "gone")
 
 
-async def _prepare(story: Narrator, kube: Kube, sandbox: Any) -> None:
+async def _prepare(story: DemoProgress, kube: Kube, sandbox: Any) -> None:
     story.scene("an EC2NodeClass, a NodePool, and a Deployment of no pods")
     sandbox.apply([EXAMPLES / name for name in MANIFESTS])
     patch = {"spec": {"disruption": {"consolidationPolicy": "WhenEmpty", "consolidateAfter": TTL}}}
@@ -161,7 +161,7 @@ async def _scale(kube: Kube, replicas: int) -> None:
     await kube.patch(DEPLOYMENTS, APP, {"spec": {"replicas": replicas}}, namespace="default")
 
 
-async def _scale_up(story: Narrator, kube: Kube) -> list[str]:
+async def _scale_up(story: DemoProgress, kube: Kube) -> list[str]:
     story.scene(f"{APP}: 0 -> {PODS}")
     await _scale(kube, PODS)
     story.report("scaled up", f"scaled to {PODS}")
@@ -170,7 +170,7 @@ async def _scale_up(story: Narrator, kube: Kube) -> list[str]:
     return list(story.claims)
 
 
-async def _scale_down(story: Narrator, kube: Kube, claims: list[str]) -> None:
+async def _scale_down(story: DemoProgress, kube: Kube, claims: list[str]) -> None:
     story.scene(f"{APP}: {PODS} -> 0, empty nodes go after {TTL}")
     await _scale(kube, 0)
     story.report("scaled down", "scaled to 0")
@@ -185,7 +185,7 @@ async def _scale_down(story: Narrator, kube: Kube, claims: list[str]) -> None:
         story.report(f"{claim} gone", f"instance terminated, NodeClaim {claim} gone", "bold green")
 
 
-async def _delete_node(story: Narrator, kube: Kube) -> None:
+async def _delete_node(story: DemoProgress, kube: Kube) -> None:
     story.scene(f"{APP}: 0 -> {PODS}, then `kubectl delete node` of a node with running pods")
     before = set(story.claims)
     await _scale(kube, PODS)
@@ -206,7 +206,7 @@ async def _delete_node(story: Narrator, kube: Kube) -> None:
     story.report("elsewhere", f"{PODS} pods Running on {', '.join(sorted(nodes))}", "bold green")
 
 
-async def _report(console: Console, story: Narrator, temporal: Client, sandbox: Any) -> None:
+async def _report(console: Console, story: DemoProgress, temporal: Client, sandbox: Any) -> None:
     console.rule("[bold]what it took")
     facts = Table("step", "seconds", show_header=True)
     facts.add_row("Pending to Running (5 pods, first node)", f"{story.seconds('scaled up', 'up'):.1f}")
@@ -223,12 +223,12 @@ async def _report(console: Console, story: Narrator, temporal: Client, sandbox: 
     console.print(f"Temporal UI: {sandbox.temporal_ui}")
 
 
-async def _history(temporal: Client, workflow_id: str) -> tuple[int, Life | None]:
+async def _history(temporal: Client, workflow_id: str) -> tuple[int, NodeClaimResult | None]:
     """Count the events over all runs of a node workflow, and return its result if it has ended."""
     events = 0
     life = None
     async for run in temporal.list_workflows(f'WorkflowId = "{workflow_id}"'):
-        handle = temporal.get_workflow_handle(workflow_id, run_id=run.run_id, result_type=Life)
+        handle = temporal.get_workflow_handle(workflow_id, run_id=run.run_id, result_type=NodeClaimResult)
         async for event in handle.fetch_history_events():
             events += 1
             if event.HasField("workflow_execution_completed_event_attributes"):

@@ -26,7 +26,7 @@ from cli.diagnosis.finding import Finding, State, fault, ok
 from cli.diagnosis.kubernetes import check_kubernetes
 from cli.diagnosis.temporal import check_temporal
 from cli.setting_flags import FAULTS, SettingsCommand, with_setting_flags
-from cli.simulating.patience import patience
+from cli.simulating.progress import show_progress
 from tenon.apis.json_object import field_at
 from worker.runtime.assembly import region_of_environment
 from worker.settings import Settings, SettingsError, load_all
@@ -53,7 +53,7 @@ def doctor(
     Run it where the worker runs: kubectl -n tenon exec deployment/tenon -- tenon doctor. The exit status is 1 if there
     is a fault.
     """
-    with patience("Checking settings, Temporal, Kubernetes and AWS ..."):
+    with show_progress("Checking settings, Temporal, Kubernetes and AWS ..."):
         findings = asyncio.run(_examine(flags, ctx.meta[FAULTS], kubeconfig))
     if output == "json":
         print(json.dumps([asdict(each) for each in findings], indent=2))

@@ -9,7 +9,7 @@ import typer
 
 from activities.clock import utc_now
 from cli.simulate import Given, simulated, stop_at_faults
-from cli.simulating.patience import patience
+from cli.simulating.progress import show_progress
 from cli.simulating.table import show_node
 from tenon.kube.timestamps import format_instant
 from tenon.simulation.document import to_json
@@ -47,7 +47,7 @@ def node(
     if live and now is None:
         now = format_instant(utc_now())
     given = Given(filename or [], live, catalog, disruption=True, now=now, settings=setting or [], node=name)
-    with stop_at_faults(), patience("Reading and simulating ..."):
+    with stop_at_faults(), show_progress("Reading and simulating ..."):
         document = simulated(given).document
     if output == "json":
         sys.stdout.write(to_json(document))

@@ -18,7 +18,7 @@ from cli.simulating.again import read_problem, solve_again
 from cli.simulating.cluster import FiledCache, fill
 from cli.simulating.disrupting import disruption_of
 from cli.simulating.files import read_catalogue_file, read_files
-from cli.simulating.patience import patience
+from cli.simulating.progress import show_progress
 from tenon.apis import labels
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.ec2.capacity_reservations import without_reservations
@@ -93,7 +93,7 @@ def simulate(
         _again(problem)
         return
     given = Given(filename or [], live, catalog, disruption or node is not None, now, setting or [], node)
-    with stop_at_faults(), patience("Reading and planning ..."):
+    with stop_at_faults(), show_progress("Reading and planning ..."):
         shown = simulated(given)
     if output is Form.json:
         sys.stdout.write(to_json(shown.document))

@@ -69,7 +69,7 @@ class DisruptionMoveWorkflow:
     @workflow.init
     def __init__(self, begin: DisruptInput) -> None:
         self.begin = begin
-        self.story: list[str] = []
+        self.timeline: list[str] = []
         self.cancelled = False
         self.prepared = False
         """Something of the command may be in the cluster, so that a failure must be undone."""
@@ -101,9 +101,9 @@ class DisruptionMoveWorkflow:
         except ActivityError as error:
             return await self._undo(str(error.cause or error), asked=True)
         stay = sorted(set(result.refused) - set(result.leaving))
-        self._tell(f"asked {len(result.accepted)} nodes to leave")
+        self._record(f"asked {len(result.accepted)} nodes to leave")
         for claim, why in sorted(result.refused.items()):
-            self._tell(f"NodeClaim {claim}: {why}")
+            self._record(f"NodeClaim {claim}: {why}")
         # What leaves for another reason needs its replacement all the same.
         await self._finish(stay, undo=not (result.accepted or result.leaving))
         await self._postpone(stay)
@@ -119,13 +119,13 @@ class DisruptionMoveWorkflow:
         try:
             result = await self._run(ActivityName.MEASURE_SAVING, given, MeasureResult, names.plan_queue(begin.cluster))
         except ActivityError as error:
-            self._tell(f"what it saves is not known: {error.cause or error}")
+            self._record(f"what it saves is not known: {error.cause or error}")
             return None
         if not result.pools:
-            self._tell("what it saves is not known, because a price is not known")
+            self._record("what it saves is not known, because a price is not known")
             return None
         saving = total(result.pools.values())
-        self._tell(f"saves ${saving.reached:.4f} an hour; ${saving.predicted:.4f} was predicted")
+        self._record(f"saves ${saving.reached:.4f} an hour; ${saving.predicted:.4f} was predicted")
         if begin.command.reason == Reason.UNDERUTILIZED:
             report = SavingReport(command=begin.command.id, started=workflow.info().start_time, pools=result.pools)
             await self._report("saved", report)
@@ -133,15 +133,15 @@ class DisruptionMoveWorkflow:
 
     async def _prepare(self, command: DisruptionCommand) -> None:
         if command.graceful:
-            self._tell("waits before it is validated")
+            self._record("waits before it is validated")
             await self._sleep(VALIDATION_DELAY)
         await self._step(ActivityName.VALIDATE_COMMAND, names.plan_queue(self.begin.cluster))
         self.prepared = True
         await self._step(ActivityName.TAINT_CANDIDATES)
-        self._tell("new pods are kept away from the candidates")
+        self._record("new pods are kept away from the candidates")
         if command.replacements:
             await self._step(ActivityName.CREATE_REPLACEMENTS)
-            self._tell(f"created {', '.join(one.name for one in command.replacements)}")
+            self._record(f"created {', '.join(one.name for one in command.replacements)}")
             await self._await_replacements(command)
         if command.surge and workflow.patched(SURGES):
             await self._start_new_pods_first(command)
@@ -155,7 +155,7 @@ class DisruptionMoveWorkflow:
         given = ReplacementsInput(cluster=self.begin.cluster, command=command, until=workflow.now() + SURGE_WITHIN)
         if failure := (await self._run(ActivityName.SURGE, given, StepResult)).failure:
             raise CommandFailedError(failure)
-        self._tell(f"{', '.join(command.surge)} had their new pods ready before the old ones left")
+        self._record(f"{', '.join(command.surge)} had their new pods ready before the old ones left")
 
     async def _await_replacements(self, command: DisruptionCommand) -> None:
         """Wait in one long activity. Unlike other steps, it changes nothing, so a cancellation need not wait for it."""
@@ -171,7 +171,7 @@ class DisruptionMoveWorkflow:
             raise CommandFailedError(CANCELLED)
         if failure := (await waiting).failure:
             raise CommandFailedError(failure)
-        self._tell("all replacements are initialized")
+        self._record("all replacements are initialized")
 
     async def _sleep(self, pause: timedelta) -> None:
         with contextlib.suppress(TimeoutError):
@@ -211,11 +211,11 @@ class DisruptionMoveWorkflow:
 
         ``asked``: some candidates may have accepted and leave, so their replacements stay, as ordinary nodes.
         """
-        self._tell(f"failed: {failure}")
+        self._record(f"failed: {failure}")
         claims = sorted(candidate.claim for candidate in self.begin.command.candidates)
         if self.prepared:
             await self._finish(claims, undo=not asked)
-            self._tell("undone, but the replacements stay" if asked else "undone")
+            self._record("undone, but the replacements stay" if asked else "undone")
         await self._postpone(claims)
         return DisruptResult(refused=dict.fromkeys(claims, failure), failure=failure)
 
@@ -237,11 +237,11 @@ class DisruptionMoveWorkflow:
                 "The command failed to report its result to the disruption workflow", extra={"error": str(error)}
             )
 
-    def _tell(self, line: str) -> None:
-        self.story.append(f"{workflow.now():%H:%M:%S} {line}")
+    def _record(self, line: str) -> None:
+        self.timeline.append(f"{workflow.now():%H:%M:%S} {line}")
         self._show("")
 
     def _show(self, waits: str) -> None:
         command = self.begin.command
-        lines = [*command.explanation, "", *self.story, *([waits] if waits else [])]
+        lines = [*command.explanation, "", *self.timeline, *([waits] if waits else [])]
         workflow.set_current_details("\n\n".join(lines) if lines else command.reason)

@@ -1,7 +1,7 @@
 """The workflow of one node, from launch to termination. `tenon.lifecycle` decides each step, and the workflow runs it.
 
 `machine.next_step` determines the order of the commands, on which replay depends. The run continues as new each time
-the node settles in stage `live` after the workflow did something. A node at rest therefore has only a few history
+the node enters stage `live` after the workflow did something. An idle node therefore has only a few history
 events, which are the same under every version of this code, and a deploy or a rollback only has to decode its state.
 """
 
@@ -24,9 +24,9 @@ with workflow.unsafe.imports_passed_through():
     from tenon.lifecycle.messages.base import ActivityName, ErrorType, Message
     from tenon.lifecycle.messages.launch import LaunchResult, OfferingRef
     from tenon.lifecycle.messages.node import Disrupt, DisruptAnswer, Keep, Poke
-    from tenon.lifecycle.state import Life, NodeClaimInput, NodeState, Stage
+    from tenon.lifecycle.state import NodeClaimInput, NodeClaimResult, NodeState, Stage
     from tenon.lifecycle.steps import DeadlinePassed, End, Failed, LeaveRequest, Run, Wait
-    from tenon.lifecycle.timeline import details, life
+    from tenon.lifecycle.timeline import details, result_of
     from workflows import names
     from workflows.options import OPTIONS
 
@@ -56,7 +56,7 @@ class NodeClaimWorkflow:
         self.acted = False
 
     @workflow.run
-    async def run(self, begin: NodeClaimInput) -> Life:
+    async def run(self, begin: NodeClaimInput) -> NodeClaimResult:
         """Run the node until it is terminated. A cancellation of the workflow asks the node to leave."""
         living = asyncio.create_task(self._live(begin))
         while True:
@@ -67,7 +67,7 @@ class NodeClaimWorkflow:
                     raise  # no operator cancelled it: the worker evicts the workflow from its cache
                 self.inbox.append(LeaveRequest(reason=Reason.CANCELLED, message="the workflow was cancelled"))
 
-    async def _live(self, begin: NodeClaimInput) -> Life:
+    async def _live(self, begin: NodeClaimInput) -> NodeClaimResult:
         while True:
             self._take_inbox()
             self._show()
@@ -86,7 +86,7 @@ class NodeClaimWorkflow:
                         await self._wait(step)
                 case End():
                     await workflow.wait_condition(workflow.all_handlers_finished)
-                    return life(self.state, workflow.now())
+                    return result_of(self.state, workflow.now())
 
     def _continue_as_new(self, begin: NodeClaimInput) -> NoReturn:
         """Continue as new with the current state."""
@@ -128,9 +128,9 @@ class NodeClaimWorkflow:
             )
         self._apply(event)
         if isinstance(event, LaunchResult) and event.unavailable:
-            await self._tell_provisioner(event.unavailable)
+            await self._signal_provisioner(event.unavailable)
 
-    async def _tell_provisioner(self, unavailable: list[OfferingRef]) -> None:
+    async def _signal_provisioner(self, unavailable: list[OfferingRef]) -> None:
         handle = workflow.get_external_workflow_handle(names.provisioner_id(self.state.claim.cluster))
         try:
             await handle.signal("offerings_unavailable", unavailable)

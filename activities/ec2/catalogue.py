@@ -164,9 +164,9 @@ class Catalogue:
         """The price per hour of an offering, or 0 if the price is unknown."""
         return self._pricing.current()[1].of(instance_type, zone, capacity_type) or 0.0
 
-    def price_remarks(self) -> list[str]:
+    def price_warnings(self) -> list[str]:
         """Which prices are not known, why, and what is used instead."""
-        return self._pricing.remarks()
+        return self._pricing.warnings()
 
     def warm(self) -> None:
         """Read types and prices in advance, so that the first request does not wait seconds for them."""

@@ -155,16 +155,16 @@ class Instances:
 
     def terminate(self, instance_id: str) -> str | None:
         """Terminate the instance. Return its new state, or None if EC2 does not know it (any more)."""
-        outcome = self.end([instance_id])[instance_id]
+        outcome = self.terminate_instances([instance_id])[instance_id]
         if isinstance(outcome, EC2Error):
             raise outcome
         return outcome
 
-    def end(self, instance_ids: Sequence[str]) -> dict[str, str | EC2Error | None]:
+    def terminate_instances(self, instance_ids: Sequence[str]) -> dict[str, str | EC2Error | None]:
         """Terminate instances. Return for each its new state, None if EC2 does not know it, or the error."""
         outcomes: dict[str, str | EC2Error | None] = {}
         for some in _chunks(instance_ids, MAX_TERMINATED):
-            outcomes |= self._end(some)
+            outcomes |= self._terminate_with_one_call(some)
         return outcomes
 
     def states(self, instance_ids: Sequence[str]) -> dict[str, str]:
@@ -181,7 +181,7 @@ class Instances:
             if found["State"]["Name"] in ALIVE
         }
 
-    def _end(self, instance_ids: Sequence[str]) -> dict[str, str | EC2Error | None]:
+    def _terminate_with_one_call(self, instance_ids: Sequence[str]) -> dict[str, str | EC2Error | None]:
         """Terminate instances with one call.
 
         EC2 terminates nothing if it refuses one of the instances, so the rest is then requested without it.
@@ -197,9 +197,11 @@ class Instances:
             if error.retryable or len(instance_ids) == 1:
                 return {each: None if each in unknown else error for each in instance_ids}
             if not unknown:
-                return {each: outcome for each in instance_ids for outcome in self._end([each]).values()}
+                return {
+                    each: outcome for each in instance_ids for outcome in self._terminate_with_one_call([each]).values()
+                }
             rest = [each for each in instance_ids if each not in unknown]
-            return {**dict.fromkeys(unknown), **(self._end(rest) if rest else {})}
+            return {**dict.fromkeys(unknown), **(self._terminate_with_one_call(rest) if rest else {})}
         ended = {change["InstanceId"]: change["CurrentState"]["Name"] for change in answer["TerminatingInstances"]}
         return {each: ended.get(each) for each in instance_ids}
 

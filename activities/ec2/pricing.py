@@ -1,7 +1,7 @@
 """EC2 prices: list prices from the price list service, or a built-in table, and spot prices from the price history.
 
 Prices are cached for twelve hours. A failing service never stops a launch: the last known prices stay in use. Before
-the first answer, list prices are those of the built-in table, and spot capacity counts at the list price. `remarks`
+the first answer, list prices are those of the built-in table, and spot capacity counts at the list price. `warnings`
 says so.
 """
 
@@ -63,7 +63,7 @@ class Pricing:
         self._refresh_at: float | None = None
         self._failures: dict[str, str] = {"list": self._no_list} if self._no_list else {}
 
-    def remarks(self) -> list[str]:
+    def warnings(self) -> list[str]:
         """Which prices are not known, why, and what is used instead; empty if all prices are those of the region.
 
         Does not wait for prices that are being read, and says nothing before they have been read once.

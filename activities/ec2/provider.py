@@ -117,9 +117,9 @@ class Ec2Provider:
             self.cluster = replace(self.cluster, service_cidr=found)
         return self.cluster
 
-    def price_remarks(self) -> list[str]:
+    def price_warnings(self) -> list[str]:
         """Which prices are not known, why, and what is used instead."""
-        return self.catalogue.price_remarks()
+        return self.catalogue.price_warnings()
 
     def _check_expressions(self, node_class: EC2NodeClass) -> CheckResult:
         return check_expressions(node_class, self.catalogue.described, allowed=self._expressions)
@@ -231,9 +231,9 @@ class Ec2Provider:
         """Terminate the instance. Return its new state, or None if EC2 does not know it any more."""
         return self._instances.terminate(instance_id)
 
-    def end(self, instance_ids: Sequence[str]) -> Mapping[str, str | EC2Error | None]:
+    def terminate_instances(self, instance_ids: Sequence[str]) -> Mapping[str, str | EC2Error | None]:
         """Terminate instances. Return for each its new state, None if EC2 does not know it, or the error."""
-        return self._instances.end(instance_ids)
+        return self._instances.terminate_instances(instance_ids)
 
     def states(self, instance_ids: Sequence[str]) -> Mapping[str, str]:
         """Instance id to state. Instances that EC2 does not know are left out."""

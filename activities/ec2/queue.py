@@ -11,9 +11,9 @@ from activities.ec2.errors import EC2Error, translated
 if TYPE_CHECKING:
     from types_boto3_sqs import SQSClient
 
-MOST = 10
+MAX_MESSAGES = 10
 """The maximum number of messages in one SQS call."""
-HIDDEN_SECONDS = 20
+VISIBILITY_TIMEOUT = 20
 """Seconds for which SQS gives a received message to no other reader. A message that was not deleted then comes
 again.
 """
@@ -36,7 +36,7 @@ class MessageQueue:
         self._url = ""
 
     def receive(self, wait_seconds: int) -> list[QueueMessage]:
-        """Up to `MOST` messages. Waits for the first one for at most ``wait_seconds``.
+        """Up to `MAX_MESSAGES` messages. Waits for the first one for at most ``wait_seconds``.
 
         Raises:
             EC2Error: the queue does not exist, or SQS refused the call.
@@ -45,14 +45,14 @@ class MessageQueue:
         with translated("ReceiveMessage"):
             answer = self._sqs.receive_message(
                 QueueUrl=url,
-                MaxNumberOfMessages=MOST,
-                VisibilityTimeout=HIDDEN_SECONDS,
+                MaxNumberOfMessages=MAX_MESSAGES,
+                VisibilityTimeout=VISIBILITY_TIMEOUT,
                 WaitTimeSeconds=wait_seconds,
             )
         return [QueueMessage(each.get("Body", ""), each["ReceiptHandle"]) for each in answer.get("Messages", [])]
 
     def delete(self, messages: Sequence[QueueMessage]) -> int:
-        """Delete messages, at most `MOST`. Return how many SQS has deleted; the others come again.
+        """Delete messages, at most `MAX_MESSAGES`. Return how many SQS has deleted; the others come again.
 
         Raises:
             EC2Error: SQS refused the call.

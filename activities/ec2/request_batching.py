@@ -115,7 +115,7 @@ class RequestBatcher(Generic[Item, Result]):
             batch.outcome.set_result(answer)
 
     def _close(self, batch: _Batch[Item, Result]) -> None:
-        """Let nobody else join the batch."""
+        """Close the batch, so that no other request joins it."""
         with self._lock:
             if self._open is batch:
                 self._open = None

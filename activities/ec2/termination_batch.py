@@ -27,10 +27,10 @@ MAX_CHECKED = 200
 Pause = Callable[[float], Awaitable[None]]
 
 
-class Machines(Protocol):
+class Ec2Instances(Protocol):
     """The part of EC2 that this module needs. Both methods block."""
 
-    def end(self, instance_ids: Sequence[str]) -> Mapping[str, str | EC2Error | None]:
+    def terminate_instances(self, instance_ids: Sequence[str]) -> Mapping[str, str | EC2Error | None]:
         """Terminate instances. Return for each its new state, None if EC2 does not know it, or the error."""
 
     def states(self, instance_ids: Sequence[str]) -> Mapping[str, str]:
@@ -58,15 +58,15 @@ class _Termination:
 class Terminations:
     """The instances that a process is terminating. Use it from one event loop only."""
 
-    def __init__(self, machines: Machines, *, pause: Pause = asyncio.sleep) -> None:
-        self._machines = machines
+    def __init__(self, ec2: Ec2Instances, *, pause: Pause = asyncio.sleep) -> None:
+        self._ec2 = ec2
         self._pause = pause
         self._open: dict[str, _Termination] = {}
         self._working: asyncio.Task[None] | None = None
         self._calls: set[asyncio.Task[None]] = set()
 
-    async def end(self, instance_id: str, patience: float) -> str | None:
-        """Terminate an instance and wait until it is terminated, for at most ``patience`` seconds.
+    async def terminate(self, instance_id: str, seconds: float) -> str | None:
+        """Terminate an instance and wait until it is terminated, for at most ``seconds`` seconds.
 
         Returns:
             The last state that EC2 showed within this time, or None if EC2 does not know the instance.
@@ -80,7 +80,7 @@ class Terminations:
         if self._working is None or self._working.done():
             self._working = asyncio.create_task(self._work(), name="ending instances")
         try:
-            async with asyncio.timeout(patience):
+            async with asyncio.timeout(seconds):
                 return await waiter
         except TimeoutError:
             return ending.state
@@ -122,7 +122,7 @@ class Terminations:
             each.asking = True
         outcomes: Mapping[str, str | EC2Error | None]
         try:
-            outcomes = await asyncio.to_thread(self._machines.end, list(new))
+            outcomes = await asyncio.to_thread(self._ec2.terminate_instances, list(new))
         except Exception as error:  # pass it to the callers, because nothing else would end their wait
             log.exception("The worker failed to request terminations")
             outcomes = dict.fromkeys(new, EC2Error("Unexpected", f"ending instances: {error}", retryable=True))
@@ -144,7 +144,7 @@ class Terminations:
         if not asked:
             return
         try:
-            states = await asyncio.to_thread(self._machines.states, asked)
+            states = await asyncio.to_thread(self._ec2.states, asked)
         except EC2Error as error:
             if not error.retryable:
                 for instance_id in asked:

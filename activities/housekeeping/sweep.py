@@ -23,7 +23,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.events import EventRecorder
 from tenon.evolve import evolve
-from tenon.housekeeping.decide import GRACES, findings, within
+from tenon.housekeeping.decide import GRACES, findings, split_by_limits
 from tenon.housekeeping.facts import Graces, Observations
 from tenon.housekeeping.findings import Finding, Kind
 from tenon.housekeeping.instances import left_to_workflows
@@ -63,14 +63,14 @@ class Housekeeping:
     @activity.defn(name=COLLECT_GARBAGE)
     async def collect(self, given: HousekeepingInput) -> HousekeepingResult:
         """Compare Kubernetes, EC2 and Temporal, end or repair what is lost, and return figures."""
-        lives = NodeWorkflows(activity.client(), given.cluster, activity.info().task_queue)
-        seen, unread = await observe(self._kube, self._ec2, lives, self._now, given.left_since)
+        workflows = NodeWorkflows(activity.client(), given.cluster, activity.info().task_queue)
+        seen, unread = await observe(self._kube, self._ec2, workflows, self._now, given.left_since)
         for source, why in unread.items():
             metrics.HOUSEKEEPING_UNREAD.labels(source).inc()
             log.warning("The sweep failed to read a source", extra={"source": source, "error": why})
-        todo, later = within(findings(seen, self._graces), given.actions, given.tags, given.failed)
+        todo, later = split_by_limits(findings(seen, self._graces), given.actions, given.tags, given.failed)
         figures = {kind.value: Figures() for kind in Kind}
-        faults = await self._act_on(SweepActions(self._kube, self._ec2, lives, self._graces), todo, seen, figures)
+        faults = await self._act_on(SweepActions(self._kube, self._ec2, workflows, self._graces), todo, seen, figures)
         await record_networks(self._kube, given.cluster, seen)
         untried = {found.key for found in later}
         failed = [key for key in given.failed if key in untried] + list(faults)
@@ -78,7 +78,7 @@ class Housekeeping:
             _add(figures, found.kind, "found", "put_off")
         self._measure(seen)
         try:
-            metrics.BLOCKED_CLAIMS.set(await lives.blocked())
+            metrics.BLOCKED_CLAIMS.set(await workflows.blocked())
         except RPCError as error:
             unread["blocked workflows"] = error.message[:MAX_ERROR_LENGTH]
         if not unread:

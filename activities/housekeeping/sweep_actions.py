@@ -21,17 +21,17 @@ from tenon.lifecycle.release import without_finalizer
 class SweepActions:
     """Acts on the findings of one cluster. The caller handles errors of Kubernetes, EC2 and Temporal."""
 
-    def __init__(self, kube: Kube, ec2: Ec2Provider, lives: NodeWorkflows, graces: Graces) -> None:
+    def __init__(self, kube: Kube, ec2: Ec2Provider, workflows: NodeWorkflows, graces: Graces) -> None:
         self._kube = kube
         self._ec2 = ec2
-        self._lives = lives
+        self._workflows = workflows
         self._graces = graces
 
     async def act(self, found: Finding, seen: Observations) -> bool:
         """Check the finding again and act on it if it still holds. Return whether it does."""
         match found.kind:
             case Kind.INSTANCE_WITHOUT_CLAIM:
-                return await self._end_instance(found, seen)
+                return await self._terminate_instance(found, seen)
             case Kind.CLAIM_WITHOUT_INSTANCE:
                 return await self._notify_instance_gone(found)
             case Kind.CLAIM_WITHOUT_WORKFLOW:
@@ -49,7 +49,7 @@ class SweepActions:
                 name = asyncio.to_thread(self._ec2.name_instance, found.instance_id, found.claim, found.node_name)
                 return await with_heartbeat(name)
 
-    async def _end_instance(self, found: Finding, seen: Observations) -> bool:
+    async def _terminate_instance(self, found: Finding, seen: Observations) -> bool:
         if await self._is_held(found, seen):
             return False
         if await self._instance_gone(found.instance_id):
@@ -73,7 +73,7 @@ class SweepActions:
         left = seen.left_since.get(found.instance_id)
         if left is not None and seen.now - left >= self._graces.left_to_workflow:
             return False
-        return await self._lives.is_open(found.claim)
+        return await self._workflows.is_open(found.claim)
 
     async def _notify_instance_gone(self, found: Finding) -> bool:
         claim = await self._claim(found.claim, found.uid)
@@ -85,21 +85,21 @@ class SweepActions:
             raw = await self._kube.get(NODES, claim.node_name)
             if raw is not None and node_seen(raw).ready:
                 return False
-        return await self._lives.poke(found.claim, Poke(instance_gone=True, reason="instance gone"))
+        return await self._workflows.poke(found.claim, Poke(instance_gone=True, reason="instance gone"))
 
     async def _start_workflow(self, found: Finding) -> bool:
-        if await self._claim(found.claim, found.uid) is None or await self._lives.is_open(found.claim):
+        if await self._claim(found.claim, found.uid) is None or await self._workflows.is_open(found.claim):
             return False
-        await self._lives.start(found.claim, found.uid, found.pool)
+        await self._workflows.start(found.claim, found.uid, found.pool)
         return True
 
     async def _notify_claim_gone(self, found: Finding) -> bool:
         if await self._claim(found.claim, found.uid) is not None:
             return False
-        return await self._lives.poke(found.claim, Poke(claim_deleting=True, reason="gone"))
+        return await self._workflows.poke(found.claim, Poke(claim_deleting=True, reason="gone"))
 
     async def _release_node(self, found: Finding) -> bool:
-        if found.claim and (await self._claim(found.claim) is not None or await self._lives.is_open(found.claim)):
+        if found.claim and (await self._claim(found.claim) is not None or await self._workflows.is_open(found.claim)):
             return False
         if not await self._instance_gone(found.instance_id):
             return False

@@ -41,7 +41,11 @@ Read = TypeVar("Read")
 
 
 async def observe(
-    kube: Kube, ec2: Ec2Provider, lives: NodeWorkflows, now: Callable[[], datetime], left_since: Mapping[str, datetime]
+    kube: Kube,
+    ec2: Ec2Provider,
+    workflows: NodeWorkflows,
+    now: Callable[[], datetime],
+    left_since: Mapping[str, datetime],
 ) -> tuple[Observations, dict[str, str]]:
     """Read all sources. Return what could be read, and the reason for each source that could not.
 
@@ -56,7 +60,7 @@ async def observe(
             unread[source] = str(error)[:MAX_ERROR_LENGTH]
             return None
 
-    workflows = await read("workflows", lives.opened())
+    opened = await read("workflows", workflows.opened())
     instances = await read("instances", asyncio.to_thread(ec2.owned_instances))
     templates = await read("launch templates", asyncio.to_thread(ec2.launch_templates))
     claims = await read("NodeClaims", read_claims(kube))
@@ -67,7 +71,7 @@ async def observe(
         claims=claims,
         instances=None if instances is None else tuple(instances),
         nodes=nodes,
-        workflows=workflows,
+        workflows=opened,
         templates=None if templates is None else tuple(templates),
         classes=None if classes is None else frozenset(classes),
         left_since=left_since,

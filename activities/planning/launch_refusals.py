@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 
 from activities.clock import utc_now
-from tenon.ec2.avoided import Avoided
+from tenon.ec2.avoided import UnavailableOfferings
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.breaker import untried
 from tenon.lifecycle.messages.provisioning import LaunchBreaker
@@ -42,10 +42,10 @@ class LaunchRefusals:
         """Replace the offerings that EC2 refused recently, each with the time until which plans avoid it."""
         self._avoided = dict(until)
 
-    def avoided(self) -> Avoided:
+    def avoided(self) -> UnavailableOfferings:
         """The offerings that plans avoid now."""
         now = self._now()
-        return Avoided(offering for offering, until in self._avoided.items() if until > now)
+        return UnavailableOfferings(offering for offering, until in self._avoided.items() if until > now)
 
     def breakers(self) -> dict[str, LaunchBreaker]:
         """NodePool name to its breaker, without breakers that no launch has tried for a long time."""

@@ -23,7 +23,7 @@ class Finding:
     """The result of one check."""
 
     check: str
-    """Two or three words: what was looked at."""
+    """Two or three words: what was checked."""
     state: State
     sentence: str
     """What was found."""

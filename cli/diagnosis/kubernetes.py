@@ -161,7 +161,7 @@ def _readiness(resource: Resource, objects: list[JsonObject]) -> list[Finding]:
                 if one.get("status") != "True" and one["type"] != "Ready"
             )
             name = each["metadata"]["name"]
-            sentence = f"{resource.kind} {name} is not Ready. {why or 'No worker has looked at it yet'}".rstrip(".")
+            sentence = f"{resource.kind} {name} is not Ready. {why or 'No worker has reconciled it yet'}".rstrip(".")
             mend = f"see: kubectl describe {resource.kind.lower()} {name}"
             found.append(fault(resource.kind, f"{sentence}.", mend))
     return found or [ok(resource.kind, f"Every {resource.kind} is Ready ({len(objects)}).")]

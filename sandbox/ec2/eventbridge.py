@@ -15,7 +15,7 @@ from typing import Any
 
 RETENTION_SECONDS = 300
 """How long the queue of Karpenter's CloudFormation template keeps a message."""
-MOST = 5_000
+MAX_EVENTS = 5_000
 """Messages that the queue holds at most. A sandbox without a reader would otherwise collect them without end."""
 
 
@@ -96,7 +96,7 @@ class EventBridge:
             "detail": detail,
         }
         with self._existing_queue() as queue:
-            if queue is not None and len(queue._messages) < MOST:
+            if queue is not None and len(queue._messages) < MAX_EVENTS:
                 self._backend().send_message(self.queue, json.dumps(event))
 
     @contextmanager

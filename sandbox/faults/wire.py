@@ -49,7 +49,7 @@ class Wire:
         """Stop delivering data. New connections are accepted, but nothing of them is delivered either."""
         self._whole.clear()
 
-    def mend(self) -> None:
+    def restore(self) -> None:
         """Deliver data again, including what was sent while the wire was cut, because the sender's kernel retransmits
         it.
         """

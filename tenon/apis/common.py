@@ -101,7 +101,7 @@ class Condition(ApiModel):
     last_transition_time: Timestamp
     """When the status last changed."""
     observed_generation: Annotated[int, Field(ge=0)] | None = None
-    """The generation of the object that was looked at."""
+    """The generation of the object that the condition was computed from."""
 
 
 Conditions = Annotated[
@@ -206,7 +206,7 @@ class NodeSpec(ApiModel):
     """What NodePools and NodeClaims say about a node."""
 
     taints: Taints = []
-    """Taints of the node for all its life."""
+    """Taints of the node, from its registration to its end."""
     startup_taints: Taints = []
     """Taints that something else removes before the node counts as initialized; planning ignores them."""
     requirements: Annotated[list[SelectorRequirement], Field(max_length=MAX_REQUIREMENTS)]

@@ -66,7 +66,7 @@ class NodeClaimStatus(ApiModel):
 
 
 class NodeClaim(ApiModel):
-    """One node: what it must be like, and how far its life has come."""
+    """One node, requested or running: what it must be like, and its status."""
 
     api_version: Literal["karpenter.sh/v1"] = "karpenter.sh/v1"
     kind: Literal["NodeClaim"] = "NodeClaim"

@@ -1,4 +1,4 @@
-"""The last look at a candidate before it is removed, under its taint, with objects as the API server has them now."""
+"""The last check of a candidate before it is removed, under its taint, with objects as the API server has them now."""
 
 from __future__ import annotations
 

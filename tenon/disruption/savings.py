@@ -75,7 +75,7 @@ def remember(
     """Return what to remember of a NodePool after a command; None if its consolidation pays.
 
     ``started``: when the command started. Commands that ran at the same time as one that is remembered count as one
-    with it, because nobody knew yet that they would fall short.
+    with it, because it was not known yet that they would fall short.
     """
     if saving.reached >= saving.predicted * FELL_SHORT:
         return None

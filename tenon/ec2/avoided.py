@@ -12,7 +12,7 @@ MAX_AVOIDED = 3000
 """How many offerings a message carries, about 60 KB. Those that are avoided the longest are kept."""
 
 
-class Avoided(frozenset[OfferingKey]):
+class UnavailableOfferings(frozenset[OfferingKey]):
     """Offerings that EC2 refused. A key without type and zone stands for its whole capacity type."""
 
     def __contains__(self, offering: object) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tenon.housekeeping import claims, instances, leftovers
+from tenon.housekeeping import claims, instances, orphans
 from tenon.housekeeping.facts import Graces, Observations
 from tenon.housekeeping.findings import Finding, Kind
 
@@ -18,15 +18,15 @@ def findings(seen: Observations, graces: Graces = GRACES) -> list[Finding]:
         *claims.without_instance(seen, graces),
         *claims.without_workflow(seen, graces),
         *claims.held_by_foreign_finalizers(seen),
-        *leftovers.workflows(seen, graces),
-        *leftovers.nodes(seen, graces),
-        *leftovers.templates(seen, graces),
+        *orphans.workflows(seen, graces),
+        *orphans.nodes(seen, graces),
+        *orphans.templates(seen, graces),
         *instances.untagged(seen),
     ]
     return sorted(found, key=lambda each: (each.since, each.kind, each.name))
 
 
-def within(
+def split_by_limits(
     found: Iterable[Finding], actions: int, tags: int, failed: Sequence[str] = ()
 ) -> tuple[list[Finding], list[Finding]]:
     """Split the findings into those that this sweep acts on and those that wait for the next one.

@@ -1,4 +1,4 @@
-"""Sentences about a pod that blocks a drain: what keeps it, and when the block ends if nobody acts.
+"""Sentences about a pod that blocks a drain: what keeps it, and when the block ends if no one acts.
 
 `tenon.lifecycle.remedies` reads the names out of them.
 """

@@ -74,7 +74,7 @@ def next_step(state: NodeState, now: datetime) -> Step:
         case Stage.ENDED:
             return End()
         case _:
-            what = NO_NODE_JOINS if state.stage is Stage.REGISTERING else "look again"
+            what = NO_NODE_JOINS if state.stage is Stage.REGISTERING else "checks the node again"
             expires_at = expiry(state)
             if state.deadline is not None and expires_at is not None and expires_at < state.deadline:
                 return Wait(expires_at, "expires")

@@ -1,4 +1,4 @@
-"""What a person can do about a blocked node, and what happens if nobody acts.
+"""What a person can do about a blocked node, and what happens if no one acts.
 
 The state records only the sentences that say what blocks the node, so this module parses the names out of them. Their
 wordings are in `tenon.lifecycle.drain_blockers`, `tenon.lifecycle.pdbs`, `tenon.lifecycle.drain`,
@@ -45,7 +45,7 @@ def remedies(state: NodeState) -> list[str]:
 
 
 def deadlines(state: NodeState) -> list[tuple[str, datetime]]:
-    """Return what happens if nobody acts and when, the soonest first."""
+    """Return what happens if no one acts and when, the soonest first."""
     found: list[tuple[str, datetime]] = []
     if state.stage.leaving and state.force_at is not None and not (state.leave and state.leave.force):
         found.append(("All pods are deleted, whatever protects them, by", state.force_at))
@@ -59,14 +59,14 @@ def deadlines(state: NodeState) -> list[tuple[str, datetime]]:
 
 
 def report(state: NodeState) -> str:
-    """Renders, as Markdown, what blocks the node, what unblocks it and what happens if nobody acts; may be empty."""
+    """Renders, as Markdown, what blocks the node, what unblocks it and what happens if no one acts; may be empty."""
     lines: list[str] = []
     if state.blocked:
         lines += ["#### Blocked", "", state.blocked, "", "What resolves it:", ""]
         lines += [f"- {remedy}" for remedy in remedies(state)]
     due = deadlines(state)
     if due:
-        lines += ["", "#### If nobody acts", ""]
+        lines += ["", "#### If no one acts", ""]
         lines += [f"- {what} {format_instant(instant)}" for what, instant in due]
     return "\n".join(lines)
 

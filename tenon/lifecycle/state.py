@@ -146,7 +146,7 @@ class NodeClaimInput(Message):
     state: NodeState | None = None
 
 
-class Life(Message):
+class NodeClaimResult(Message):
     """The result of a node's workflow: a summary of the node's life, readable without a worker."""
 
     claim: str

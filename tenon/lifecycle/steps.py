@@ -26,7 +26,7 @@ class Wait:
     """Wait for events, at most until ``until``. ``what`` says what happens at that time."""
 
     until: datetime | None
-    what: str = "look again"
+    what: str = "checks the node again"
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from tenon.evolve import evolve
 from tenon.lifecycle.messages.launch import Instance
-from tenon.lifecycle.state import Life, NodeState, Stage, TimelineEntry
+from tenon.lifecycle.state import NodeClaimResult, NodeState, Stage, TimelineEntry
 
 MAX_ENTRIES = 64
 MAX_BYTES = 8 * 1024
@@ -97,13 +97,13 @@ def details(state: NodeState) -> str:
     return "\n".join(lines)
 
 
-def life(state: NodeState, now: datetime) -> Life:
+def result_of(state: NodeState, now: datetime) -> NodeClaimResult:
     """Return the final record of a node."""
     instance = state.instance
     started = (instance.launched_at if instance and instance.launched_at else None) or state.created_at or now
     lived = max(0.0, (now - started).total_seconds()) if instance else 0.0
     price = instance.price if instance else 0.0
-    return Life(
+    return NodeClaimResult(
         claim=state.claim.name,
         pool=state.pool,
         reason=state.leave.reason if state.leave else "",

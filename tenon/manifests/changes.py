@@ -14,7 +14,7 @@ from tenon.apis.legacy.conversion import Note, name_of
 from tenon.manifests.documents import Item
 from tenon.manifests.field_moves import Moves, moves_of, new_path, old_path
 from tenon.manifests.paths import Path, has, path_of, text_of, value_at
-from tenon.manifests.user_comments import remarks
+from tenon.manifests.user_comments import find_comments
 from tenon.manifests.yaml_writer import Comments
 
 SERVER_SET = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink")
@@ -50,7 +50,7 @@ def explain(item: Item, manifests: Sequence[JsonObject], notes: Sequence[str]) -
     """Return each v1 object that an item became, with comments that explain every change."""
     found = [Changed(_fresh(manifest, item, first=not number), Comments()) for number, manifest in enumerate(manifests)]
     all_moves = [moves_of(item.kind, item.api_version, changed.body["kind"]) for changed in found]
-    _carry_remarks(item, found, all_moves)
+    _carry_comments(item, found, all_moves)
     for number, changed in enumerate(found):
         if number:
             changed.comments.add_above((), _why_made(item, found[0].body, changed.body))
@@ -90,20 +90,20 @@ def _fresh(manifest: JsonObject, item: Item, *, first: bool) -> JsonObject:
     return {**told_by_the_user, "metadata": metadata}
 
 
-def _carry_remarks(item: Item, found: Sequence[Changed], all_moves: Sequence[Moves]) -> None:
+def _carry_comments(item: Item, found: Sequence[Changed], all_moves: Sequence[Moves]) -> None:
     """Carry the user's own comments over to the fields that their fields became."""
-    for remark in remarks(item):
-        if remark.path is None:
-            found[0].comments.below.append(remark.text)
+    for comment in find_comments(item):
+        if comment.path is None:
+            found[0].comments.below.append(comment.text)
             continue
         for changed, moves in zip(found, all_moves, strict=True):
-            path = _follow(remark.path, item.body, changed.body, moves)
+            path = _follow(comment.path, item.body, changed.body, moves)
             if has(changed.body, path):
-                put = changed.comments.add_inline if remark.inline else changed.comments.add_above
-                put(path, remark.text)
+                put = changed.comments.add_inline if comment.inline else changed.comments.add_above
+                put(path, comment.text)
                 break
         else:
-            found[0].comments.add_above((), f"{text_of(remark.path)}: {remark.text}")
+            found[0].comments.add_above((), f"{text_of(comment.path)}: {comment.text}")
 
 
 def _follow(path: Path, old: JsonObject, new: JsonObject, moves: Moves) -> Path:

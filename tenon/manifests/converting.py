@@ -17,7 +17,7 @@ from tenon.manifests.findings import finding, findings_of, findings_of_conversio
 from tenon.manifests.kinds import KINDS, is_karpenters, unknown_kind
 from tenon.manifests.paths import text_of
 from tenon.manifests.settings_block import settings_block
-from tenon.manifests.text_edits import edited_body, edited_text, edits_of, remarked_text
+from tenon.manifests.text_edits import commented_text, edited_body, edited_text, edits_of
 from tenon.manifests.trailing_newline import closed
 from tenon.manifests.yaml_writer import as_yaml, with_comments
 
@@ -107,7 +107,7 @@ def _document(
             yield Part(text, None, notes, where)
         elif edits[index]:
             body = edited_body(item.body, edits[index])
-            text = edited_text(document, edits[index]) if whole else remarked_text(body, edits[index])
+            text = edited_text(document, edits[index]) if whole else commented_text(body, edits[index])
             yield Part(text, body, [f"{text_of(edit.path)} {edit.comment}" for edit in edits[index]], where)
         else:
             yield Part(_as_written(document) if whole else as_yaml(item.body), item.body)

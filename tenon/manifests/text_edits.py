@@ -106,10 +106,10 @@ def edited_text(document: Document, edits: list[Edit]) -> str:
             again, findings = read(document.file, text)
             if not findings and len(again) == 1 and again[0].value == wanted:
                 return closed(text, wanted)
-    return remarked_text(wanted, edits)
+    return commented_text(wanted, edits)
 
 
-def remarked_text(body: JsonObject, edits: list[Edit]) -> str:
+def commented_text(body: JsonObject, edits: list[Edit]) -> str:
     """Write an already changed object as YAML, with a comment on each change."""
     comments = Comments()
     for edit in edits:

@@ -14,7 +14,7 @@ from tenon.manifests.paths import Path
 
 
 @dataclass(frozen=True, slots=True)
-class Remark:
+class UserComment:
     """A comment. ``path`` is None if it comes after everything else."""
 
     path: Path | None
@@ -23,7 +23,7 @@ class Remark:
     """True if the comment is on the same line as the field."""
 
 
-def remarks(item: Item) -> Iterator[Remark]:
+def find_comments(item: Item) -> Iterator[UserComment]:
     """Yield the comments in the text of an object, in order."""
     if item.place is None:
         return
@@ -48,7 +48,7 @@ def remarks(item: Item) -> Iterator[Remark]:
         said = text[offset + 1 : last].strip()
         at = bisect_left(begins, first)
         if at < len(fields) and begins[at] < offset:
-            yield Remark(fields[bisect_right(begins, begins[at]) - 1][2], said, True)
+            yield UserComment(fields[bisect_right(begins, begins[at]) - 1][2], said, True)
         else:
-            yield Remark(fields[at][2] if at < len(fields) else None, said, False)
+            yield UserComment(fields[at][2] if at < len(fields) else None, said, False)
         offset = last

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from tenon.apis import labels
 from tenon.kube.offerings import OfferingKey
 
-MOST = 100
+MAX_NAMED = 100
 """How many a NodeClaim names."""
 
 
@@ -25,7 +25,7 @@ def unavailable_annotation(instance_types: Collection[str], avoided: Iterable[Of
         key for key in avoided if key.instance_type in types or (key.capacity_type == labels.RESERVED and key.zone)
     )
     found = sorted("/".join(key) for key in meant)
-    return {labels.UNAVAILABLE_OFFERINGS: ",".join(found[:MOST])} if found else {}
+    return {labels.UNAVAILABLE_OFFERINGS: ",".join(found[:MAX_NAMED])} if found else {}
 
 
 def unavailable_offerings(annotations: Mapping[str, str]) -> frozenset[OfferingKey]:

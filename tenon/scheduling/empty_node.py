@@ -1,7 +1,7 @@
 """A node for no pod in particular, as a static NodePool buys it: what the engine would buy for one pod without
 requirements.
 
-It thus follows every rule that other nodes follow: the types that the pool allows and that are sold, `minValues`, the
+So it follows every rule that other nodes follow: the types that the pool allows and that are sold, `minValues`, the
 resources that DaemonSets need, the cheapest types first.
 """
 

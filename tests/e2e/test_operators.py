@@ -16,7 +16,7 @@ from sandbox.cluster import Sandbox
 from tenon.apis import labels
 from tenon.kube.timestamps import parse_instant
 from tenon.lifecycle.messages.node import Keep
-from tenon.lifecycle.state import Life, Stage
+from tenon.lifecycle.state import NodeClaimResult, Stage
 from tests.e2e.conftest import MakePool, NewPool, Run
 from tests.e2e.pools import NAMESPACE, SMALL, Pool, condition
 from tests.e2e.worker_process import WorkerProcess
@@ -30,10 +30,10 @@ def life_id(sandbox: Sandbox, claim: str) -> str:
     return f"nodeclaim/{sandbox.cluster_name}/{claim}"
 
 
-async def life_of(client: Client, sandbox: Sandbox, claim: str) -> Life:
+async def life_of(client: Client, sandbox: Sandbox, claim: str) -> NodeClaimResult:
     """The closing record of a node."""
-    handle = client.get_workflow_handle(life_id(sandbox, claim), result_type=Life)
-    life: Life = await handle.result()
+    handle = client.get_workflow_handle(life_id(sandbox, claim), result_type=NodeClaimResult)
+    life: NodeClaimResult = await handle.result()
     return life
 
 

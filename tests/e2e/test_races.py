@@ -13,7 +13,7 @@ from activities.kubernetes.resources import NODECLAIMS, NODES
 from sandbox.cluster import Sandbox
 from sandbox.ec2.client import Ec2Admin
 from tenon.apis import labels
-from tenon.lifecycle.state import Life, Stage
+from tenon.lifecycle.state import NodeClaimResult, Stage
 from tests.e2e.conftest import MakePool
 from tests.e2e.histories import kind
 from tests.e2e.pools import KEY, SMALL, Object, Pool, condition
@@ -50,10 +50,10 @@ async def launched(pool: Pool, *, but: str = "") -> Object:
     return found[0]
 
 
-async def life_of(client: Client, sandbox: Sandbox, claim: str) -> Life:
+async def life_of(client: Client, sandbox: Sandbox, claim: str) -> NodeClaimResult:
     """The closing record of a node."""
     workflow_id = names.nodeclaim_id(sandbox.cluster_name, claim)
-    life: Life = await client.get_workflow_handle(workflow_id, result_type=Life).result()
+    life: NodeClaimResult = await client.get_workflow_handle(workflow_id, result_type=NodeClaimResult).result()
     return life
 
 

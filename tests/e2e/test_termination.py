@@ -12,7 +12,7 @@ from sandbox.cluster import Sandbox
 from tenon.apis import labels
 from tenon.kube.timestamps import parse_instant
 from tenon.lifecycle.expiration import EXPIRY_WAITS
-from tenon.lifecycle.state import Life
+from tenon.lifecycle.state import NodeClaimResult
 from tests.e2e.conftest import MakePool, Run
 from tests.e2e.moments import recorded
 from tests.e2e.pools import KEY, NAMESPACE, SMALL, WITHIN, condition, leaving
@@ -95,8 +95,8 @@ async def test_dis80_dis82_expiry_with_a_blocking_budget_ends_at_the_grace_perio
     assert instant(ends) >= forced, "the pod has all of its own grace period before that of the node ends"
     assert await pool.events(pod["metadata"]["name"], "Evicted") == []
     assert len(await pool.events(pod["metadata"]["name"], "Disrupted")) == 1
-    workflow = client.get_workflow_handle(names.nodeclaim_id(sandbox.cluster_name, name), result_type=Life)
-    life: Life = await workflow.result()
+    workflow = client.get_workflow_handle(names.nodeclaim_id(sandbox.cluster_name, name), result_type=NodeClaimResult)
+    life: NodeClaimResult = await workflow.result()
     assert life.reason == "expired"
 
 
@@ -141,7 +141,9 @@ async def test_wsh28_qrk13_expired_nodes_wait_for_the_budgets_of_a_nodepool_that
         ]
         assert len(away) <= 1, f"the budget is one node, and {away} are leaving"
     for name in old:
-        workflow = client.get_workflow_handle(names.nodeclaim_id(sandbox.cluster_name, name), result_type=Life)
+        workflow = client.get_workflow_handle(
+            names.nodeclaim_id(sandbox.cluster_name, name), result_type=NodeClaimResult
+        )
         assert (await workflow.result()).reason == "expired"
 
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from activities.ec2.launch import Launcher
-from tenon.ec2.avoided import Avoided
+from tenon.ec2.avoided import UnavailableOfferings
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.messages.launch import FleetOverride, FleetTemplate, Instance, LaunchRequest, LaunchResult
 
@@ -91,7 +91,7 @@ def test_a_spot_quota_rules_out_all_of_spot_and_nothing_else() -> None:
     """AWS-042: one key stands for every type and zone, so that on-demand is tried next."""
     result = launched("MaxSpotInstanceCountExceeded", "MaxSpotInstanceCountExceeded")
     assert result.waits is None
-    avoided = Avoided(each.key for each in result.unavailable)
+    avoided = UnavailableOfferings(each.key for each in result.unavailable)
     assert len(avoided) == 1
     assert OfferingKey("spot", "never-asked.for", "us-west-2c") in avoided
     assert OfferingKey("on-demand", "m5.large", "us-west-2a") not in avoided

@@ -70,7 +70,7 @@ def test_the_built_in_table_stands_in(clients: Ec2, server: Server) -> None:
     assert prices.of("m5.large", "anywhere", "spot") == prices.of("m5.large", "anywhere", "on-demand"), (
         "none is invented"
     )
-    on_demand, spot = pricing.remarks()
+    on_demand, spot = pricing.warnings()
     assert "the on-demand prices of us-west-2 are not known" in on_demand
     assert "allow pricing:GetProducts in the IAM policy" in on_demand
     assert "the spot prices of us-west-2 are not known" in spot
@@ -78,7 +78,7 @@ def test_the_built_in_table_stands_in(clients: Ec2, server: Server) -> None:
     server.world.faults.clear()
     clock.now = RETRY_SECONDS
     assert pricing.current()[0] == 1
-    assert pricing.remarks() == []
+    assert pricing.warnings() == []
 
 
 class Region:
@@ -124,14 +124,14 @@ def test_aws131_prices_of_china_are_in_yuan() -> None:
     prices = pricing.current()[1]
     assert prices.of("m5.large", "cn-north-1a", "on-demand") == 1.2
     assert prices.of("m5.large", "cn-north-1a", "spot") == 0.5
-    assert pricing.remarks() == []
+    assert pricing.warnings() == []
 
 
 def test_aws130_without_a_price_list_no_prices_of_two_currencies_are_compared() -> None:
     pricing = prices_of(Region("cn-north-1", "CNY", 1.2, 0.5), isolated=True)
     prices = pricing.current()[1]
     assert prices.of("m5.large", "cn-north-1a", "spot") == prices.of("m5.large", "cn-north-1a", "on-demand") == 0.096
-    said = pricing.remarks()
+    said = pricing.warnings()
     assert "the on-demand prices of cn-north-1 are not known" in said[0]
     assert "CNY cannot be compared" in said[1]
 
@@ -141,9 +141,9 @@ def test_aws133_govcloud_has_no_price_list_and_says_whose_prices_it_uses() -> No
     pricing = prices_of(region)
     assert region.asked == ["describe_spot_price_history"]
     assert pricing.current()[1].of("m5.large", "us-gov-west-1a", "spot") == 0.04
-    (remark,) = pricing.remarks()
-    assert "GovCloud" in remark
-    assert "those of us-east-1 are used" in remark
+    (warning,) = pricing.warnings()
+    assert "GovCloud" in warning
+    assert "those of us-east-1 are used" in warning
 
 
 @pytest.mark.parametrize(

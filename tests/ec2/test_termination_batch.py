@@ -28,7 +28,7 @@ class Machines:
         self.refusal: Callable[[str], str | EC2Error | None] = lambda _: "shutting-down"
         self.blind: list[EC2Error] = []
 
-    def end(self, instance_ids: Sequence[str]) -> Mapping[str, str | EC2Error | None]:
+    def terminate_instances(self, instance_ids: Sequence[str]) -> Mapping[str, str | EC2Error | None]:
         self.asked.append(list(instance_ids))
         return {each: self.refusal(each) for each in instance_ids}
 
@@ -45,8 +45,8 @@ async def at_once(_: float) -> None:
 
 
 async def ended(machines: Machines, names: Iterable[str]) -> list[str | EC2Error | None]:
-    endings = Terminations(machines, pause=at_once)
-    outcomes = await asyncio.gather(*(endings.end(name, 60) for name in names), return_exceptions=True)
+    terminations = Terminations(machines, pause=at_once)
+    outcomes = await asyncio.gather(*(terminations.terminate(name, 60) for name in names), return_exceptions=True)
     for outcome in outcomes:
         assert outcome is None or isinstance(outcome, (str, EC2Error))
     return outcomes  # type: ignore[return-value]
@@ -103,15 +103,15 @@ async def test_h7_a_termination_that_hangs_holds_up_no_other() -> None:
         return "shutting-down"
 
     machines.refusal = hangs
-    endings = Terminations(machines, pause=at_once)
-    first = asyncio.create_task(endings.end("i-1", 60))
+    terminations = Terminations(machines, pause=at_once)
+    first = asyncio.create_task(terminations.terminate("i-1", 60))
 
     async def asked() -> bool:
         return machines.asked == [["i-1"]]
 
     try:
         await until(asked)
-        assert await endings.end("i-2", 10) == "terminated"
+        assert await terminations.terminate("i-2", 10) == "terminated"
         assert machines.asked == [["i-1"], ["i-2"]], "the call that hangs is not repeated"
     finally:
         answers.set()
@@ -132,9 +132,9 @@ async def test_a_call_that_fails_unexpectedly_reaches_who_waits_for_it() -> None
 
 
 async def test_patience_ends_with_the_last_state() -> None:
-    endings = Terminations(Machines(looks=10**9), pause=at_once)
-    assert await endings.end("i-1", 0.2) == "shutting-down"
-    assert not endings._open, "an instance without a waiting caller is not looked at"
+    terminations = Terminations(Machines(looks=10**9), pause=at_once)
+    assert await terminations.terminate("i-1", 0.2) == "shutting-down"
+    assert not terminations._open, "an instance without a waiting caller is not looked at"
 
 
 def test_aws032_an_unknown_instance_does_not_save_the_others(
@@ -144,7 +144,7 @@ def test_aws032_an_unknown_instance_does_not_save_the_others(
     living = [bought(provider, ready_class, f"ends-{number}") for number in range(3)]
     gone = ["i-0123456789abcdef0", "i-0123456789abcdef1"]
     server.world.calls.clear()
-    outcomes = provider.end([gone[0], *living, gone[1]])
+    outcomes = provider.terminate_instances([gone[0], *living, gone[1]])
     assert {each: outcomes[each] for each in gone} == dict.fromkeys(gone)
     assert {outcomes[each] for each in living} == {"shutting-down"}
     assert len(server.world.calls.listing("TerminateInstances")) == 2
@@ -158,6 +158,6 @@ def test_a_refusal_names_the_instance_that_it_is_about(
     first, second = (bought(provider, ready_class, f"refused-{number}") for number in range(2))
     for _ in range(2):  # the call for both, and the one for the first alone
         server.world.faults.add(Fault(action="TerminateInstances", code="OperationNotPermitted", status=400))
-    outcomes = provider.end([first, second])
+    outcomes = provider.terminate_instances([first, second])
     assert isinstance(outcomes[first], EC2Error)
     assert outcomes[second] == "shutting-down"

@@ -124,7 +124,7 @@ class Stage:
         found: list[str] = []
 
         async def given() -> bool:
-            ledger = await disruption.query(DisruptionWorkflow.open_commands)
+            ledger = await disruption.query(DisruptionWorkflow.ledger)
             found[:] = [entry.command for entry in ledger.values() if entry.pool == self.pools[key].name]
             return bool(found)
 

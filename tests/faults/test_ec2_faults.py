@@ -16,7 +16,7 @@ from sandbox.ec2.client import Ec2Admin
 from sandbox.layout import REGION
 from tenon.apis import labels
 from tenon.housekeeping.findings import Kind
-from tenon.lifecycle.state import Life
+from tenon.lifecycle.state import NodeClaimResult
 from tests.e2e.conftest import MakePool
 from tests.e2e.pools import KEY, SMALL, Pool, condition
 from tests.faults.ageing import launched_just_now, launched_long_ago
@@ -30,10 +30,10 @@ FEW = ["c5.large", "m5.large", "r5.large"]
 FEW_TYPES = [{"key": labels.INSTANCE_TYPE, "operator": "In", "values": FEW}]
 
 
-async def life_of(client: Client, sandbox: Sandbox, claim: str) -> Life:
+async def life_of(client: Client, sandbox: Sandbox, claim: str) -> NodeClaimResult:
     """The closing record of a node."""
-    handle = client.get_workflow_handle(names.nodeclaim_id(sandbox.cluster_name, claim), result_type=Life)
-    life: Life = await handle.result()
+    handle = client.get_workflow_handle(names.nodeclaim_id(sandbox.cluster_name, claim), result_type=NodeClaimResult)
+    life: NodeClaimResult = await handle.result()
     return life
 
 

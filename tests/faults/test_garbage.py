@@ -18,7 +18,7 @@ from sandbox.faults import catalogue
 from tenon.apis import labels
 from tenon.housekeeping.findings import Kind
 from tenon.lifecycle.messages.base import ClaimRef
-from tenon.lifecycle.state import Life, NodeClaimInput
+from tenon.lifecycle.state import NodeClaimInput, NodeClaimResult
 from tests.e2e.conftest import MakePool
 from tests.e2e.pools import SMALL, Object
 from tests.e2e.worker_process import WorkerProcess
@@ -151,7 +151,7 @@ async def test_a_hundred_mixed_orphans_end_clean(
         await until(all_clean, within=150)
         await seen.whole(pool)
         for claim in (*lost, *ghosts, *vanished):
-            life: Life = await handle_of(client, cluster, claim).result()
+            life: NodeClaimResult = await handle_of(client, cluster, claim).result()
             assert (life.reason == "garbage_collected") == (claim in lost)
         assert seen.bought(pool) == nodes + LOST + VANISHED
         assert not await all_joined(kube, joined), "the Nodes of orphaned instances are left"
@@ -206,7 +206,7 @@ async def none_ready(kube: Kube, claims: list[str]) -> bool:
 
 def handle_of(client: Client, cluster: str, claim: str) -> Any:
     """The workflow of a claim."""
-    return client.get_workflow_handle(names.nodeclaim_id(cluster, claim), result_type=Life)
+    return client.get_workflow_handle(names.nodeclaim_id(cluster, claim), result_type=NodeClaimResult)
 
 
 async def is_open(client: Client, cluster: str, claim: str) -> bool:

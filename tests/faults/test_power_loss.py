@@ -311,7 +311,7 @@ async def test_a_leader_that_alone_is_cut_off_from_temporal_hands_over(
         await led_by_another(kube, old)
         await seen.whole(pool)
         assert seen.bought(pool) == 2
-        machines.leader.wire.mend()
+        machines.leader.wire.restore()
         await pool.deploy(1, "late")
         await seen.whole(pool)
         assert seen.bought(pool) == 3

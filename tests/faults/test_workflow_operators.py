@@ -26,7 +26,7 @@ from activities.kubernetes.resources import NODECLAIMS
 from sandbox.cluster import Sandbox
 from sandbox.ec2.client import Ec2Admin
 from tenon.apis import labels
-from tenon.lifecycle.state import Life, Stage
+from tenon.lifecycle.state import NodeClaimResult, Stage
 from tests.e2e.conftest import NewPool
 from tests.e2e.pools import KEY, SMALL, Object, Pool, condition
 from tests.faults.observer import Observer, watching
@@ -181,7 +181,7 @@ class Cast:
         )
 
     def _handle(self, claim: str) -> Handle:
-        return self._client.get_workflow_handle(names.nodeclaim_id(self._cluster, claim), result_type=Life)
+        return self._client.get_workflow_handle(names.nodeclaim_id(self._cluster, claim), result_type=NodeClaimResult)
 
     async def _reach(self, pool: Pool, app: str, stage: Stage) -> None:
         claim = await claim_for(pool, app)
@@ -224,7 +224,7 @@ async def is_back(node: Node) -> None:
 async def went_gracefully(node: Node) -> None:
     """The node is gone, and its life says why."""
     await node.pool.gone(node.claim, within=BACK_WITHIN)
-    life: Life = await node.handle.result()
+    life: NodeClaimResult = await node.handle.result()
     reasons = {"draining": "deleted", "terminating": "Empty"}
     assert life.reason == reasons.get(node.stage, "cancelled")
 

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tenon.housekeeping.decide import GRACES, findings, within
+from tenon.housekeeping.decide import GRACES, findings, split_by_limits
 from tenon.housekeeping.facts import (
     Observations,
     ObservedClaim,
@@ -250,7 +250,7 @@ def test_a_sweep_acts_on_the_oldest_and_puts_the_rest_off() -> None:
         for number in range(3)
         for kind in (Kind.INSTANCE_WITHOUT_CLAIM, Kind.UNTAGGED_INSTANCE, Kind.FOREIGN_FINALIZER)
     ]
-    todo, later = within(listed, actions=2, tags=1)
+    todo, later = split_by_limits(listed, actions=2, tags=1)
     assert Counter(each.kind for each in todo) == {
         Kind.INSTANCE_WITHOUT_CLAIM: 2,
         Kind.UNTAGGED_INSTANCE: 1,
@@ -265,7 +265,7 @@ def test_what_always_fails_keeps_no_newer_leak_from_its_turn() -> None:
     stuck = [Finding(Kind.INSTANCE_WITHOUT_CLAIM, f"stuck-{number}", OLD) for number in range(4)]
     leak = Finding(Kind.INSTANCE_WITHOUT_CLAIM, "leak", NOW)
     failed = [stuck[2].key, stuck[3].key, stuck[0].key, stuck[1].key]
-    todo, later = within([*stuck, leak], actions=3, tags=0, failed=failed)
+    todo, later = split_by_limits([*stuck, leak], actions=3, tags=0, failed=failed)
     assert [each.name for each in todo] == ["leak", "stuck-2", "stuck-3"]
     assert [each.name for each in later] == ["stuck-0", "stuck-1"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from tenon.ec2.avoided import MAX_AVOIDED, Avoided, by_offering, grouped
+from tenon.ec2.avoided import MAX_AVOIDED, UnavailableOfferings, by_offering, grouped
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.breaker import UNTRIED_FOR, merged, refused, untried
 from tenon.lifecycle.launch_retry import LAUNCH_WITHIN, MAX_PAUSE, should_give_up
@@ -66,7 +66,7 @@ def test_refused_offerings_travel_in_groups_and_arrive_as_they_were() -> None:
 
 def test_a_capacity_type_as_a_whole_travels_too() -> None:
     kept = by_offering(grouped({OfferingKey("spot", "", ""): NOW + timedelta(minutes=3)}), NOW)
-    assert OfferingKey("spot", "m5.large", "us-west-2a") in Avoided(kept)
+    assert OfferingKey("spot", "m5.large", "us-west-2a") in UnavailableOfferings(kept)
 
 
 def test_a_storm_of_refusals_stays_a_message_of_bounded_size() -> None:

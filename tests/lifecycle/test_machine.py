@@ -38,7 +38,7 @@ from tenon.lifecycle.messages.node import (
 from tenon.lifecycle.state import NodeState, Stage
 from tenon.lifecycle.steps import DeadlinePassed, End, Failed, KeepRecorded, LeaveRequest, Run, Wait, Withdrawn
 from tenon.lifecycle.termination import BLOCKED_RETRY, GOES_ON, MAX_BLOCKED_RETRY
-from tenon.lifecycle.timeline import MAX_BYTES, MAX_ENTRIES, details, life, record
+from tenon.lifecycle.timeline import MAX_BYTES, MAX_ENTRIES, details, record, result_of
 from tenon.provisioning.purchase import MAX_LINE, MAX_LINES, bounded_lines
 from tests.lifecycle.launched import INSTANCE, NOW, REF
 
@@ -231,7 +231,7 @@ def test_the_details_of_a_node_say_why_it_was_bought() -> None:
     shown = details(state)
     assert "#### Why this node was bought\n\n- 5 pods: default/web-1\n- planned price: 0.1 $/h\n" in shown
     assert "| Pods | bought for 5 |" in shown
-    assert life(state, NOW).explanation == ["5 pods: default/web-1", "planned price: 0.1 $/h"]
+    assert result_of(state, NOW).explanation == ["5 pods: default/web-1", "planned price: 0.1 $/h"]
     assert "Why" not in details(NodeState(claim=REF))
 
 

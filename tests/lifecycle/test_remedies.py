@@ -128,7 +128,7 @@ def test_what_happens_by_itself_is_told_with_its_instant() -> None:
     )
     assert [what.split()[0] for what, _ in deadlines(draining)] == ["Tried", "All"]
     assert "whatever protects them, by 2026-03-03T12:00:00Z" in report(draining)
-    assert "#### If nobody acts" in report(draining)
+    assert "#### If no one acts" in report(draining)
     forced = draining.model_copy(update={"leave": leave.model_copy(update={"force": True}), "deadline": None})
     assert deadlines(forced) == []
     joining = blocked(Stage.REGISTERING, deadline=NOW)

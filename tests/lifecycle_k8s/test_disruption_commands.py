@@ -11,7 +11,7 @@ from prometheus_client import REGISTRY
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from activities import disruption_commands, surging
+from activities import disruption_commands, rollout_restart
 from activities.disruption_commands import MAX_ATTEMPTS, CommandActivities
 from activities.kubernetes.cordon import withdraw
 from activities.kubernetes.resources import DEPLOYMENTS, NODECLAIMS, PDBS, PODS
@@ -226,7 +226,7 @@ class Rollout:
                 deployment = world.kube.objects[("deployments", "default", "web")]
                 deployment["status"]["observedGeneration"] = deployment["metadata"]["generation"]
 
-        monkeypatch.setattr(surging.asyncio, "sleep", sleep)
+        monkeypatch.setattr(rollout_restart.asyncio, "sleep", sleep)
 
     async def start(self) -> str:
         """Carry out the step, after which the API server has counted a change of the spec; why it failed."""

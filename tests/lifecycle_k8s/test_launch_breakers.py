@@ -88,7 +88,7 @@ async def test_other_pools_and_claims_without_one_are_never_held_back() -> None:
 
 async def test_a_probe_whose_worker_died_is_not_waited_for_for_ever() -> None:
     clock = Clock()
-    breakers = LaunchBreakers(clock, patience=0.0)
+    breakers = LaunchBreakers(clock, wait_seconds=0.0)
     breakers.refused("web", "Unauthorized", "you may not")
     (breaker,) = breakers.report().breakers
     clock.instant = breaker.next_probe_at
@@ -99,7 +99,7 @@ async def test_a_probe_whose_worker_died_is_not_waited_for_for_ever() -> None:
 
 
 async def test_launches_that_only_take_long_hold_nobody_up_for_ever() -> None:
-    breakers = LaunchBreakers(Clock(), patience=0.0)
+    breakers = LaunchBreakers(Clock(), wait_seconds=0.0)
     assert [await breakers.admit("web", f"c{n}", sends=True) for n in range(5)] == [None] * 5
 
 
@@ -143,7 +143,7 @@ async def test_what_this_process_has_seen_itself_is_newer_than_what_is_kept() ->
 async def test_a_turn_ends_with_its_claim_however_the_launch_ended() -> None:
     """A claim that is deleted between its preparation and its launch keeps nobody waiting."""
     clock = Clock()
-    breakers = LaunchBreakers(clock, patience=0.0)
+    breakers = LaunchBreakers(clock, wait_seconds=0.0)
     breakers.refused("web", "Unauthorized", "you may not")
     clock.instant = breakers.report().breakers[0].next_probe_at
     assert await breakers.admit("web", "deleted") is None

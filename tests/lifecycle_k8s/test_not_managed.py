@@ -11,7 +11,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.kubernetes import cordon, nodeclaims
 from activities.kubernetes.resources import NODECLAIMS, NODES
-from activities.node_life import NodeActivities
+from activities.nodeclaim_lifecycle import NodeActivities
 from tenon.lifecycle.messages.base import ErrorType
 from tenon.lifecycle.messages.launch import LaunchInput, LaunchRequest, PrepareLaunchInput
 from tenon.lifecycle.messages.node import CordonInput, KeepInput, NodeInput, ReleaseInput, TerminateInput

@@ -11,7 +11,7 @@ import pytest
 from prometheus_client import REGISTRY
 
 from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS
-from activities.node_life import NodeActivities
+from activities.nodeclaim_lifecycle import NodeActivities
 from tenon.lifecycle.messages.node import ExpirationInput, ReleaseInput, TerminateInput, TerminateResult
 from tests.lifecycle_k8s.world import REF, World, claim
 
@@ -19,7 +19,7 @@ from tests.lifecycle_k8s.world import REF, World, claim
 class Forgetful:
     """An EC2 that knows no instance."""
 
-    def end(self, instance_ids: Sequence[str]) -> Mapping[str, None]:
+    def terminate_instances(self, instance_ids: Sequence[str]) -> Mapping[str, None]:
         return dict.fromkeys(instance_ids)
 
     def states(self, instance_ids: Sequence[str]) -> Mapping[str, str]:
@@ -57,7 +57,7 @@ class Busy:
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
 
-    def end(self, instance_ids: Sequence[str]) -> Mapping[str, str]:
+    def terminate_instances(self, instance_ids: Sequence[str]) -> Mapping[str, str]:
         self.asked.append(list(instance_ids))
         return dict.fromkeys(instance_ids, "terminated")
 

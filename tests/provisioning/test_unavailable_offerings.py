@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tenon.apis import labels
 from tenon.kube.offerings import OfferingKey
-from tenon.provisioning.unavailable_offerings import MOST, unavailable_annotation, unavailable_offerings
+from tenon.provisioning.unavailable_offerings import MAX_NAMED, unavailable_annotation, unavailable_offerings
 
 SPOT = OfferingKey("spot", "m5.large", "us-west-2a")
 
@@ -22,4 +22,4 @@ def test_aws041_what_cannot_be_read_avoids_nothing() -> None:
         assert unavailable_offerings({labels.UNAVAILABLE_OFFERINGS: text}) == frozenset()
     assert unavailable_offerings({}) == frozenset()
     many = [OfferingKey("spot", "m5.large", f"zone-{number:04}") for number in range(1000)]
-    assert len(unavailable_offerings(unavailable_annotation(["m5.large"], many))) == MOST
+    assert len(unavailable_offerings(unavailable_annotation(["m5.large"], many))) == MAX_NAMED

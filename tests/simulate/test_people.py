@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from cli.simulating.patience import patience
+from cli.simulating.progress import show_progress
 from tests.simulate.running import POOL, Answer, deployment, node, simulate
 
 LOAD = POOL + deployment("web", 40, cpu="2", memory="4Gi") + deployment("huge", 3, cpu="4000") + node(cpu="4100m")
@@ -165,10 +165,10 @@ def test_whoever_waits_at_a_terminal_sees_that_something_is_done() -> None:
                 seen.set()
             return super().write(text)
 
-    with patience("Planning", Console(file=Terminal(), force_terminal=True), silence=0):
+    with show_progress("Planning", Console(file=Terminal(), force_terminal=True), silence=0):
         assert seen.wait(60)
     piped = io.StringIO()
-    with patience("Planning", Console(file=piped), silence=0):
+    with show_progress("Planning", Console(file=piped), silence=0):
         pass
     assert piped.getvalue() == ""
 

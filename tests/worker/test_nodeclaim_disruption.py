@@ -323,21 +323,21 @@ async def test_dis30_pod_events_cause_no_look_before_a_node_may_be_consolidatabl
 ) -> None:
     """They never hasten it, and hundreds arrive in a second. What could have drifted does not depend on pods."""
     looks: list[str] = []
-    for look in ("_look", "_look_at_pods_of"):
+    for look in ("_evaluate", "_evaluate_pods_of"):
         monkeypatch.setattr(NodeClaimDisruptionController, look, _counted(look, looks))
     world = World()
     world.put_claim(initialized=datetime.now(UTC) - timedelta(seconds=20))
     async with keeping(world):
-        assert looks == ["_look"]
+        assert looks == ["_evaluate"]
         for number in range(5):
             pod = running(f"pod-{number}", "n-claim", since=stamp())
             world.cache.pods.on_event(pod.key, pod)
             await asyncio.sleep(TURN)
-        assert looks == ["_look"]
+        assert looks == ["_evaluate"]
         world.put_pool({"disruption/consolidateAfter": "0s"})
         await asyncio.sleep(TURN)
         assert world.server.condition("claim", "Consolidatable")["status"] == "True"
-        assert "_look_at_pods_of" not in looks
+        assert "_evaluate_pods_of" not in looks
         world.put_pool({"disruption/consolidateAfter": "1h"})
         await asyncio.sleep(TURN)
         assert world.server.condition("claim", "Consolidatable") == {}
@@ -399,13 +399,13 @@ async def test_unchanged_claims_are_not_looked_at_again(monkeypatch: pytest.Monk
     for number in range(5):
         world.put_claim(f"claim-{number}")
     looks: list[str] = []
-    look = NodeClaimDisruptionController._look
+    look = NodeClaimDisruptionController._evaluate
 
     def counted(self: Any, name: str, now: datetime) -> Any:
         looks.append(name)
         return look(self, name, now)
 
-    monkeypatch.setattr(NodeClaimDisruptionController, "_look", counted)
+    monkeypatch.setattr(NodeClaimDisruptionController, "_evaluate", counted)
     async with keeping(world):
         assert len(looks) == 5
         for _ in range(5):

@@ -18,10 +18,10 @@ from tests.cache.objects import claim, node
 from tests.worker.fake_temporal import LEAVING, MOMENT, NOT_FOUND, UNAVAILABLE, Cache, FakeTemporal
 from worker.controllers.nodeclaim_workflows import (
     ANSWER_WITHIN,
-    PATIENCE,
     RESEND_SWEEPS,
     SWEEP,
     SWEEP_SOON,
+    TIMEOUT,
     NodeClaimWorkflowController,
 )
 from workflows import names
@@ -80,7 +80,7 @@ async def test_a_call_that_is_not_answered_holds_up_no_other_object() -> None:
         cache.publish(starting("a", deletionTimestamp="2026-01-01T00:00:00Z"))
         await asyncio.sleep(MOMENT)
         cache.publish(starting("b", deletionTimestamp="2026-01-01T00:00:00Z"))
-        await asyncio.sleep(2 * PATIENCE)
+        await asyncio.sleep(2 * TIMEOUT)
         assert [poke.claim_deleting for poke in temporal.pokes("b")] == [True]
         assert temporal.pokes("a") == []
         temporal.silent.clear()

@@ -14,14 +14,14 @@ from tenon.lifecycle.messages.base import ClaimRef
 from tenon.lifecycle.messages.node import (
     Poke,
 )
-from tenon.lifecycle.state import Life, NodeClaimInput, NodeState, Stage
+from tenon.lifecycle.state import NodeClaimInput, NodeClaimResult, NodeState, Stage
 from tests.workflows.fake_activities import FakeWorld
 from tests.workflows.serving import serving
 from tests.workflows.waiting import until
 from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow
 
-Handle = WorkflowHandle[NodeClaimWorkflow, Life]
+Handle = WorkflowHandle[NodeClaimWorkflow, NodeClaimResult]
 
 
 @asynccontextmanager

@@ -51,7 +51,7 @@ class ManagedNodes:
         for place, keep_until in self._kept:
             if keep_until > time:
                 found[place] = replace(found[place], protected=True)
-        for node_name in self._cache.vacant:
+        for node_name in self._cache.empty_nodes:
             for place in self._places.get(node_name, ()):
                 found[place] = self._empty(found[place], time)
         return found

@@ -58,7 +58,7 @@ class ClusterState:
         """The usage of each node, which `worker.cache.usage` caches here."""
         self.node_changes = 0
         """Number of changes of Nodes and NodeClaims that were published to `changes`."""
-        self.vacant: set[str] = set()
+        self.empty_nodes: set[str] = set()
         """The Nodes that have no pod that would need another node."""
         self.namespace_changes = 0
         """Number of changes of namespaces' labels."""
@@ -244,7 +244,7 @@ class ClusterState:
             self._pods_by_node.setdefault(after.node_name, {})[key] = after
             self._used.pop(after.node_name, None)
         for node_name in {pod.node_name for pod in (before, after) if pod and pod.node_name}:
-            self._note_vacant(node_name)
+            self._note_empty(node_name)
         if _matters(before) != _matters(after):
             self._note_pod_event(before, after)
             concerned = {pod.node_name for pod in (before, after) if pod and pod.node_name}
@@ -292,7 +292,7 @@ class ClusterState:
         if later:
             self._nodes_by_provider.setdefault(later, set()).add(key)
         self.node_changes += 1
-        self._note_vacant(key)
+        self._note_empty(key)
         self._note_leaving(key)
         if after is None:
             self._last_pod_event.pop(key, None)
@@ -327,11 +327,11 @@ class ClusterState:
         if noted.timestamp() > (self.last_pod_event(node.name) or 0.0):
             self.changes.publish(Topic.NODE_PODS, node.name)
 
-    def _note_vacant(self, node_name: str) -> None:
+    def _note_empty(self, node_name: str) -> None:
         if node_name in self.nodes and not self.occupied(node_name):
-            self.vacant.add(node_name)
+            self.empty_nodes.add(node_name)
         else:
-            self.vacant.discard(node_name)
+            self.empty_nodes.discard(node_name)
 
     def _note_leaving(self, node_name: str) -> None:
         """Record whether Tenon must move the pods of a node. Another controller moves the pods of its own nodes."""
@@ -360,11 +360,11 @@ class ClusterState:
     def _spec_listener(self, topic: Topic) -> Callable[[str, ObjectRecord | None, ObjectRecord | None], None]:
         """A listener that reports changes of the spec and ignores writes of the status."""
 
-        def tell(key: str, before: ObjectRecord | None, after: ObjectRecord | None) -> None:
+        def publish(key: str, before: ObjectRecord | None, after: ObjectRecord | None) -> None:
             if before is None or after is None or before.version_of_spec != after.version_of_spec:
                 self.changes.publish(topic, key)
 
-        return tell
+        return publish
 
 
 def still_needs(claim: ClaimRecord, pod: PodRecord) -> bool:

@@ -7,7 +7,7 @@ up their Lease, costs a part of the two minutes between a notice and the end of 
 The controller writes only to the API server: it taints the Node, so that no pod comes to it, and deletes the NodeClaim.
 From then on the node's workflow drains it, now or when Temporal is back, and the next plan buys a replacement for its
 pods. Both writes are done before the message is deleted. A message whose handling failed comes again after
-`HIDDEN_SECONDS`.
+`VISIBILITY_TIMEOUT`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Protocol
 
 from activities import metrics
 from activities.clock import utc_now
-from activities.ec2.queue import MOST, QueueMessage
+from activities.ec2.queue import MAX_MESSAGES, QueueMessage
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventRecorder
 from tenon.apis import labels
@@ -96,7 +96,7 @@ class InterruptionController(Controller):
 
     async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
         """Wait for messages and handle them. If there are many, read and handle several batches at the same time."""
-        if await self._serve(WAIT_SECONDS) < MOST:
+        if await self._serve(WAIT_SECONDS) < MAX_MESSAGES:
             return None
         results = await asyncio.gather(*(self._empty() for _ in range(READERS)), return_exceptions=True)
         for result in results:

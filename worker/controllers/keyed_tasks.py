@@ -17,15 +17,15 @@ class KeyedTasks:
         self._last: dict[str, asyncio.Task[None]] = {}
 
     async def work(
-        self, keys: Iterable[str], begin: Callable[[str], Coroutine[Any, Any, None]], *, patience: float
+        self, keys: Iterable[str], begin: Callable[[str], Coroutine[Any, Any, None]], *, within: float
     ) -> None:
-        """Start work on each object after its earlier work has ended. Returns when all is done, or after ``patience``
+        """Start work on each object after its earlier work has ended. Returns when all is done, or after ``within``
         seconds.
 
         Unfinished work continues.
         """
         if tasks := [self._begin(key, begin) for key in keys]:
-            await asyncio.wait(tasks, timeout=patience)
+            await asyncio.wait(tasks, timeout=within)
 
     async def close(self) -> None:
         """Cancel all running tasks and wait for them to end."""

@@ -16,9 +16,9 @@ from activities.kubernetes.errors import ConflictError
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import AWSNODETEMPLATES, MACHINES, PROVISIONERS, Resource
 from tenon.apis.json_object import JsonObject
+from tenon.apis.legacy.abandoned_provisioners import left_over
 from tenon.apis.legacy.awsnodetemplate import Defaults
 from tenon.apis.legacy.conversion import name_of
-from tenon.apis.legacy.leftovers import left_over
 from tenon.apis.legacy.materialized_objects import Materialized
 from tenon.apis.legacy.old_status import (
     CONVERTED,

@@ -70,7 +70,7 @@ class NodeRepairController(Controller):
         for _, name in changes:
             self._observe(name)
         now = self._now()
-        due = sorted(name for name, at in self._looks().items() if at <= now)
+        due = sorted(name for name, at in self._due_checks().items() if at <= now)
         if due:
             healthy_enough = self._breakers()
 
@@ -80,7 +80,7 @@ class NodeRepairController(Controller):
                     self._not_before[name] = now + FAILED_RETRY
 
             await bounded(due, AT_ONCE, handle)
-        next_look = min(self._looks().values(), default=None)
+        next_look = min(self._due_checks().values(), default=None)
         return None if next_look is None else max(0.0, (next_look - self._now()).total_seconds())
 
     def _observe(self, name: str) -> None:
@@ -92,7 +92,7 @@ class NodeRepairController(Controller):
             self._faults.pop(name, None)
             self._not_before.pop(name, None)
 
-    def _looks(self) -> dict[str, datetime]:
+    def _due_checks(self) -> dict[str, datetime]:
         """By Node: when to look at it again."""
         return {
             name: max(fault.due, self._not_before.get(name, fault.due))

@@ -115,7 +115,7 @@ class NodeClaimDisruptionController(Controller):
         others: list[_Update] = []
         put_back: list[str] = []
         for name in list(self._queue)[:MAX_LOOKS]:
-            update = self._look(name, now)
+            update = self._evaluate(name, now)
             del self._queue[name]
             if update is None:
                 continue
@@ -133,7 +133,7 @@ class NodeClaimDisruptionController(Controller):
             if len(others) >= MAX_CONSOLIDATABLE:
                 break
             del self._pods_queue[name]
-            if (update := self._look_at_pods_of(name, now)) is not None:
+            if (update := self._evaluate_pods_of(name, now)) is not None:
                 others.append(update)
         await bounded([*drifted, *others], CONCURRENCY, self._write)
         if self._queue or self._pods_queue:
@@ -208,7 +208,7 @@ class NodeClaimDisruptionController(Controller):
             self._log_failure(pool.metadata.name, error)
             return None
 
-    def _look(self, name: str, now: datetime) -> _Update | None:
+    def _evaluate(self, name: str, now: datetime) -> _Update | None:
         """What to write on a NodeClaim; None if its conditions are right, or if it is leaving."""
         found = self._staying(name)
         if found is None:
@@ -216,12 +216,12 @@ class NodeClaimDisruptionController(Controller):
         claim, pool = found
         facts: list[Fact] = []
         cleared: set[str] = set()
-        due = self._look_at_drift(claim, pool, now, facts, cleared)
+        due = self._evaluate_drift(claim, pool, now, facts, cleared)
         if due is not None:
             self._due[name] = due
         return self._update(claim, pool, now, facts, cleared)
 
-    def _look_at_pods_of(self, name: str, now: datetime) -> _Update | None:
+    def _evaluate_pods_of(self, name: str, now: datetime) -> _Update | None:
         """What to write on a NodeClaim whose pods came or went; None if its condition is right, or if it is leaving."""
         found = self._staying(name)
         return self._update(*found, now, [], set()) if found is not None else None
@@ -238,7 +238,7 @@ class NodeClaimDisruptionController(Controller):
         node = self._cache.node_of(claim)
         seen = self._cache.last_pod_event(node.name) if node is not None else None
         event = datetime.fromtimestamp(seen, UTC) if seen is not None else None
-        at = self._look_at_pods(claim, pool, now, event, facts, cleared)
+        at = self._evaluate_pods(claim, pool, now, event, facts, cleared)
         if at is not None:
             self._quiet_at[claim.name] = at
         if not (facts or cleared):
@@ -247,7 +247,7 @@ class NodeClaimDisruptionController(Controller):
             event = None
         return _Update(claim, tuple(facts), frozenset(cleared), event)
 
-    def _look_at_drift(
+    def _evaluate_drift(
         self, claim: ClaimRecord, pool: _Pool, now: datetime, facts: list[Fact], cleared: set[str]
     ) -> datetime | None:
         present = claim.condition(DRIFTED)
@@ -267,7 +267,7 @@ class NodeClaimDisruptionController(Controller):
             cleared.add(DRIFTED)
         return verdict.check_again
 
-    def _look_at_pods(
+    def _evaluate_pods(
         self,
         claim: ClaimRecord,
         pool: _Pool,

@@ -48,7 +48,7 @@ class PodEventsController(Controller):
     async def reconcile(self, changes: Sequence[Change]) -> float | None:
         """Write the time for empty nodes, and for a few of the others."""
         nodes = list(self._unwritten | dict.fromkeys(node for _, node in changes))
-        busy = [node for node in nodes if node not in self._cache.vacant]
+        busy = [node for node in nodes if node not in self._cache.empty_nodes]
         self._unwritten = dict.fromkeys(busy[MAX_PENDING:])
         now = [node for node in nodes if node not in self._unwritten]
         await bounded(now, CONCURRENCY, self._reconcile_node)

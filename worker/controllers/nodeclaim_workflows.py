@@ -41,7 +41,7 @@ events.
 """
 SENDERS = 20
 """Maximum number of concurrent calls to Temporal."""
-PATIENCE = 1.0
+TIMEOUT = 1.0
 """Seconds after which unanswered calls no longer hold up the calls for other objects."""
 PAGE = 200
 """Workflows in one page of a listing, because decoding a page blocks the event loop."""
@@ -150,7 +150,7 @@ class NodeClaimWorkflowController(Controller):
     async def _reconcile_claims(self, claims: Iterable[str]) -> None:
         wanted = sorted(claims)
         for first in range(0, len(wanted), PORTION):
-            await self._tasks.work(wanted[first : first + PORTION], self._reconcile_one, patience=PATIENCE)
+            await self._tasks.work(wanted[first : first + PORTION], self._reconcile_one, within=TIMEOUT)
             await asyncio.sleep(0)
 
     async def _reconcile_one(self, name: str) -> None:
@@ -234,15 +234,15 @@ class NodeClaimWorkflowController(Controller):
     async def _start_claim(self, claim: ClaimRecord) -> None:
         """Start the claim's workflow, unless it has completed: the cache may show the claim a moment longer."""
         try:
-            await self._start_life(claim, WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY)
+            await self._start_workflow(claim, WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY)
         except WorkflowAlreadyStartedError:
-            if await self._life_of(claim.name) == claim.uid:
+            if await self._uid_of_last(claim.name) == claim.uid:
                 self._ended.add(claim.uid)
                 return
-            await self._start_life(claim, WorkflowIDReusePolicy.ALLOW_DUPLICATE)  # an earlier claim of that name
+            await self._start_workflow(claim, WorkflowIDReusePolicy.ALLOW_DUPLICATE)  # an earlier claim of that name
         self._started.add(claim.uid)
 
-    async def _start_life(self, claim: ClaimRecord, reuse: WorkflowIDReusePolicy) -> None:
+    async def _start_workflow(self, claim: ClaimRecord, reuse: WorkflowIDReusePolicy) -> None:
         pool = claim.pool
         await start(
             self._client,
@@ -259,7 +259,7 @@ class NodeClaimWorkflowController(Controller):
             reuse=reuse,
         )
 
-    async def _life_of(self, name: str) -> str:
+    async def _uid_of_last(self, name: str) -> str:
         """The UID of the claim of this name whose workflow ended last. Empty if Temporal has deleted that workflow."""
         try:
             last = await self._client.get_workflow_handle(names.nodeclaim_id(self._cluster, name)).describe(

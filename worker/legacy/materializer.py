@@ -98,14 +98,14 @@ class Materializer:
         if record is None:
             return None
         mine = belongs_to(record.body, old)
-        if record.deleting and (mine or _of_namesake(record.body, old)):
+        if record.deleting and (mine or _of_same_name(record.body, old)):
             why = (
                 "it is created again when its nodes are gone" if kind == NODE_CLASS_KIND else "it is created again then"
             )
             return Outcome(reason=WAITING, problem=f"{kind} {name} is being deleted: {why}")
         if mine or free(record.body, body):
             return None
-        if _of_namesake(record.body, old):
+        if _of_same_name(record.body, old):
             return Outcome(reason=WAITING, problem=f"{kind} {name} was made from an earlier one and is about to go")
         return Outcome(
             reason=NAME_TAKEN,
@@ -169,7 +169,7 @@ class Materializer:
             await self._recorder.publish(regarding, "KeptInStep", text)
 
 
-def _of_namesake(present: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
+def _of_same_name(present: Mapping[str, Any], old: Mapping[str, Any]) -> bool:
     """Whether an object belongs to an earlier old object of the same name."""
     owner = controller(owners(present))
     return owner is not None and (owner.kind, owner.name) == (old["kind"], name_of(old))

@@ -19,8 +19,8 @@ from temporalio.workflow import NondeterminismError
 
 from activities import loggers
 from activities.cluster_version import ClusterVersion, server_version
-from activities.disrupting import disrupt
 from activities.disruption_commands import CommandActivities
+from activities.disruption_requests import disrupt
 from activities.ec2.client import Ec2
 from activities.ec2.cluster import describe_cluster, version_by_eks
 from activities.ec2.errors import EC2Error
@@ -32,7 +32,7 @@ from activities.kubernetes.errors import ForbiddenError
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import SERVICES
 from activities.launch_breakers import LaunchBreakers
-from activities.node_life import NodeActivities
+from activities.nodeclaim_lifecycle import NodeActivities
 from activities.nodeclasses import NodeClassActivities
 from tenon.ec2.cluster import Cluster
 from worker.runtime.concurrency import concurrency

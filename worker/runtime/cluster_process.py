@@ -175,7 +175,7 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
                 # Needs neither Temporal nor the lead: startup cordons must go if another controller leads.
                 asyncio.create_task(StartupCordonController(clients.kube, cache).run(), name="startup cordon"),
                 # Needs neither as well: see worker/controllers/interruption.py.
-                *_hear_interruptions(settings, temporal, clients, cache, rivals),
+                *_read_interruptions(settings, temporal, clients, cache, rivals),
                 asyncio.create_task(
                     _lead_when_elected(settings, temporal, clients, cache, rivals, cut_off, election),
                     name="lead when elected",
@@ -190,7 +190,7 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
         await election.close()
 
 
-def _hear_interruptions(
+def _read_interruptions(
     settings: Settings, temporal: Connection, clients: Clients, cache: ClusterCache, rivals: LeaderConflict
 ) -> list[asyncio.Task[None]]:
     """Start to read the interruption queue, if there is one, while no other controller leads."""
@@ -199,7 +199,7 @@ def _hear_interruptions(
     queue = MessageQueue(clients.aws.sqs, settings.interruption_queue)
     offerings = InterruptedOfferings()
 
-    async def hear() -> None:
+    async def read() -> None:
         await InterruptionController(
             clients.kube, clients.recorder, cache, queue, settings.cluster_name, offerings.sold_out
         ).run()
@@ -208,7 +208,7 @@ def _hear_interruptions(
         await offerings.report(client, settings.cluster_name)
 
     return [
-        asyncio.create_task(rivals.serve(hear), name="interruption"),
+        asyncio.create_task(rivals.serve(read), name="interruption"),
         asyncio.create_task(temporal.serve(report), name="interrupted offerings"),
     ]
 

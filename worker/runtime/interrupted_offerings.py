@@ -12,7 +12,7 @@ from datetime import datetime
 from temporalio.client import Client
 
 from activities.clock import utc_now
-from activities.launch_breakers import AVOIDED_FOR
+from activities.launch_breakers import UNAVAILABLE_OFFERINGS_TTL
 from tenon.ec2.avoided import grouped
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.messages.launch import OfferingRef
@@ -37,7 +37,7 @@ class InterruptedOfferings:
     def sold_out(self, offerings: Iterable[OfferingRef]) -> None:
         """Record offerings that EC2 takes back (AWS-041, AWS-140)."""
         for offering in offerings:
-            self._until[offering.key] = self._now() + AVOIDED_FOR
+            self._until[offering.key] = self._now() + UNAVAILABLE_OFFERINGS_TTL
             self._news.set()
 
     async def report(self, client: Client, cluster: str) -> None:

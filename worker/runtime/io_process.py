@@ -46,7 +46,7 @@ async def _serve(settings: Settings, readiness: Readiness, stop: asyncio.Event) 
 
     breakers = LaunchBreakers(utc_now)
 
-    async def tell(client: Client) -> None:
+    async def report(client: Client) -> None:
         await report_launches(client, settings.cluster_name, breakers)
 
     async def serve() -> None:
@@ -58,7 +58,7 @@ async def _serve(settings: Settings, readiness: Readiness, stop: asyncio.Event) 
             try:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(temporal.follow(*workers), name="new connections")
-                    group.create_task(temporal.serve(tell), name="launch reports")
+                    group.create_task(temporal.serve(report), name="launch reports")
             finally:
                 if stop.is_set():
                     readiness.why = "stopping"

@@ -56,13 +56,13 @@ class Announcements:
 
     async def check(self) -> None:
         """Check both workflows once."""
-        for workflow_id, patience in self._waits.items():
+        for workflow_id, backoff in self._waits.items():
             if self._open[workflow_id]:
-                patience.served()
-            elif patience.over():
-                await self._announce(workflow_id, patience)
+                backoff.served()
+            elif backoff.over():
+                await self._announce(workflow_id, backoff)
 
-    async def _announce(self, workflow_id: str, patience: _AnnouncementBackoff) -> None:
+    async def _announce(self, workflow_id: str, backoff: _AnnouncementBackoff) -> None:
         handle = self._client.get_workflow_handle(workflow_id)
         try:
             await handle.signal("planner_serves", self._queue)
@@ -71,11 +71,11 @@ class Announcements:
             # A controller starts a workflow that does not exist yet, with the queue in its input.
             if error.status is not RPCStatusCode.NOT_FOUND:
                 return  # the Temporal health check logs it once a minute; the next check retries
-        if patience.repeated:
+        if backoff.repeated:
             log.info(
                 "A workflow did not call this leader, which announced itself again", extra={"workflow": workflow_id}
             )
-        patience.announced()
+        backoff.announced()
 
 
 class _AnnouncementBackoff:

@@ -74,7 +74,7 @@ def _report_faults(handlers: Sequence[logging.Handler], to: Sequence[logging.Han
     for handler in to:
         handler.setFormatter(formatter)
 
-    def tell(record: logging.LogRecord) -> None:
+    def report(record: logging.LogRecord) -> None:
         why = sys.exc_info()[1]
         fault = logging.LogRecord(
             "worker.runtime.logs",
@@ -89,4 +89,4 @@ def _report_faults(handlers: Sequence[logging.Handler], to: Sequence[logging.Han
             handler.handle(fault)
 
     for handler in handlers:
-        handler.handleError = tell  # type: ignore[method-assign]
+        handler.handleError = report  # type: ignore[method-assign]

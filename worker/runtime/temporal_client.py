@@ -81,7 +81,7 @@ async def watch_temporal(
     connection: ConnectionLike,
     readiness: ReadinessLike,
     period: float = 10.0,
-    patience: float = 10.0,
+    answer_seconds: float = 10.0,
     note: Callable[[bool], None] = lambda _answers: None,
 ) -> None:
     """Check Temporal's health until cancelled. While it does not serve, the process is unready and logs so once a
@@ -91,7 +91,7 @@ async def watch_temporal(
         connection: provides the client.
         readiness: gets the reason while Temporal does not serve.
         period: seconds between two checks.
-        patience: seconds to wait for an answer.
+        answer_seconds: seconds to wait for an answer.
         note: called after each check with whether Temporal answered.
     """
     outage = Outage(
@@ -101,9 +101,9 @@ async def watch_temporal(
     )
     readiness.checks.append(outage)
     while True:
-        why = await _why_away(connection.client, patience)
+        why = await _why_away(connection.client, answer_seconds)
         # Retry once: servers close old connections, and that fails a request in flight.
-        why = await _why_away(connection.client, patience) if why else ""
+        why = await _why_away(connection.client, answer_seconds) if why else ""
         outage.note(why)
         note(not why)
         await asyncio.sleep(period)

@@ -122,7 +122,7 @@ def _active(outcome: Outcome, kind: str, stands_for: Mapping[str, Any] | None) -
     known = _readable(((stands_for or {}).get("status") or {}).get("conditions"))
     ready = get_condition(known, READY)
     if ready is None:
-        return "Unknown", WAITING, f"its {kind} has not been looked at yet"
+        return "Unknown", WAITING, f"its {kind} has not been reconciled yet"
     failed = [one.message for one in known if one.status == "False" and one.type != READY and one.message]
     return ready.status, ready.reason or READY, "" if ready.status == "True" else "; ".join(failed) or ready.message
 

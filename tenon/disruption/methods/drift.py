@@ -30,7 +30,7 @@ from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.empty_node import NoEmptyNodeError, empty_node_problem, plan_empty_node
 from tenon.scheduling.model import Plan, PlannedClaim
 
-MOST = 10
+MAX_COMMANDS = 10
 """How many nodes one pass replaces at most. The next pass sees what these changed."""
 MORE_AFTER = timedelta(seconds=10)
 """When to look again if a pass ended before it had tried every candidate."""
@@ -119,7 +119,7 @@ class Drift:
     reason = Reason.DRIFTED
     consolidation_type = ""
 
-    def __init__(self, most: int = MOST, deadline: Callable[[], Expired] = _no_limit) -> None:
+    def __init__(self, most: int = MAX_COMMANDS, deadline: Callable[[], Expired] = _no_limit) -> None:
         """Create the method.
 
         Args:
@@ -173,7 +173,7 @@ class StaticDrift:
     reason = Reason.DRIFTED
     consolidation_type = ""
 
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, most: int = MAX_COMMANDS) -> None:
         """``most``: how many nodes one pass replaces at most."""
         self._most = most
 

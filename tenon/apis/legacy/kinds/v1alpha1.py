@@ -13,7 +13,7 @@ from tenon.apis.common import ObjectMeta
 from tenon.apis.ec2launch import Switch, VolumeType
 from tenon.apis.ec2nodeclass import without_own_tags
 from tenon.apis.legacy.amis import OldFamily
-from tenon.apis.legacy.kinds.pieces import OldConditions, OldRequirement
+from tenon.apis.legacy.kinds.shared_types import OldConditions, OldRequirement
 
 
 class OldBlockDevice(ApiModel):

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from tenon.apis.base import ApiModel, ResourceList, Rule, not_both
 from tenon.apis.common import LabelValue, NodeResources, ObjectMeta, Taint
-from tenon.apis.legacy.kinds.pieces import OldConditions, OldKubelet, OldRequirement
+from tenon.apis.legacy.kinds.shared_types import OldConditions, OldKubelet, OldRequirement
 
 Seconds = Annotated[int, Field(ge=0, le=2**31)]
 
@@ -138,7 +138,7 @@ class MachineStatus(ApiModel):
 
 
 class Machine(ApiModel):
-    """One node: what it must be like, and how far its life has come; NodeClaims took its place."""
+    """One node, requested or running: what it must be like, and its status; NodeClaims took its place."""
 
     api_version: Literal["karpenter.sh/v1alpha5"] = "karpenter.sh/v1alpha5"
     kind: Literal["Machine"] = "Machine"

@@ -16,7 +16,7 @@ from tenon.apis.base import Amounts, ApiModel, Rule
 from tenon.apis.common import MAX_REQUIREMENTS, MIN_VALUES_LISTED, NodeResources, ObjectMeta, Taint
 from tenon.apis.duration import BudgetDuration, Duration
 from tenon.apis.legacy.kinds.closed import cel_open, closed_reason
-from tenon.apis.legacy.kinds.pieces import OldKubelet, OldRequirement
+from tenon.apis.legacy.kinds.shared_types import OldKubelet, OldRequirement
 from tenon.apis.nodeclaim import NodeClaimStatus
 from tenon.apis.nodepool import BUDGET_NODES_PATTERN, SCHEDULE_PATTERN, SCHEDULES_PAIRED, NodePoolStatus
 from tenon.apis.nodepool import TemplateMetadata as TemplateMetadataV1
@@ -69,7 +69,7 @@ class NodeSpec(ApiModel):
     )
 
     taints: list[Taint] = []
-    """Taints of the node for all its life."""
+    """Taints of the node, from its registration to its end."""
     startup_taints: list[Taint] = []
     """Taints that something else removes before the node counts as initialized."""
     requirements: Annotated[list[Requirement], Field(max_length=MAX_REQUIREMENTS)]
@@ -93,7 +93,7 @@ class NodeClaimSpec(NodeSpec):
 
 
 class NodeClaim(ApiModel):
-    """One node: what it must be like, and how far its life has come."""
+    """One node, requested or running: what it must be like, and its status."""
 
     api_version: Literal["karpenter.sh/v1beta1"] = "karpenter.sh/v1beta1"
     kind: Literal["NodeClaim"] = "NodeClaim"

@@ -13,7 +13,7 @@ SILENCE = 2.0
 
 
 @contextmanager
-def patience(text: str, console: Console | None = None, silence: float = SILENCE) -> Iterator[None]:
+def show_progress(text: str, console: Console | None = None, silence: float = SILENCE) -> Iterator[None]:
     """Show the text on standard error if the body takes longer than ``silence`` and a terminal is attached."""
     if console is None:
         console = Console(stderr=True)

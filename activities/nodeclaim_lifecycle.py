@@ -93,7 +93,7 @@ class NodeActivities:
         self._ec2 = ec2
         self._default_spread = default_spread
         self._memory = LearnedMemory(kube)
-        self._endings = Terminations(ec2)
+        self._terminations = Terminations(ec2)
         self._naming = ThreadPoolExecutor(NAMING_THREADS, thread_name_prefix="naming")
         self._names: set[asyncio.Task[None]] = set()
         self._launching = Launching(kube, recorder, ec2, utc_now, initialization_timeout, breakers)
@@ -225,7 +225,7 @@ class NodeActivities:
                 return TerminateResult(terminated=settled, state="" if settled else "not visible, if there is one")
             instance_id = found.id
         await nodeclaims.mark_instance_terminating(self._kube, given.claim, utc_now)
-        state = await with_heartbeat(self._endings.end(instance_id, TERMINATION_WAIT_SECONDS))
+        state = await with_heartbeat(self._terminations.terminate(instance_id, TERMINATION_WAIT_SECONDS))
         if state is None and await self._may_not_be_shown_yet(given):
             return TerminateResult(state="not shown by EC2 yet")
         if state in (None, TERMINATED):

@@ -18,7 +18,7 @@ POLL_SECONDS = 1.0
 """Seconds between two looks at the Deployments."""
 
 
-class Surger:
+class RolloutRestarter:
     """What the steps of one command do about the Deployments whose pods start first."""
 
     def __init__(self, kube: Kube, now: Callable[[], datetime]) -> None:

@@ -27,7 +27,7 @@ class NotSeenError(TenonError):
     """A step of the demonstration did not happen in time."""
 
 
-class Narrator:
+class DemoProgress:
     """Prints each observation once and records its time."""
 
     def __init__(self, console: Console, kube: Kube, temporal: Client, cluster: str, ec2: Callable[[str], str]) -> None:

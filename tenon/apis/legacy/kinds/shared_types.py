@@ -38,7 +38,7 @@ class OldCondition(ApiModel):
     last_transition_time: str | None = None
     """When the status last changed."""
     observed_generation: Annotated[int, Field(ge=0)] | None = None
-    """The generation of the object that was looked at."""
+    """The generation of the object that the condition was computed from."""
 
 
 OldConditions = list[OldCondition]
