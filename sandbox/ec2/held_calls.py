@@ -16,7 +16,7 @@ CLIENT_POLL_SECONDS = 0.1
 @dataclass
 class Hold:
     """Makes the next ``count`` calls of an action wait: before they take effect, or after it with the answer
-    withheld.
+    withheld. Dry runs never wait, because they have no effect to stop before or after.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
@@ -43,8 +43,10 @@ class HoldTable:
         with self._lock:
             self._holds.append(hold)
 
-    def next(self, action: str) -> Hold | None:
+    def next(self, action: str, *, dry_run: bool = False) -> Hold | None:
         """The hold that applies to this call. Uses up one of its count."""
+        if dry_run:
+            return None
         with self._lock:
             for hold in self._holds:
                 if hold.action in ("*", action):

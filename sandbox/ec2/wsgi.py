@@ -103,7 +103,8 @@ class Front:
             return aws_error(call.service, 503, "RequestLimitExceeded", "Request limit exceeded.")
         if (problem := self._unauthorized(call)) is not None:
             return problem
-        fault, hold = world.faults.next(call.action, call.parameters), world.holds.next(call.action)
+        fault = world.faults.next(call.action, call.parameters)
+        hold = world.holds.next(call.action, dry_run=call.parameters.get("DryRun") == "true")
         if hold is not None and not hold.after_effect and not world.holds.wait(lambda: client_gone(environ)):
             return aws_error(call.service, 503, "RequestCanceled", "The client went away before the call took effect.")
         if fault is not None and fault.latency_seconds:

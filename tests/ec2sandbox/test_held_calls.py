@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from tests.ec2sandbox.conftest import TEMPLATE, Aws
 from tests.workflows.waiting import until
@@ -74,6 +76,17 @@ async def test_a_client_that_is_killed_frees_its_call_and_the_token_buys_once(aw
     assert len(aws.admin.instances()) == int(after_effect)
     aws.ec2.create_fleet(**wish)
     assert len(aws.admin.instances()) == 1
+
+
+async def test_a_dry_run_is_not_held_and_uses_up_no_count(aws: Aws) -> None:
+    aws.admin.hold("CreateFleet")
+    with pytest.raises(ClientError, match="DryRunOperation"):
+        await asyncio.to_thread(aws.fleet, DryRun=True)
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(aws.fleet)
+        await held(aws, 1)
+        aws.admin.release()
+        assert answer.result(30)["Instances"]
 
 
 async def test_reset_lets_go_of_held_calls(aws: Aws) -> None:
