@@ -34,7 +34,16 @@ from tenon.disruption.consolidatable import moves_from
 from tenon.disruption.deciding import decide
 from tenon.disruption.ledger import claims_of, hosts_of
 from tenon.disruption.methods.base import Method
-from tenon.disruption.model import ClusterModel, Command, Decision, ManagedNode, Situation, model_of, policy_of
+from tenon.disruption.model import (
+    ClusterModel,
+    Command,
+    Decision,
+    ManagedNode,
+    PoolPolicy,
+    Situation,
+    model_of,
+    policy_of,
+)
 from tenon.disruption.savings import measured, slowed_pools
 from tenon.disruption.strays import with_strays
 from tenon.disruption.validation import still_allowed, why_invalid
@@ -115,6 +124,11 @@ class MoveFinder:
         self._look: asyncio.Task[list[DisruptionCommand]] | None = None
         self._limit: Limit | None = None
         self._due = 0.0
+        self._ended = 0.0
+        """When the last look ended, in the event loop's time."""
+        self._drifted: frozenset[str] = frozenset()
+        self._policies: Mapping[str, PoolPolicy] = {}
+        """The drifted NodeClaims and the NodePools' policies that the last look knew."""
         self._computed = 0.0
         """The CPU seconds of the round that runs, of which each look at a large cluster is a part."""
         self._found = False
@@ -140,12 +154,17 @@ class MoveFinder:
             ledger: the open and the failed commands, by NodeClaim.
         """
         clock = asyncio.get_running_loop().time
+        drifted = frozenset(node.claim for node in nodes if node.drifted)
+        policies = {pool.metadata.name: policy_of(pool) for pool in self._view.node_pools()}
+        if drifted - self._drifted or policies != self._policies:  # a look that found nothing did not know this
+            self._due = min(self._due, self._ended + LOOK_SECONDS)
         if self._look is None and clock() >= self._due:
             if (wait := self._idle_for(nodes)) > 0:
                 self._due = clock() + wait
             elif self._batcher.undecided():
                 self._due = clock() + 1.0  # pods come first: their plan changes the cluster in a moment
             else:
+                self._drifted, self._policies = drifted, policies
                 self._look = asyncio.create_task(self._find_and_free(nodes, ledger))
         return self._look
 
@@ -267,7 +286,8 @@ class MoveFinder:
             else:
                 pause = PAUSE_FACTOR * self._computed
         finally:
-            self._due = clock() + min(MAX_PAUSE, max(LOOK_SECONDS, pause))
+            self._ended = clock()
+            self._due = self._ended + min(MAX_PAUSE, max(LOOK_SECONDS, pause))
             self._limit = None
         _report(decision, methods, situation)
         self._events.decided(decision, {node.claim: node for node in nodes}, self._view.node_pools())

@@ -391,6 +391,19 @@ async def test_the_pause_after_a_look_does_not_count_the_wait_for_ec2(monkeypatc
     assert at.finder.due_in() <= moves.LOOK_SECONDS
 
 
+async def test_a_node_that_drifts_during_the_long_pause_does_not_wait_for_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The pause follows a look that found nothing, and that look did not know the drift."""
+    monkeypatch.setattr(moves, "PAUSE_FACTOR", 1e9)
+    at = Setting("a")
+    assert await at.look() == []
+    assert at.finder.due_in() > moves.LOOK_SECONDS
+    nodes = [replace(node, drifted=True) for node in at.view.managed_nodes()]
+    assert at.finder.start(nodes, {}) is None
+    assert at.finder.due_in() <= moves.LOOK_SECONDS
+
+
 async def test_a_look_at_a_part_of_the_nodes_is_soon_followed_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     """Only after a round that found nothing is there a long pause, for what the whole round computed."""
     monkeypatch.setattr(moves, "PAUSE_FACTOR", 1e9)
