@@ -195,8 +195,14 @@ class Supervisor:
         await self.ready[name].wait()
 
     def freeze_component(self, name: str) -> None:
-        """Suspend a component: it keeps its connections and answers nothing."""
-        os.killpg(self._running(name).pid, signal.SIGSTOP)
+        """Suspend a component: it keeps its connections and answers nothing.
+
+        Signals are delivered later than they are sent, so this returns when the process has stopped. WNOWAIT leaves
+        its status to asyncio.
+        """
+        pid = self._running(name).pid
+        os.killpg(pid, signal.SIGSTOP)
+        os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
         self._enter(name, State.FROZEN)
 
     def thaw_component(self, name: str) -> None:

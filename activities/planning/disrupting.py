@@ -167,12 +167,13 @@ class Disruptor:
         nodes = self._view.managed_nodes()
         gone = finished_commands(given.ledger, nodes, self._now())
         pools = self._view.node_pools()
+        rest = {claim: entry for claim, entry in given.ledger.items() if claim not in gone}
         situation = Situation(
             nodes=nodes,
             policies={pool.metadata.name: policy_of(pool) for pool in pools},
             now=self._now(),
-            under_command=claims_of(given.ledger, postponed=False) - frozenset(gone),
-            nominated=frozenset(self._promised()) | hosts_of(given.ledger),
+            under_command=claims_of(rest, postponed=False),
+            nominated=frozenset(self._promised()) | hosts_of(rest),
             buffer_hosts=self._buffers.hosts(),
         )
         decision = decide(situation, METHODS, decision_metrics.timed)

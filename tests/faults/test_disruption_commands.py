@@ -124,8 +124,8 @@ class Stage:
         found: list[str] = []
 
         async def given() -> bool:
-            ledger = await disruption.query(DisruptionWorkflow.ledger)
-            found[:] = [entry.command for entry in ledger.values() if entry.pool == self.pools[key].name]
+            commands = await disruption.query(DisruptionWorkflow.open_commands)
+            found[:] = [entry.command for entry in commands.values() if entry.pool == self.pools[key].name]
             return bool(found)
 
         await until(given, within=90)
@@ -267,6 +267,7 @@ def at_moments(new_pool: NewPool, kube: Kube, sandbox: Sandbox, api: ApiProxy, c
             consolidated = [moment_of(key) in CONSOLIDATIONS for key in keys]
             named = await asyncio.gather(*map(one_node, made, consolidated))
             stage = Stage(pools, api, sandbox.ec2(), client, sandbox.cluster_name)
+            stack.push_async_callback(stage.release)  # or the pools could not be cleared, and a failure not be read
             await stage.set()
             yield Set(stage, seen, dict(zip(pools, named, strict=True)))
 
@@ -279,7 +280,6 @@ async def killed(
 ) -> AsyncIterator[Outcomes]:
     """What became of the command of each moment after a process was killed."""
     async with at_moments(MOMENTS, ()) as given:
-        await given.stage.set()
         await given.stage.waits(WAITS)
         await asyncio.to_thread(worker.kill, request.param)
         await given.stage.release()
@@ -313,7 +313,6 @@ async def met(at_moments: AtMoments, client: Client, sandbox: Sandbox) -> AsyncI
             await pool.seen(given.old[key], "ConsolidationRejected", f"{pool.name}-late came after the decision")
             await disrupt(pool, NEVER)
 
-        await stage.set()
         await stage.waits(LATE + WAITS)
         await asyncio.gather(*map(arrives, late))
         rejection = asyncio.create_task(rejected(LATE + WAITS))

@@ -119,6 +119,21 @@ async def test_nodes_under_a_command_use_the_budget_up() -> None:
     assert claims(decision) == []
 
 
+async def test_dis62_a_node_that_an_open_command_moves_pods_to_stays() -> None:
+    """It may leave once the command is over, which the workflow learns with the next decision only."""
+    entry = LedgerEntry(command="c1", reason="Underutilized", pool="default", until=START, hosts=["a"])
+    given = QUESTION.model_copy(update={"ledger": {"old": entry}})
+    at = Setting(managed("a"), managed("old", empty=False, leaving=True))
+
+    def gone() -> None:
+        at.view.managed = [managed("a")]
+        at.view.publish()
+
+    asyncio.get_running_loop().call_later(200.0, gone)
+    assert claims(await at.disruptor.await_candidates(given)) == ["a"]
+    assert at.seconds() == pytest.approx(200.0, abs=2.0)
+
+
 async def test_a_budget_that_reopens_by_its_schedule_is_noticed_without_any_change() -> None:
     """No event tells of 13:00: the wait looks again by itself."""
     at = Setting(managed("a"), after="0s", budgets=[{"nodes": "0", "schedule": "0 12 * * *", "duration": "5m"}])
