@@ -20,7 +20,7 @@ from activities.kubernetes import cordon
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConflictError
-from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.nodeclaims import Fact, annotate_claim, read_claim, request_deletion, set_facts
 from activities.kubernetes.nodes import find_node, pods_on
 from activities.kubernetes.resources import NODECLAIMS, NODES, PDBS
@@ -65,7 +65,7 @@ class CommandActivities:
     def __init__(
         self,
         kube: Kube,
-        recorder: EventRecorder,
+        recorder: EventPublisher,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._kube = kube

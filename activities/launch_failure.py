@@ -12,7 +12,7 @@ from activities import loggers
 from activities.ec2.errors import EC2Error, ThrottledError
 from activities.kubernetes import nodeclaims
 from activities.kubernetes.client import Kube
-from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.events import EventPublisher
 from activities.launch_breakers import LaunchBreakers
 from tenon.apis.reasons import Reason
 from tenon.ec2.errors import reason_for
@@ -37,7 +37,7 @@ class LaunchRetry:
     def __init__(
         self,
         kube: Kube,
-        recorder: EventRecorder,
+        recorder: EventPublisher,
         breakers: LaunchBreakers,
         now: Callable[[], datetime],
         tries: Callable[[], int] | None = None,

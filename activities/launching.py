@@ -21,7 +21,7 @@ from activities.ec2.provider import Ec2Provider
 from activities.heartbeat import with_heartbeat
 from activities.kubernetes import cordon, nodeclaims
 from activities.kubernetes.client import Kube
-from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import EC2NODECLASSES
 from activities.kubernetes.startup_cordon import remove_startup_cordon_by_name
 from activities.launch_breakers import UNAVAILABLE_OFFERINGS_TTL, LaunchBreakers
@@ -82,7 +82,7 @@ class Launching:
     def __init__(
         self,
         kube: Kube,
-        recorder: EventRecorder,
+        recorder: EventPublisher,
         ec2: Ec2Provider,
         now: Callable[[], datetime],
         initialization_timeout: timedelta | None = None,

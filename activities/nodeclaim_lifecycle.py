@@ -30,7 +30,7 @@ from activities.kubernetes import (
 )
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
-from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.learned_memory import LearnedMemory
 from activities.launch_breakers import LaunchBreakers
 from activities.launch_groups import in_group, living_instance
@@ -82,7 +82,7 @@ class NodeActivities:
     def __init__(
         self,
         kube: Kube,
-        recorder: EventRecorder,
+        recorder: EventPublisher,
         ec2: Ec2Provider,
         initialization_timeout: timedelta | None = None,
         default_spread: DefaultSpread = NOTHING,

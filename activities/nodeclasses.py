@@ -16,7 +16,7 @@ from activities.ec2.errors import EC2Error
 from activities.ec2.nodeclass import UnansweredError
 from activities.ec2.provider import Ec2Provider
 from activities.kubernetes.client import Kube
-from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
 from tenon.apis import labels
 from tenon.apis.conditions import READY, get_condition
@@ -40,7 +40,7 @@ class NodeClassActivities:
     def __init__(
         self,
         kube: Kube,
-        recorder: EventRecorder,
+        recorder: EventPublisher,
         ec2: Ec2Provider,
         version: ClusterVersion,
         now: Callable[[], datetime] = utc_now,

@@ -21,7 +21,7 @@ from activities.housekeeping.sweep_events import event_for
 from activities.housekeeping.sweep_reader import MAX_ERROR_LENGTH, observe
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
-from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.events import EventPublisher
 from tenon.evolve import evolve
 from tenon.housekeeping.decide import GRACES, findings, split_by_limits
 from tenon.housekeeping.facts import Graces, Observations
@@ -45,7 +45,7 @@ class Housekeeping:
     def __init__(
         self,
         kube: Kube,
-        recorder: EventRecorder,
+        recorder: EventPublisher,
         ec2: Ec2Provider,
         *,
         now: Callable[[], datetime] = utc_now,

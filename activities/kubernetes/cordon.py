@@ -9,7 +9,7 @@ from typing import Any
 from activities import metrics
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
-from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.nodeclaims import (
     Clock,
     Fact,
@@ -36,7 +36,7 @@ from tenon.lifecycle.messages.base import ClaimRef
 from tenon.lifecycle.messages.node import CordonInput, CordonResult, NodeInput
 
 
-async def cordon(kube: Kube, recorder: EventRecorder, wanted: CordonInput, now: Clock) -> CordonResult:
+async def cordon(kube: Kube, recorder: EventPublisher, wanted: CordonInput, now: Clock) -> CordonResult:
     """Taint the Node, then delete claim and Node. Their finalizers keep the objects until the instance is gone.
 
     With ``only_if_empty``, a node with pods stays. If the claim or Node is already being deleted, nothing is undone.

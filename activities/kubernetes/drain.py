@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from activities.kubernetes.client import Kube
-from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.eviction import Evictor
 from activities.kubernetes.nodeclaims import Clock, Fact, annotate_claim, read_claim, set_facts
 from activities.kubernetes.nodes import find_node, pods_on
@@ -31,7 +31,7 @@ MAX_SENTENCES = 10
 
 async def drain(
     kube: Kube,
-    recorder: EventRecorder,
+    recorder: EventPublisher,
     wanted: DrainInput,
     now: Clock,
     heartbeat: Heartbeat,
@@ -109,7 +109,7 @@ async def _remember_force(kube: Kube, wanted: DrainInput, claim: ClaimRecord, no
         await annotate_claim(kube, wanted.claim, {labels.TERMINATION_TIMESTAMP: format_instant(force_at)})
 
 
-async def _publish_left_behind(recorder: EventRecorder, node: Object, sentences: Sequence[str]) -> None:
+async def _publish_left_behind(recorder: EventPublisher, node: Object, sentences: Sequence[str]) -> None:
     """Publish an event about the pods that the drain does not wait for, so that users can see why they vanish."""
     if not sentences:
         return

@@ -11,7 +11,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from activities import loggers
 from activities.clock import utc_now
@@ -46,6 +46,20 @@ RATES = {
 
 _REMEMBERED = 20_000
 _MESSAGE_LENGTH = 1024
+
+
+class EventPublisher(Protocol):
+    """What everything that tells users something needs. Tests record events instead of writing them."""
+
+    async def publish(
+        self,
+        regarding: Mapping[str, Any],
+        reason: str,
+        message: str,
+        type_: Literal["Normal", "Warning"] = "Normal",
+    ) -> bool:
+        """Publish an event about an object or a reference to one. Return whether it was published."""
+        ...
 
 
 class EventRecorder:

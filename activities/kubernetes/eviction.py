@@ -13,7 +13,7 @@ from activities import metrics
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ApiUnreachableError
-from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import PDBS, PODS
 from tenon.apis import labels
 from tenon.kube import pods, protection
@@ -33,7 +33,7 @@ MAX_RETRY_SECONDS = 10
 class Evictor:
     """Evicts pods in their waves, and reports what blocks the others."""
 
-    def __init__(self, kube: Kube, recorder: EventRecorder, node: Object, wanted: DrainInput) -> None:
+    def __init__(self, kube: Kube, recorder: EventPublisher, node: Object, wanted: DrainInput) -> None:
         self.evicted = 0
         self._kube = kube
         self._recorder = recorder

@@ -11,7 +11,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
-from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import NODECLAIMS
 from tenon.apis import labels
 from tenon.apis.common import Condition, ConditionStatus
@@ -245,7 +245,7 @@ def status_patch(
     return patch
 
 
-async def delete_claim(kube: Kube, recorder: EventRecorder, ref: ClaimRef, reason: str, message: str) -> bool:
+async def delete_claim(kube: Kube, recorder: EventPublisher, ref: ClaimRef, reason: str, message: str) -> bool:
     """Delete a claim that could not be launched, with an event if the reason has one.
 
     Returns:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
-from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.nodeclaims import Clock, Fact, read_claim, set_facts
 from activities.kubernetes.nodes import find_node
 from activities.kubernetes.resources import NODES
@@ -16,7 +16,7 @@ from tenon.lifecycle.registration import registration
 UNREGISTERED_MISSING = "UnregisteredTaintMissing"
 
 
-async def register(kube: Kube, recorder: EventRecorder, wanted: NodeInput, now: Clock) -> RegisterResult:
+async def register(kube: Kube, recorder: EventPublisher, wanted: NodeInput, now: Clock) -> RegisterResult:
     """Register the claim's Node, or report what is missing. Write the Node before the claim's Registered condition."""
     claim = await read_claim(kube, wanted.claim)
     if claim is None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
-from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.nodeclaims import read_claim, request_deletion
 from activities.kubernetes.nodes import find_node
 from activities.kubernetes.resources import NODECLAIMS, NODES
@@ -23,7 +23,7 @@ from tenon.lifecycle.release import finalizer_message, foreign_finalizers, witho
 HELD_BY_FINALIZER = "HeldByFinalizer"
 
 
-async def release(kube: Kube, wanted: ReleaseInput, recorder: EventRecorder) -> ReleaseInput:
+async def release(kube: Kube, wanted: ReleaseInput, recorder: EventPublisher) -> ReleaseInput:
     """Delete Node and claim if they still exist, and remove the finalizers: from the Node first, which the claim names.
 
     Changes only the Node with the claim's provider ID and the claim with its UID. Objects that are gone are fine.

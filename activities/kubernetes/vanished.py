@@ -13,7 +13,7 @@ from activities import loggers
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ApiUnreachableError
-from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import PODS
 from tenon.kube import pods
 from tenon.kube.conditions import is_true
@@ -30,7 +30,7 @@ def is_dead(node: Object) -> bool:
     return not is_true(node, "Ready")
 
 
-async def forget_pods(kube: Kube, recorder: EventRecorder, node: Object, found: Iterable[Object]) -> int:
+async def forget_pods(kube: Kube, recorder: EventPublisher, node: Object, found: Iterable[Object]) -> int:
     """Delete the pods of a dead Node without a grace period. Return how many were deleted.
 
     Try to evict each pod first, because an eviction marks the pod as disrupted, which Jobs do not count as a failure.

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from activities.kubernetes.client import Kube
-from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.nodeclaims import Clock, Fact, read_claim, set_facts
 from activities.kubernetes.nodes import find_node, pods_on
 from activities.kubernetes.resources import PVCS, VOLUMEATTACHMENTS
@@ -63,7 +63,7 @@ async def attached_volumes(kube: Kube, node_name: str, now: datetime) -> list[st
 
 async def detach_volumes(
     kube: Kube,
-    recorder: EventRecorder,
+    recorder: EventPublisher,
     wanted: DetachInput,
     now: Clock,
     heartbeat: Heartbeat,

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from activities import metrics
-from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import NODEPOOLS
 from tenon.apis.json_object import JsonObject
 from tenon.apis.nodepool import NodePool
@@ -20,7 +20,7 @@ REPORT_SECONDS = 30.0
 class BudgetReporter:
     """Sets the gauges, and remembers which series it set: those of a deleted NodePool drop to 0."""
 
-    def __init__(self, recorder: EventRecorder) -> None:
+    def __init__(self, recorder: EventPublisher) -> None:
         """``recorder`` limits how often an event is repeated."""
         self._recorder = recorder
         self._due = 0.0

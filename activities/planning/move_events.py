@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 
-from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import NODECLAIMS
 from activities.planning.budget_reporting import pool_reference
 from tenon.apis.json_object import JsonObject
@@ -22,7 +22,7 @@ Event = tuple[JsonObject, str, str]
 class MoveEvents:
     """Publishes the events. ``recorder`` limits how often an event is repeated."""
 
-    def __init__(self, recorder: EventRecorder) -> None:
+    def __init__(self, recorder: EventPublisher) -> None:
         self._recorder = recorder
         self._publishing: asyncio.Task[None] | None = None
 

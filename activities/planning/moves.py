@@ -17,7 +17,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities import loggers, metrics
 from activities.clock import utc_now
-from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.events import EventPublisher
 from activities.planning import decision_metrics
 from activities.planning.batching import Batcher
 from activities.planning.buffers import BufferRoom
@@ -92,7 +92,7 @@ class MoveFinder:
         view: ClusterView,
         types: Types,
         batcher: Batcher,
-        recorder: EventRecorder,
+        recorder: EventPublisher,
         methods: MethodsFor,
         policy: PlanPolicy | None = None,
         buffers: BufferRoom | None = None,

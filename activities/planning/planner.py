@@ -32,7 +32,7 @@ from activities import loggers, metrics
 from activities.clock import utc_now
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
-from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import NODECLAIMS
 from activities.planning.batching import Batcher
 from activities.planning.buffers import BufferRoom
@@ -101,7 +101,7 @@ class Planner:
         view: ClusterView,
         types: Types,
         kube: Kube,
-        recorder: EventRecorder,
+        recorder: EventPublisher,
         batcher: Batcher,
         now: Callable[[], datetime] = utc_now,
         policy: PlanPolicy | None = None,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from activities import loggers
-from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.events import EventPublisher
 from tenon.kube.pod import Pod
 from tenon.scheduling.model import Plan
 
@@ -40,7 +40,7 @@ class _PodEvent:
 class PodEvents:
     """Writes the events of the pods in plans."""
 
-    def __init__(self, recorder: EventRecorder) -> None:
+    def __init__(self, recorder: EventPublisher) -> None:
         self._recorder = recorder
         self._first: dict[str, _PodEvent] = {}
         """Pod UID to the next event of a pod that has no event yet."""

@@ -17,7 +17,7 @@ from activities.clock import utc_now
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
-from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import NODECLAIMS, NODES
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
@@ -94,7 +94,7 @@ class CapacityBlockExpirationController(Controller):
     def __init__(
         self,
         kube: Kube,
-        recorder: EventRecorder,
+        recorder: EventPublisher,
         cache: ClusterCache,
         node_class: Callable[[str], EC2NodeClass | None],
         now: Callable[[], datetime] = utc_now,

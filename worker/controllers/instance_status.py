@@ -14,7 +14,7 @@ from activities import metrics
 from activities.clock import utc_now
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
-from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.events import EventPublisher
 from tenon.ec2.instance_status import InstanceStatus, unhealthy
 from tenon.ec2.interruption import Kind
 from worker.cache.changes import Change
@@ -37,7 +37,7 @@ class InstanceStatusController(Controller):
     def __init__(
         self,
         kube: Kube,
-        recorder: EventRecorder,
+        recorder: EventPublisher,
         cache: ClusterCache,
         cluster: str,
         read: Callable[[], Iterable[InstanceStatus]],

@@ -11,7 +11,7 @@ from typing import Any
 from activities import metrics
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
-from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.nodeclaims import annotate_claim, ensure_claim_finalizer
 from activities.kubernetes.resources import NODECLAIMS, NODES
 from tenon.apis import labels
@@ -30,7 +30,7 @@ class InterruptedNodes:
     """The nodes that a controller makes leave. All steps are safe to repeat."""
 
     def __init__(
-        self, kube: Kube, recorder: EventRecorder, cluster: str, log: logging.Logger, now: Callable[[], datetime]
+        self, kube: Kube, recorder: EventPublisher, cluster: str, log: logging.Logger, now: Callable[[], datetime]
     ) -> None:
         self._kube = kube
         self._recorder = recorder

@@ -22,7 +22,7 @@ from activities import metrics
 from activities.clock import utc_now
 from activities.ec2.queue import MAX_MESSAGES, QueueMessage
 from activities.kubernetes.client import Kube
-from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.events import EventPublisher
 from tenon.apis import labels
 from tenon.apis.rebalance import replaces_on_rebalance
 from tenon.ec2.interruption import Kind, MalformedNoticeError, read_notice
@@ -64,7 +64,7 @@ class InterruptionController(Controller):
     def __init__(
         self,
         kube: Kube,
-        recorder: EventRecorder,
+        recorder: EventPublisher,
         cache: ClusterCache,
         queue: Queue,
         cluster: str,

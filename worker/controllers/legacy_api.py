@@ -13,7 +13,7 @@ from typing import Any
 from activities.clock import utc_now
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ConflictError
-from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import AWSNODETEMPLATES, MACHINES, PROVISIONERS, Resource
 from tenon.apis.json_object import JsonObject
 from tenon.apis.legacy.abandoned_provisioners import left_over
@@ -51,7 +51,7 @@ class LegacyApiController(Controller):
     def __init__(
         self,
         kube: Kube,
-        recorder: EventRecorder,
+        recorder: EventPublisher,
         cache: ClusterCache,
         objects: LegacyObjects,
         defaults: Defaults,

@@ -15,7 +15,7 @@ from activities import metrics
 from activities.clock import utc_now
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
-from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.nodeclaims import annotate_claim, read_claim
 from activities.kubernetes.resources import NODECLAIMS, NODES
 from tenon.apis import labels
@@ -46,7 +46,7 @@ class NodeRepairController(Controller):
     def __init__(
         self,
         kube: Kube,
-        recorder: EventRecorder,
+        recorder: EventPublisher,
         cache: ClusterCache,
         cluster: str,
         now: Callable[[], datetime] = utc_now,

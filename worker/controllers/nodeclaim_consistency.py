@@ -11,7 +11,7 @@ from datetime import datetime
 
 from activities.clock import utc_now
 from activities.kubernetes.client import Kube
-from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.nodeclaims import consistency_fact, set_facts
 from activities.kubernetes.resources import NODECLAIMS
 from tenon.apis.nodeclaim import CONSISTENT_STATE_FOUND
@@ -36,7 +36,7 @@ class NodeClaimConsistencyController(ObjectController):
     def __init__(
         self,
         kube: Kube,
-        recorder: EventRecorder,
+        recorder: EventPublisher,
         cache: ClusterCache,
         cluster: str,
         now: Callable[[], datetime] = utc_now,

@@ -9,7 +9,7 @@ from typing import Any
 from activities import metrics
 from activities.clock import utc_now
 from activities.kubernetes.client import Kube
-from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS
 from activities.planning.launch_refusals import LaunchRefusals
 from activities.planning.slowed_pools import SlowedPools
@@ -54,7 +54,7 @@ class NodePoolStatusController(Controller):
     def __init__(
         self,
         kube: Kube,
-        recorder: EventRecorder,
+        recorder: EventPublisher,
         cache: ClusterCache,
         view: PlanningView,
         *,

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
-from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import EC2NODECLASSES
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from worker.cache.changes import Change
@@ -31,7 +31,7 @@ class ZonalShiftController(Controller):
     topics = ()
     resync = 30.0
 
-    def __init__(self, recorder: EventRecorder, cache: ClusterCache, view: PlanningView, shifts: Shifts) -> None:
+    def __init__(self, recorder: EventPublisher, cache: ClusterCache, view: PlanningView, shifts: Shifts) -> None:
         super().__init__(cache)
         self._recorder = recorder
         self._view = view

@@ -8,7 +8,7 @@ from typing import Any
 from activities import loggers
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConflictError
-from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import EC2NODECLASSES, NODEPOOLS, Resource
 from tenon.apis.json_object import JsonObject
 from tenon.apis.legacy.conversion import NODE_CLASS_KIND, name_of
@@ -32,7 +32,7 @@ Free = Callable[[Mapping[str, Any], JsonObject], bool]
 class Materializer:
     """Manages the v1 objects that represent old objects in one cluster."""
 
-    def __init__(self, kube: Kube, recorder: EventRecorder, cache: ClusterCache) -> None:
+    def __init__(self, kube: Kube, recorder: EventPublisher, cache: ClusterCache) -> None:
         self._kube = kube
         self._recorder = recorder
         self._cache = cache

@@ -23,7 +23,7 @@ from activities import loggers, metrics
 from activities.clock import utc_now
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ForbiddenError
-from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import LEASES
 from tenon.apis.json_object import JsonObject
 from worker.log_rate_limit import LogRateLimiter
@@ -84,7 +84,7 @@ class LeaderConflict:
     def __init__(
         self,
         kube: Kube,
-        recorder: EventRecorder,
+        recorder: EventPublisher,
         *,
         namespace: str,
         name: str = LEASE_NAME,

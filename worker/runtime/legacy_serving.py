@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from activities.kubernetes.client import Kube
-from activities.kubernetes.events import EventRecorder
+from activities.kubernetes.events import EventPublisher
 from tenon.apis.legacy.awsnodetemplate import Defaults
 from tenon.apis.legacy.global_tags import default_tags
 from tenon.ec2.amis import al2_has_images
@@ -17,7 +17,7 @@ from worker.settings import Settings
 
 
 async def serve_legacy(
-    kube: Kube, recorder: EventRecorder, cache: ClusterCache, settings: Settings, cluster: Cluster
+    kube: Kube, recorder: EventPublisher, cache: ClusterCache, settings: Settings, cluster: Cluster
 ) -> None:
     """Watch and convert the old objects until cancelled."""
     defaults = defaults_of(settings, cluster.kubernetes_version)
