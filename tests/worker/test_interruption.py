@@ -129,7 +129,7 @@ def world(server: Server) -> Iterator[World]:
 
 @contextlib.asynccontextmanager
 async def reading(world: World, now: Callable[[], datetime] | None = None) -> AsyncIterator[InterruptionController]:
-    kube, recorder = cast("Any", world.kube), cast("Any", world.recorder)
+    kube, recorder = cast("Any", world.kube), world.recorder
     controller = InterruptionController(
         kube,
         recorder,
@@ -245,7 +245,7 @@ async def test_aws140_a_message_stays_until_its_node_is_tainted_and_its_claim_de
 
 
 def _unreachable() -> None:
-    raise ApiUnreachableError("the API server is away")
+    raise ApiUnreachableError("https://x", "refused")
 
 
 @pytest.mark.parametrize(
