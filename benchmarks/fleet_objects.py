@@ -77,7 +77,7 @@ FULL = "790m"
 
 def _managed(fields: int) -> list[Object]:
     """The managedFields that real objects carry. Nothing in the benchmark reads them."""
-    owned = {f"f:field-{number}": {".": {}, "f:name": {}, "f:value": {}} for number in range(fields)}
+    owned: Object = {f"f:field-{number}": {".": {}, "f:name": {}, "f:value": {}} for number in range(fields)}
     entry = {"manager": "kubelet", "operation": "Update", "apiVersion": "v1", "time": LONG_AGO, "fieldsV1": owned}
     return [entry]
 

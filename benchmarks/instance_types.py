@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -62,7 +63,7 @@ def run(endpoint: str, classes: int) -> tuple[list[Step], int, int]:
     resolved = [_resolved(provider, number) for number in range(classes)]
     for number, each in enumerate(resolved, 1):
         # Another kubelet setting makes the types of each class different.
-        steps.append(measured(f"build the types of class {number}", lambda each=each: provider.instance_types(each)))
+        steps.append(measured(f"build the types of class {number}", partial(provider.instance_types, each)))
     steps.append(measured("ask again for all classes", lambda: [provider.instance_types(each) for each in resolved]))
     found = provider.instance_types(resolved[0])
     return steps, len(found), sum(len(each.offerings) for each in found)

@@ -91,8 +91,9 @@ def serve_queue(port: int, folder: str, count: int) -> None:
     """Serve SQS, and keep the queue filled until all messages are sent. Runs in its own process."""
     from moto.sqs.models import sqs_backends
 
+    from sandbox.ec2.authorization.identities import ACCOUNT
     from sandbox.ec2.server import start
-    from sandbox.ec2.world import ACCOUNT, REGION
+    from sandbox.ec2.world import REGION
 
     server = start(Path(folder), port=port)
     events, backend = server.world.events, sqs_backends[ACCOUNT][REGION]

@@ -6,7 +6,6 @@ every run tries the same inputs; looking for new ones is a task of its own, ``ma
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -53,6 +52,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = drawn
 
 
-def _function(item: Any) -> Callable[..., Any] | Any:
+def _function(item: Any) -> Any:
     """The test's function itself, where it is a method."""
     return getattr(item.obj, "__func__", item.obj)

@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from tests.fuzzing import settings
+from hypothesis import settings
 
 SUITE = """
 from hypothesis import given, settings, strategies as st
@@ -49,7 +48,9 @@ def test_fuzzing_tries_many_more_and_others_each_time(tmp_path: Path) -> None:
 
 
 def test_no_test_by_hypothesis_here_measures_time(request: pytest.FixtureRequest) -> None:
-    assert settings.default.deadline is None
+    default = settings.default
+    assert default is not None
+    assert default.deadline is None
     found = [getattr(item, "obj", None) for item in request.session.items]
-    own = [getattr(test, "_hypothesis_internal_use_settings", settings.default) for test in found]
+    own = [getattr(test, "_hypothesis_internal_use_settings", default) for test in found]
     assert all(each.deadline is None for each in own)

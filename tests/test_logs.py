@@ -61,7 +61,8 @@ def test_a_message_is_a_sentence_without_values() -> None:
         assert not values, f"{place}: values are fields"
         if not isinstance(message, ast.Name):  # a sentence that is used elsewhere too
             assert isinstance(message, ast.Constant), f"{place}: the message is no constant"
-            assert SENTENCE.fullmatch(str(message.value)), f"{place}: {message.value}"
+            assert isinstance(message.value, str), f"{place}: the message is no text"
+            assert SENTENCE.fullmatch(message.value), f"{place}: {message.value}"
 
 
 def test_fields_are_spelled_alike() -> None:

@@ -72,4 +72,4 @@ def test_only_people_drain_delete_and_cancel() -> None:
 def test_messages_hold_the_value_that_earlier_versions_wrote() -> None:
     sent = json.loads(LaunchResult(reason=Reason.INSUFFICIENT_CAPACITY).model_dump_json())
     assert sent["reason"] == "insufficient_capacity"
-    assert ErrorType.INSUFFICIENT_CAPACITY == "InsufficientCapacity"
+    assert str(ErrorType.INSUFFICIENT_CAPACITY) == "InsufficientCapacity"

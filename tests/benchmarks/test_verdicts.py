@@ -72,7 +72,7 @@ def test_the_bill_compares_what_was_launched_with_a_repack() -> None:
             }
         }
     }
-    waiting = {"metadata": {"labels": {}}}
+    waiting: dict[str, Any] = {"metadata": {"labels": {}}}
     assert price_of([bought, waiting, bought], pool.instance_types) == pytest.approx(2 * offering.price)
     found = bill([bought], [pod("a"), pod("b")], pool)
     assert found.repacked_nodes == 1

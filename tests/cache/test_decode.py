@@ -277,6 +277,7 @@ def test_the_instance_types_of_claims_are_held_once() -> None:
     )
     assert first.spec["requirements"][0]["values"] == ["a", "b"]
     assert first.spec["requirements"][0]["values"] is second.spec["requirements"][0]["values"]
+    odd: Any
     for odd in ({"requirements": None}, {"requirements": [None, {"values": [1]}, {"values": "a"}]}, []):
         body = {"metadata": {"name": "x"}, "spec": odd}
         assert decode_object(json.dumps(body).encode()).body == body

@@ -131,10 +131,8 @@ def test_the_successor_of_an_evicted_pod_finds_its_room_sch_005() -> None:
 
 def test_pods_that_must_move_are_planned_with_those_that_wait_sch_005() -> None:
     cache = ClusterCache(None, clock=lambda: NOW)  # type: ignore[arg-type]
-    for table, record in (
-        (cache.nodes, node(meta=LEAVING)),
-        (cache.pods, running("web", "n")),
-        (cache.pods, waiting("new")),
-    ):
-        table.on_event(record.key, record)
+    leaving = node(meta=LEAVING)
+    cache.nodes.on_event(leaving.key, leaving)
+    for record in (running("web", "n"), waiting("new")):
+        cache.pods.on_event(record.key, record)
     assert [(pod.name, pod.node_name) for pod in cache.pending_pods()] == [("new", ""), ("web", "n")]

@@ -36,7 +36,7 @@ async def test_nc07_other_controllers_objects_are_absent_and_only_their_names_ar
     found = state(claims=[claim("ours"), foreign()], pools=[foreign_pool()])
     assert [one.name for one in found.claims] == ["ours"]
     assert list(found.pools) == []
-    assert (found.claims.left_out, found.pools.left_out) == ({"auto"}, {"pool"})
+    assert (found.claims.left_out, found.pools.left_out) == (frozenset({"auto"}), frozenset({"pool"}))
     await found.claims.on_replace({})
     assert found.claims.left_out == frozenset()
 

@@ -107,8 +107,8 @@ def test_an_ephemeral_volume_uses_its_template_until_its_claim_is_made_sch_073()
     assert asked(found, record) == [zone("b")]
 
 
-CSI = {"csi": {"driver": "ebs.csi.eks.amazonaws.com"}}
-AUTO = {
+CSI: dict[str, Any] = {"csi": {"driver": "ebs.csi.eks.amazonaws.com"}}
+AUTO: dict[str, Any] = {
     "allowedTopologies": [{"matchLabelExpressions": [{"key": "eks.amazonaws.com/compute-type", "values": ["auto"]}]}]
 }
 

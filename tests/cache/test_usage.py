@@ -8,6 +8,7 @@ from tenon.kube.claim_record import ClaimRecord
 from tests.cache.cluster_state import STATUS, state
 from tests.cache.objects import claim, node
 from worker.cache import usage
+from worker.cache.quantities import claimed
 from worker.cache.state import ClusterState
 from worker.cache.usage import pool_usages
 
@@ -16,7 +17,7 @@ from worker.cache.usage import pool_usages
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The claims whose quantities are read, in order."""
     found: list[str] = []
-    read = usage.claimed
+    read = claimed
 
     def noted(claim: ClaimRecord, field: str) -> dict[str, int]:
         found.append(claim.name)

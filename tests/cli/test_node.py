@@ -11,11 +11,10 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from click.testing import Result
 from temporalio.client import Client
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.testing import WorkflowEnvironment
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from cli.node import app
 from tenon.lifecycle.messages.base import ClaimRef

@@ -41,7 +41,7 @@ from tenon.disruption.validation import why_invalid
 from tenon.disruption.why_stays import WhyStays
 from tenon.kube.records import NodeCondition
 from tenon.lifecycle.messages.disruption import DisruptionCommand, Replacement
-from tenon.provisioning.claims import instance_type_requirement
+from tenon.provisioning.pools import instance_type_requirement
 from tenon.scheduling.deadline import never
 from tenon.scheduling.model import InstanceType, Plan, PlannedClaim
 from tests.apis.case import REMOVED
@@ -311,7 +311,9 @@ class DriftScenario(_Scenario):
     def _types(self) -> list[InstanceType]:
         now = self.drift.now
         return [
-            replace(kind, offerings=[o for o in kind.offerings if o.zone in now.zones_of.get(kind.name, (o.zone,))])
+            replace(
+                kind, offerings=tuple(o for o in kind.offerings if o.zone in now.zones_of.get(kind.name, (o.zone,)))
+            )
             for kind in CATALOG
             if kind.name not in now.types_gone
         ]

@@ -8,16 +8,19 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import boto3
-import hcl2
 import pytest
+from hcl2.api import loads
 from moto import mock_aws
 
 from cli.cloudformation import NODE_POLICIES, POLICY, PSEUDO_PARAMETERS, RULES, TEMPLATE
 from tests.deploy import stack as stacks
 from tests.deploy.stack import ACCOUNT
+
+if TYPE_CHECKING:
+    from types_boto3_iam.type_defs import RoleTypeDef
 
 TERRAFORM = Path("deploy/aws/terraform")
 CLUSTER, REGION = "orders", "eu-central-1"
@@ -28,6 +31,13 @@ def filled(text: str) -> Any:
     for placeholder, value in stacks.placeholders(CLUSTER, REGION).items():
         text = text.replace(placeholder, value)
     return json.loads(text)
+
+
+def trusted(role: RoleTypeDef) -> list[dict[str, Any]]:
+    """Return the statements of the role's trust policy. boto3 decodes the policy; its types also allow for text."""
+    document = cast("dict[str, Any]", role["AssumeRolePolicyDocument"])
+    statements: list[dict[str, Any]] = document["Statement"]
+    return statements
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +71,7 @@ def test_the_worker_gets_the_policy_of_the_policy_file(stack: tuple[str, dict[st
 def test_only_the_workers_service_account_may_take_its_role(stack: tuple[str, dict[str, str]]) -> None:
     provider, outputs = stack
     role = boto3.client("iam").get_role(RoleName=f"TenonController-{CLUSTER}")["Role"]
-    (statement,) = role["AssumeRolePolicyDocument"]["Statement"]
+    (statement,) = trusted(role)
     if provider:
         assert statement["Principal"] == {"Federated": f"arn:aws:iam::{ACCOUNT}:oidc-provider/{provider}"}
         assert statement["Condition"]["StringEquals"] == {
@@ -81,7 +91,7 @@ def test_the_node_role_is_the_one_that_the_policy_lets_the_worker_pass(stack: tu
     plain, with_path = passing["Resource"]
     assert role["Arn"] == plain
     assert with_path == plain.replace(":role/", ":role/*/")
-    assert role["AssumeRolePolicyDocument"]["Statement"][0]["Principal"] == {"Service": "ec2.amazonaws.com"}
+    assert trusted(role)[0]["Principal"] == {"Service": "ec2.amazonaws.com"}
 
 
 def test_interruptions_reach_the_queue(stack: tuple[str, dict[str, str]]) -> None:
@@ -124,7 +134,7 @@ def terraform() -> dict[str, Any]:
     """Return the module's blocks by kind, as python-hcl2 reads them."""
     blocks: dict[str, Any] = {}
     for path in sorted(TERRAFORM.glob("*.tf")):
-        for kind, found in hcl2.loads(path.read_text()).items():
+        for kind, found in loads(path.read_text()).items():
             blocks.setdefault(kind, []).extend(found)
     return blocks
 

@@ -53,10 +53,14 @@ class Cluster:
         """A node with these pods; ``since`` None has not drifted."""
         known = node(name, "4", labels={labels.NODEPOOL: of, labels.HOSTNAME: name}, pods=tuple(pods))
         self.nodes.append(replace(known, used={}, pods=()).with_pods(tuple(pods)))
-        ready = {"initialized": True, "ready": True, "leaving": False, "protected": False, "quiet_since": None}
-        self.managed.append(
-            ManagedNode(name, f"uid-{name}", of, empty=not pods, node=name, **{**ready, **managed})  # type: ignore[arg-type]
-        )
+        ready: dict[str, Any] = {
+            "initialized": True,
+            "ready": True,
+            "leaving": False,
+            "protected": False,
+            "quiet_since": None,
+        }
+        self.managed.append(ManagedNode(name, f"uid-{name}", of, empty=not pods, node=name, **{**ready, **managed}))
         self.details[name] = NodeDetail(
             node=name,
             instance_type="m5.xlarge",
@@ -238,9 +242,7 @@ def test_dis51_dis77_budgets_hold_drift_back() -> None:
         cluster.add(f"a-{number}")
         cluster.add(f"b-{number}", of="other")
     cluster.policies["default"] = replace(cluster.policies["default"], budgets=(Budget(nodes="1"),))
-    cluster.policies["other"] = replace(
-        cluster.policies["other"], budgets=(Budget(nodes="0", reasons=[Reason.DRIFTED]),)
-    )
+    cluster.policies["other"] = replace(cluster.policies["other"], budgets=(Budget(nodes="0", reasons=["Drifted"]),))
     decision = cluster.decide()
     assert names(decision) == ["a-0"]
     assert decision.look_again == NOW + BLOCKED_AFTER, "a budget may open with its schedule"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -69,7 +70,7 @@ def test_dis30_before_that_nothing_is_decided_and_the_next_look_is_known() -> No
         {"held_by": "pod kube-system/agent: annotation karpenter.sh/do-not-disrupt holds it"},
     ],
 )
-def test_dis10_dis11_nodes_that_are_no_candidates(change: dict[str, object]) -> None:
+def test_dis10_dis11_nodes_that_are_no_candidates(change: dict[str, Any]) -> None:
     """DIS-10, DIS-11, DIS-13."""
     found, _ = empty_nodes([replace(NODE, **change)], POLICIES, under_command=NOBODY, now=NOW)
     assert found == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -22,12 +23,12 @@ HOUR = timedelta(hours=1)
 TWO = PoolPolicy("default", None, (Budget(nodes="2"),), expire_within_budgets=True)
 
 
-def node(name: str, expired_for: timedelta = HOUR, **changed: object) -> ManagedNode:
+def node(name: str, expired_for: timedelta = HOUR, **changed: Any) -> ManagedNode:
     made = ManagedNode(name, f"uid-{name}", "default", True, True, False, False, False, None)
     return replace(made, expires_at=NOW - expired_for, **changed)
 
 
-def decision(*nodes: ManagedNode, policy: PoolPolicy = TWO, **given: frozenset[str]) -> Decision:
+def decision(*nodes: ManagedNode, policy: PoolPolicy = TWO, **given: Any) -> Decision:
     found = decide(Situation(nodes, {"default": policy}, NOW, **given))
     assert not found.failed
     return found
@@ -53,7 +54,7 @@ def test_wsh28_the_first_expired_leave_within_the_budget_whether_or_not_they_hav
 
 
 @pytest.mark.parametrize("away", [{"leaving": True}, {"ready": False}, {"disrupted_by": "drifted-1"}])
-def test_wsh28_nodes_that_are_away_for_any_reason_use_the_budget(away: dict[str, object]) -> None:
+def test_wsh28_nodes_that_are_away_for_any_reason_use_the_budget(away: dict[str, Any]) -> None:
     assert removed(decision(node("a"), node("b"), node("c", -HOUR, **away))) == ["a"]
 
 
@@ -63,7 +64,7 @@ def test_wsh28_without_the_annotation_the_method_leaves_expired_nodes_to_their_w
 
 
 @pytest.mark.parametrize("held", [{"protected": True}, {"replacement_for": "drifted-1"}])
-def test_qrk13_what_keeps_other_methods_away_does_not_keep_an_expired_node(held: dict[str, object]) -> None:
+def test_qrk13_what_keeps_other_methods_away_does_not_keep_an_expired_node(held: dict[str, Any]) -> None:
     """DIS-84: expiration is forceful with budgets too. The pods are protected by the drain."""
     assert removed(decision(node("a", **held))) == ["a"]
     assert removed(decision(node("a"), nominated=frozenset({"a"}), postponed=frozenset({"a"}))) == ["a"]
@@ -72,7 +73,7 @@ def test_qrk13_what_keeps_other_methods_away_does_not_keep_an_expired_node(held:
 @pytest.mark.parametrize(
     "taken", [{"leaving": True}, {"disrupted_by": "drifted-1"}, {"initialized": False}, {"pool": "gone"}]
 )
-def test_wsh28_a_node_that_another_command_removes_is_left_to_it(taken: dict[str, object]) -> None:
+def test_wsh28_a_node_that_another_command_removes_is_left_to_it(taken: dict[str, Any]) -> None:
     """A node that is not initialized leaves by its own workflow, because budgets do not count it."""
     assert removed(decision(node("a", **taken))) == []
     assert removed(decision(node("a"), under_command=frozenset({"a"}))) == []

@@ -115,7 +115,7 @@ def test_dis13_a_budget_does_not_matter_for_pods_that_a_drain_leaves_alone(pod: 
 )
 def test_dis13_a_budget_may_spare_pods_that_are_not_ready(ready: str, policy: str | None, holds: bool) -> None:
     pod = daemon(status={"conditions": [{"type": "Ready", "status": ready}]})
-    spec = {} if policy is None else {"unhealthyPodEvictionPolicy": policy}
+    spec: dict[str, Any] = {} if policy is None else {"unhealthyPodEvictionPolicy": policy}
     for one in (stated(0, **spec), budget(maxUnavailable=0, **spec)):
         assert bool(held_by(pod, budgets=(one,))) is holds
 

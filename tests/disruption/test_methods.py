@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -26,7 +27,7 @@ NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 POLICIES = {"default": PoolPolicy("default", timedelta(seconds=30), (Budget(nodes="100%"),))}
 
 
-def node(name: str, **changed: object) -> ManagedNode:
+def node(name: str, **changed: Any) -> ManagedNode:
     made = ManagedNode(name, f"uid-{name}", "default", True, True, False, True, False, NOW - timedelta(hours=1))
     return replace(made, **changed)
 
@@ -37,10 +38,11 @@ class Greedy:
 
     name: str = "greedy"
     reason: Reason = Reason.DRIFTED
+    consolidation_type: str = ""
 
     def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
         every = tuple(Candidate(node, since=NOW, leaves_at=NOW) for node in situation.nodes)
-        return Proposal((Command(self.name, self.reason, "", every),))
+        return Proposal((Command(self.name, self.reason, self.consolidation_type, every),))
 
 
 @dataclass(frozen=True)
@@ -49,10 +51,14 @@ class Modest:
 
     name: str = "modest"
     reason: Reason = Reason.DRIFTED
+    consolidation_type: str = ""
 
     def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
         chosen = tuple(Candidate(n, since=NOW, leaves_at=NOW) for n in eligible if budgets.take(n.pool))[:1]
-        return Proposal((Command(self.name, self.reason, "", chosen),) if chosen else (), NOW + timedelta(minutes=1))
+        return Proposal(
+            (Command(self.name, self.reason, self.consolidation_type, chosen),) if chosen else (),
+            NOW + timedelta(minutes=1),
+        )
 
 
 class Broken(Modest):
@@ -86,7 +92,7 @@ def test_dis51_dis52_a_budget_counts_what_another_method_took() -> None:
 
 
 def test_dis51_a_budget_for_a_reason_holds_only_its_methods() -> None:
-    policies = {"default": replace(POLICIES["default"], budgets=(Budget(nodes="0", reasons=[Reason.DRIFTED]),))}
+    policies = {"default": replace(POLICIES["default"], budgets=(Budget(nodes="0", reasons=["Drifted"]),))}
     decision = decide(Situation([node("a")], policies, NOW), [Modest(), Emptiness()])
     assert [command.method for command in decision.commands] == ["emptiness"]
 

@@ -63,7 +63,7 @@ async def with_a_node(pool: Pool) -> Row:
     (claim,) = await pool.settled(1)
 
     async def counted() -> bool:
-        return (await pool.read())["status"]["nodes"] == 1
+        return bool((await pool.read())["status"]["nodes"] == 1)
 
     await until(counted)
     return {"claim": claim["metadata"]["name"], "node": claim["status"]["nodeName"]}

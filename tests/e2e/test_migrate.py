@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import pytest_asyncio
@@ -30,8 +31,15 @@ from worker.runtime.lease import released_by_tenon
 DISRUPTED = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
 
 
+@dataclass
+class KarpentersStory(Story):
+    """With a Karpenter of v1."""
+
+    karpenter: Karpenter
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def story(sandbox: Sandbox, kube: Kube, client: Client, worker: WorkerProcess) -> AsyncIterator[Story]:
+async def story(sandbox: Sandbox, kube: Kube, client: Client, worker: WorkerProcess) -> AsyncIterator[KarpentersStory]:
     """The package's worker stands still while Karpenter makes its cluster; in the end it serves again."""
     assert await asyncio.to_thread(worker.stop) == 0
     pool = Pool(kube, sandbox, f"upstream-{datetime.now(UTC):%H%M%S}")
@@ -53,7 +61,7 @@ async def story(sandbox: Sandbox, kube: Kube, client: Client, worker: WorkerProc
         await pool.running(4)
         del pods[f"{pool.name}-deleted"]
         await karpenter.taint(claims["tainted"])
-        story = Story(karpenter, worker, client, claims, pods)
+        story = KarpentersStory(karpenter, worker, client, claims, pods)
         await delete_at_once(story)
         yield story
     finally:
@@ -64,7 +72,7 @@ async def story(sandbox: Sandbox, kube: Kube, client: Client, worker: WorkerProc
         await kube.delete(LEASES, LEASE, namespace=LEASE_NAMESPACE)
 
 
-async def test_ops04_tenon_does_nothing_while_karpenter_leads(story: Story) -> None:
+async def test_ops04_tenon_does_nothing_while_karpenter_leads(story: KarpentersStory) -> None:
     """It is ready and says whom it waits for; no claim is begun, no hash is written, no node is bought for a pod."""
     before = story.bought()
     async with story.karpenter.leads():
@@ -83,7 +91,7 @@ async def test_ops04_tenon_does_nothing_while_karpenter_leads(story: Story) -> N
         assert any(event["reason"] == "StandingBy" for event in told)
 
 
-async def test_every_node_is_taken_over_as_it_is(story: Story) -> None:
+async def test_every_node_is_taken_over_as_it_is(story: KarpentersStory) -> None:
     """No instance is bought or ended, no pod moves; a disruption that was only begun is taken back."""
     before = story.bought()
     await story.live("settled", "second", "tainted", "launched")
@@ -100,7 +108,7 @@ async def test_every_node_is_taken_over_as_it_is(story: Story) -> None:
         assert node["metadata"]["labels"]["karpenter.sh/initialized"] == "true"
 
 
-async def test_conditions_that_karpenter_wrote_stay_if_they_are_true(story: Story) -> None:
+async def test_conditions_that_karpenter_wrote_stay_if_they_are_true(story: KarpentersStory) -> None:
     """NC-05, NP-S4: Consolidatable goes, because the NodePool says consolidateAfter: Never."""
 
     async def judged() -> bool:
@@ -111,7 +119,7 @@ async def test_conditions_that_karpenter_wrote_stay_if_they_are_true(story: Stor
     assert condition(await story.pool.read(), "NodeRegistrationHealthy")["status"] == "True"
 
 
-async def test_qrk15_what_karpenter_hashed_is_hashed_anew_and_never_called_drifted(story: Story) -> None:
+async def test_qrk15_what_karpenter_hashed_is_hashed_anew_and_never_called_drifted(story: KarpentersStory) -> None:
     """ANN-03, EC-S10, DIS-75: pool, class and claims carry Tenon's versions, and the same digest as each other."""
 
     async def rehashed() -> bool:
@@ -127,7 +135,7 @@ async def test_qrk15_what_karpenter_hashed_is_hashed_anew_and_never_called_drift
     assert its["karpenter.k8s.aws/ec2nodeclass-hash-version"] == EC2NODECLASS_VERSION
 
 
-async def test_dis80_expiry_counts_from_the_claims_creation(story: Story) -> None:
+async def test_dis80_expiry_counts_from_the_claims_creation(story: KarpentersStory) -> None:
     claim = await story.read("second")
     assert claim is not None
     created = parse_instant(claim["metadata"]["creationTimestamp"])
@@ -135,13 +143,13 @@ async def test_dis80_expiry_counts_from_the_claims_creation(story: Story) -> Non
     assert (await story.state("second")).expires_at == created + timedelta(hours=720)
 
 
-async def test_trm06_a_deletion_that_karpenter_began_is_carried_to_its_end(story: Story) -> None:
+async def test_trm06_a_deletion_that_karpenter_began_is_carried_to_its_end(story: KarpentersStory) -> None:
     """Its termination timestamp, not the grace period counted anew, ends the pod that nothing may disrupt."""
     await story.pool.gone(story.name("deleted"))
     assert await story.kube.get(PODS, f"{story.pool.name}-deleted", NAMESPACE) is None
 
 
-async def test_aan02_a_sweep_ends_nothing_and_mends_tags(story: Story, sandbox: Sandbox) -> None:
+async def test_aan02_a_sweep_ends_nothing_and_mends_tags(story: KarpentersStory, sandbox: Sandbox) -> None:
     """ACT-04, AWS-122: a claim that was not tagged yet has its tags now."""
     living = story.living()
     report = await sweep(story.client, sandbox.cluster_name)
@@ -155,7 +163,9 @@ async def test_aan02_a_sweep_ends_nothing_and_mends_tags(story: Story, sandbox: 
     assert claim["metadata"]["annotations"]["karpenter.k8s.aws/tagged"] == "true"
 
 
-async def test_ops04_open_workflows_do_nothing_while_a_karpenter_that_came_back_leads(story: Story, tenon: Run) -> None:
+async def test_ops04_open_workflows_do_nothing_while_a_karpenter_that_came_back_leads(
+    story: KarpentersStory, tenon: Run
+) -> None:
     """A node that is told to leave leaves when Tenon leads again, and not before."""
     living = story.living()
     async with story.karpenter.leads():
@@ -176,7 +186,7 @@ async def test_ops04_open_workflows_do_nothing_while_a_karpenter_that_came_back_
 
 
 async def test_handback_leaves_the_cluster_as_karpenter_would_have_it(
-    story: Story, tenon: Run, sandbox: Sandbox
+    story: KarpentersStory, tenon: Run, sandbox: Sandbox
 ) -> None:
     """No workflow is left, no mark of Tenon's on a node; instances, pods and finalizers stay."""
     refused = await asyncio.to_thread(tenon, "handback")
@@ -212,7 +222,7 @@ async def test_handback_leaves_the_cluster_as_karpenter_would_have_it(
     assert "app.kubernetes.io/managed-by" not in (lease["metadata"].get("labels") or {})
 
 
-async def test_dis75_karpenter_may_rehash_and_tenon_take_over_once_more(story: Story) -> None:
+async def test_dis75_karpenter_may_rehash_and_tenon_take_over_once_more(story: KarpentersStory) -> None:
     """Karpenter's return (versions differ: it writes its hashes anew) and a second take-over move nobody."""
     for claim in await story.pool.claims():
         await story.kube.patch(NODECLAIMS, claim["metadata"]["name"], {"metadata": {"annotations": POOL_HASHES}})
@@ -224,7 +234,7 @@ async def test_dis75_karpenter_may_rehash_and_tenon_take_over_once_more(story: S
     assert await story.pods_now() == story.pods
 
 
-async def test_a_node_that_was_taken_over_drains_as_any_other(story: Story, tenon: Run) -> None:
+async def test_a_node_that_was_taken_over_drains_as_any_other(story: KarpentersStory, tenon: Run) -> None:
     """TRM-01: `tenon node drain`, and the deletion of the Node by kubectl."""
     done = await asyncio.to_thread(tenon, "node", "drain", story.name("settled"))
     assert done.returncode == 0, done.stderr

@@ -37,7 +37,7 @@ async def test_sch100_kubectl_scale_makes_nodes_and_takes_empty_ones_first(
         assert claim["metadata"]["ownerReferences"][0]["name"] == pool.name
 
     async def counted() -> bool:
-        return (await pool.read())["status"]["nodes"] == 3
+        return bool((await pool.read())["status"]["nodes"] == 3)
 
     await until(counted)
     await pool.deploy(1)

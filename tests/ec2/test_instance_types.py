@@ -85,7 +85,9 @@ def test_no10_a_type_without_a_price_may_be_shown_for_an_overlay_to_price() -> N
     assert {offering.price for offering in unknown.offerings} == {float("inf")}
     assert {offering.capacity_type for offering in unknown.offerings} == {"on-demand", "spot"}
     prices = Prices(on_demand={"m5.large": 0.1}, spot={("m5.large", "us-west-2b"): 0.04})
-    known = [build(item("m5.large"), "us-west-2", NodeSettings(), ZONES, prices, unpriced=flag) for flag in (0, 1)]
+    known = [
+        build(item("m5.large"), "us-west-2", NodeSettings(), ZONES, prices, unpriced=flag) for flag in (False, True)
+    ]
     assert known[0] == known[1]
 
 

@@ -24,7 +24,7 @@ def with_learned(found: EC2NodeClass, figures: object) -> EC2NodeClass:
     return evolve(found, metadata=evolve(found.metadata, annotations={labels.LEARNED_MEMORY: text}))
 
 
-def annotations(text: str | None) -> dict[str, str]:
+def annotated(text: str | None) -> dict[str, str]:
     assert text is not None
     return {labels.LEARNED_MEMORY: text}
 
@@ -32,23 +32,23 @@ def annotations(text: str | None) -> dict[str, str]:
 def test_the_first_node_of_a_type_and_image_teaches_and_the_second_does_not() -> None:
     text = with_figure({}, [AMD], AMD, "m5.large", REPORTED)
     assert text == '{"' + AMD + '":{"m5.large":7900000}}'
-    assert with_figure(annotations(text), [AMD], AMD, "m5.large", REPORTED) is None
-    more = with_figure(annotations(text), [AMD, ARM], ARM, "m7g.large", REPORTED)
-    assert read_figures(annotations(more)) == {AMD: {"m5.large": 7900000}, ARM: {"m7g.large": 7900000}}
+    assert with_figure(annotated(text), [AMD], AMD, "m5.large", REPORTED) is None
+    more = with_figure(annotated(text), [AMD, ARM], ARM, "m7g.large", REPORTED)
+    assert read_figures(annotated(more)) == {AMD: {"m5.large": 7900000}, ARM: {"m7g.large": 7900000}}
 
 
 def test_where_nodes_of_one_type_differ_the_least_counts() -> None:
     """A plan that counts with more than a node has would leave a pod without room."""
     text = with_figure({}, [AMD], AMD, "m5.large", REPORTED)
-    assert with_figure(annotations(text), [AMD], AMD, "m5.large", REPORTED + KIB) is None
-    less = with_figure(annotations(text), [AMD], AMD, "m5.large", REPORTED - KIB)
-    assert read_figures(annotations(less)) == {AMD: {"m5.large": 7899999}}
+    assert with_figure(annotated(text), [AMD], AMD, "m5.large", REPORTED + KIB) is None
+    less = with_figure(annotated(text), [AMD], AMD, "m5.large", REPORTED - KIB)
+    assert read_figures(annotated(less)) == {AMD: {"m5.large": 7899999}}
 
 
 def test_figures_of_images_that_the_class_left_are_forgotten() -> None:
     text = with_figure({}, [AMD], AMD, "m5.large", REPORTED)
-    assert with_figure(annotations(text), [ARM], AMD, "m5.large", 1) is None
-    assert read_figures(annotations(with_figure(annotations(text), [ARM], ARM, "m7g.large", REPORTED))) == {
+    assert with_figure(annotated(text), [ARM], AMD, "m5.large", 1) is None
+    assert read_figures(annotated(with_figure(annotated(text), [ARM], ARM, "m7g.large", REPORTED))) == {
         ARM: {"m7g.large": 7900000}
     }
     assert learned_memory(with_learned(node_class(), {"ami-former": {"m5.large": 1}})) == {}
@@ -57,7 +57,7 @@ def test_figures_of_images_that_the_class_left_are_forgotten() -> None:
 def test_the_annotation_is_bounded_and_keeps_the_newest() -> None:
     found: dict[str, str] = {}
     for number in range(MOST + 5):
-        found = annotations(with_figure(found, [AMD], AMD, f"t{number}.large", REPORTED))
+        found = annotated(with_figure(found, [AMD], AMD, f"t{number}.large", REPORTED))
     kept = read_figures(found)[AMD]
     assert len(kept) == MOST
     assert "t4.large" not in kept

@@ -31,7 +31,7 @@ class World:
         written["metadata"] = {"name": name, "uid": name, "generation": 1}
         self.kube.add(EC2NODECLASSES, written)
         version = ClusterVersion(provider.cluster.kubernetes_version, cast("Any", None))
-        self._activities = NodeClassActivities(cast("Any", self.kube), cast("Any", self.recorder), provider, version)
+        self._activities = NodeClassActivities(cast("Any", self.kube), self.recorder, provider, version)
 
     async def resolve(self) -> NodeClassResult:
         return await self._activities.resolve(NodeClassInput(cluster="sandbox", name=self.name))

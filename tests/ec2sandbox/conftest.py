@@ -98,7 +98,8 @@ class Aws:
 
 
 def make_client(endpoint: str, service: str, region: str, access_key: str = ADMINISTRATOR_KEY) -> Any:
-    return boto3.client(
+    by_name: Any = boto3.client  # its types know each service by its literal name only
+    return by_name(
         service,
         endpoint_url=endpoint,
         region_name=region,

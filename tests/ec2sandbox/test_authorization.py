@@ -245,7 +245,7 @@ def test_every_unused_right_that_is_named_is_granted() -> None:
 
 def test_the_verdict_on_a_run() -> None:
     """An unexpected refusal, a listed action that is used, and a granted one that is neither used nor listed."""
-    entries = [
+    entries: list[dict[str, Any]] = [
         {"used": "ec2:A"},
         {"refused": "ec2:B", "message": "no B", "expected": False},
         {"refused": "ec2:C", "message": "no C", "expected": True},

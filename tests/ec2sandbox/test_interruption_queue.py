@@ -18,7 +18,8 @@ def url(aws: Aws) -> str:
 
 def taken(aws: Aws, wait: int = 0) -> list[Notice]:
     """What the queue has, in order; each message is deleted."""
-    sqs, queue, found = aws.client("sqs"), url(aws), []
+    sqs, queue = aws.client("sqs"), url(aws)
+    found: list[Notice] = []
     while True:
         answer = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10, WaitTimeSeconds=wait)
         if not answer.get("Messages"):

@@ -98,10 +98,10 @@ async def test_fifty_nodes_that_leave_share_their_lists(crowd: None, kube: Kube)
     began = clock()
 
     async def leave(name: str) -> None:
-        drained = await drain(kube, recorder, DrainInput(**wanted(name)), _now, _silent)  # type: ignore[arg-type]
+        drained = await drain(kube, recorder, DrainInput(**wanted(name)), _now, _silent)
         assert (drained.drained, drained.evicted, drained.volumes_attached) == (True, 1, 1)
         asked = DetachInput(**wanted(name, budget_seconds=10.0))
-        assert not (await detach_volumes(kube, recorder, asked, _now, _silent)).detached  # type: ignore[arg-type]
+        assert not (await detach_volumes(kube, recorder, asked, _now, _silent)).detached
 
     await asyncio.gather(*(leave(name) for name in NAMES))
     grown = await counts.take()

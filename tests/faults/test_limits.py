@@ -30,7 +30,7 @@ async def test_a_second_batch_counts_what_the_first_may_become(make_pool: MakePo
     assert len(await pool.claims()) == 2
 
     async def counted() -> bool:
-        return (await pool.read())["status"]["resources"].get("cpu") == "4"
+        return bool((await pool.read())["status"]["resources"].get("cpu") == "4")
 
     await until(counted)
     await kube.patch(NODEPOOLS, pool.name, {"spec": {"limits": {"cpu": "6"}}})

@@ -344,7 +344,9 @@ async def scheduled_sweep(client: Client, lost: Cluster, number: int) -> Houseke
     await until(done)
     last = (await handle.describe()).info.recent_actions[-1].action
     assert isinstance(last, ScheduleActionExecutionStartWorkflow)
-    return await client.get_workflow_handle(last.workflow_id, result_type=HousekeepingResult).result()
+    run = client.get_workflow_handle(last.workflow_id, result_type=HousekeepingResult)
+    report: HousekeepingResult = await run.result()
+    return report
 
 
 async def test_the_next_sweep_tries_last_what_failed_before(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -50,7 +50,7 @@ class Recorder:
     def __init__(self) -> None:
         self.events: list[tuple[str, str, str, str]] = []
 
-    async def publish(self, regarding: Object, reason: str, message: str, type_: str = "Normal") -> bool:
+    async def publish(self, regarding: Mapping[str, Any], reason: str, message: str, type_: str = "Normal") -> bool:
         self.events.append((regarding["kind"], regarding["metadata"]["name"], reason, message))
         return True
 
@@ -162,7 +162,7 @@ class FakeKube:
             body = {field: value for field, value in patch.items() if field not in ("status", "metadata")}
             body["metadata"] = metadata
         self.calls.append(("patch", resource.plural, name, subresource))
-        updated = merged(present, body)
+        updated: Object = merged(present, body)
         added = set(updated["metadata"].get("finalizers") or ()) - set(present["metadata"].get("finalizers") or ())
         assert not (present["metadata"].get("deletionTimestamp") and added), "no finalizer on what is being deleted"
         self._store(resource, updated)

@@ -23,7 +23,7 @@ TAGGED = ("karpenter.k8s.aws/tagged", "compatibility.karpenter.k8s.aws/cluster-n
 
 async def taken_over(world: World, ec2: Ec2 | None = None) -> tuple[PrepareLaunchResult, NodeState]:
     """What the workflow learns first, and what it becomes by it."""
-    launching = Launching(world.kube, cast("Any", world.recorder), cast("Any", ec2 or Ec2()), world.clock)
+    launching = Launching(world.kube, world.recorder, cast("Any", ec2 or Ec2()), world.clock)
     result = await launching.prepare(PrepareLaunchInput(claim=REF, attempt=1))
     return result, machine.apply(NodeState(claim=REF), result, world.clock())
 
@@ -93,7 +93,5 @@ async def test_ann04_a_deletion_goes_on_to_the_instant_that_karpenter_wrote() ->
     metadata["annotations"]["karpenter.sh/nodeclaim-termination-timestamp"] = stamp(START + timedelta(minutes=5))
     _, state = await taken_over(world)
     assert (state.stage, state.leave and state.leave.reason) == ("cordoning", "deleted")
-    done = await cordon(
-        world.kube, cast("Any", world.recorder), CordonInput(claim=REF, node_name="node-1"), world.clock
-    )
+    done = await cordon(world.kube, world.recorder, CordonInput(claim=REF, node_name="node-1"), world.clock)
     assert done.force_at == START + timedelta(minutes=5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -11,7 +12,7 @@ from prometheus_client import REGISTRY
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
-from activities import disruption_commands, rollout_restart
+from activities import disruption_commands
 from activities.disruption_commands import MAX_ATTEMPTS, CommandActivities
 from activities.kubernetes.cordon import withdraw
 from activities.kubernetes.resources import DEPLOYMENTS, NODECLAIMS, PDBS, PODS
@@ -63,7 +64,7 @@ def given(*pods: str, **fields: Any) -> DisruptInput:
 
 
 def steps(world: World) -> CommandActivities:
-    return CommandActivities(world.kube, world.recorder, world.clock)  # type: ignore[arg-type]
+    return CommandActivities(world.kube, world.recorder, world.clock)
 
 
 def budget(allowed: int, **spec: Any) -> dict[str, Any]:
@@ -74,7 +75,7 @@ def budget(allowed: int, **spec: Any) -> dict[str, Any]:
     }
 
 
-def annotations(world: World) -> dict[str, str]:
+def annotations_of(world: World) -> dict[str, str]:
     found: dict[str, str] = world.claim["metadata"]["annotations"]
     return found
 
@@ -85,14 +86,14 @@ async def test_dis_60_candidates_are_tainted_but_keep_their_load_balancers() -> 
     assert world.node["spec"]["taints"] == [DISRUPTED]
     assert BALANCERS not in world.node["metadata"]["labels"]
     assert world.status_of("DisruptionReason") == ("True", "Underutilized")
-    assert annotations(world)["tenon.sh/disrupted-by"] == ID
+    assert annotations_of(world)["tenon.sh/disrupted-by"] == ID
     assert "deletionTimestamp" not in world.claim["metadata"]
     assert ("NodeClaim", REF.name, "DisruptionWaitingReadiness") in [event[:3] for event in world.recorder.events]
 
 
 async def test_a_candidate_of_another_command_is_left_alone() -> None:
     world = World().put_live()
-    annotations(world)["tenon.sh/disrupted-by"] = "drifted-2"
+    annotations_of(world)["tenon.sh/disrupted-by"] = "drifted-2"
     assert "belongs to command drifted-2" in (await steps(world).taint_candidates(given())).failure
     assert world.node["spec"]["taints"] == []
 
@@ -127,7 +128,7 @@ async def wait(world: World, monkeypatch: pytest.MonkeyPatch, **after: Any) -> s
         if after:
             world.kube.objects[("nodeclaims", "", "web-new")] |= after
 
-    monkeypatch.setattr(disruption_commands.asyncio, "sleep", sleep)
+    monkeypatch.setattr(asyncio, "sleep", sleep)
     wanted = ReplacementsInput(cluster=REF.cluster, command=command(), until=START + timedelta(minutes=10))
     answer = await ActivityEnvironment().run(steps(world).await_replacements, wanted)
     return answer.failure
@@ -226,7 +227,7 @@ class Rollout:
                 deployment = world.kube.objects[("deployments", "default", "web")]
                 deployment["status"]["observedGeneration"] = deployment["metadata"]["generation"]
 
-        monkeypatch.setattr(rollout_restart.asyncio, "sleep", sleep)
+        monkeypatch.setattr(asyncio, "sleep", sleep)
 
     async def start(self) -> str:
         """Carry out the step, after which the API server has counted a change of the spec; why it failed."""
@@ -241,7 +242,7 @@ class Rollout:
 
     @property
     def restarts(self) -> int:
-        return self.world.kube.calls.count(("patch", "deployments", "web", ""))
+        return int(self.world.kube.calls.count(("patch", "deployments", "web", "")))
 
 
 async def test_wsh16_a_single_replica_is_restarted_once_and_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,10 +285,10 @@ async def test_wsh01_a_command_writes_down_where_its_pods_go_once_nothing_keeps_
     environment = ActivityEnvironment()
     refused = await environment.run(steps(world).check_candidates, given("web-1", arrivals=arrivals))
     assert refused.failure
-    assert "tenon.sh/moved-here" not in annotations(world)
+    assert "tenon.sh/moved-here" not in annotations_of(world)
     sent = {REF.name: {"0a0b0c0d": 3}}
     await environment.run(steps(world).check_candidates, given("web-1", "late-1", arrivals=arrivals, sent=sent))
-    (found,) = read_arrivals(annotations(world)["tenon.sh/moved-here"])
+    (found,) = read_arrivals(annotations_of(world)["tenon.sh/moved-here"])
     assert found == Arrival(world.clock(), {"0a0b0c0d": 2}, {"0a0b0c0d": 3})
 
 
@@ -304,7 +305,7 @@ async def test_dis_65_undoing_leaves_no_trace_on_the_candidate() -> None:
     await finish(world, stay=True, undo=True)
     assert world.node["spec"]["taints"] == []
     assert world.status_of("DisruptionReason") == ("", "")
-    assert "tenon.sh/disrupted-by" not in annotations(world)
+    assert "tenon.sh/disrupted-by" not in annotations_of(world)
 
 
 async def test_met34_a_command_that_is_undone_counts_as_a_failure() -> None:
@@ -322,10 +323,10 @@ async def test_met34_a_command_that_is_undone_counts_as_a_failure() -> None:
 async def test_undoing_leaves_what_belongs_to_another_command() -> None:
     world = World().put_live()
     await steps(world).taint_candidates(given())
-    annotations(world)["tenon.sh/disrupted-by"] = "drifted-2"
+    annotations_of(world)["tenon.sh/disrupted-by"] = "drifted-2"
     await finish(world, stay=True, undo=True)
     assert world.node["spec"]["taints"] == [DISRUPTED]
-    assert annotations(world)["tenon.sh/disrupted-by"] == "drifted-2"
+    assert annotations_of(world)["tenon.sh/disrupted-by"] == "drifted-2"
 
 
 async def test_a_candidate_that_leaves_by_now_keeps_its_taint() -> None:
@@ -347,7 +348,7 @@ async def test_a_node_that_accepted_and_never_leaves_is_given_up(monkeypatch: py
     assert world.node["spec"]["taints"] == [DISRUPTED]
     await finish(world, stay=False, undo=False, attempt=MAX_ATTEMPTS)
     assert world.node["spec"]["taints"] == []
-    assert "tenon.sh/disrupted-by" not in annotations(world)
+    assert "tenon.sh/disrupted-by" not in annotations_of(world)
 
 
 async def test_undoing_deletes_a_replacement_without_a_node() -> None:

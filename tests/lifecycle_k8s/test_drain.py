@@ -84,13 +84,15 @@ async def test_ctl06_a_blocked_pod_is_tried_again_after_at_most_ten_seconds() ->
     """The pauses between looks at the pods, which grow too, add at most a second to those between its evictions."""
     world = World().put_live().put_pods(pod("web-0"))
     world.kube.answers["default/web-0"] = BLOCKED
-    evict, tries = world.kube.evict, []
+    evict = world.kube.evict
+    tries: list[float] = []
 
     async def noted(*given: Any, **more: Any) -> EvictionAnswer:
         tries.append((world.clock() - START).total_seconds())
-        return await evict(*given, **more)
+        answer: EvictionAnswer = await evict(*given, **more)
+        return answer
 
-    world.kube.evict = noted  # type: ignore[method-assign]
+    world.kube.evict = noted
     await run(world, budget_seconds=120)
     gaps = [later - earlier for earlier, later in pairwise(tries)]
     assert all(gap <= bound + 1 for gap, bound in zip(gaps, [1, 2, 4, 8, *[10] * len(gaps)], strict=False)), gaps
@@ -270,7 +272,12 @@ async def test_a_machine_is_not_taken_for_gone_while_its_kubelet_reports() -> No
     """TRM-09 needs both: EC2 without the instance, and a Node that is not Ready."""
     world = World().put_live().put_pods(pod("web-0", terminationGracePeriodSeconds=3600))
     world.kube.kubelet = False
-    world.clock.on_tick.append(lambda: vanished(world) and None if world.clock.slept == 5 else None)
+
+    def tick() -> None:
+        if world.clock.slept == 5:
+            vanished(world)
+
+    world.clock.on_tick.append(tick)
     result = await run(world, instance_gone=True)
     assert (result.drained, world.clock.slept) == (True, 5)
     assert world.kube.calls[0] == ("evict", "web-0"), "until then it is drained like any other"
@@ -312,7 +319,8 @@ async def test_one_pod_refused_by_a_policy_does_not_stop_the_others() -> None:
     async def guarded(namespace: str, name: str, **options: Any) -> EvictionAnswer:
         if name == "guarded":
             raise ForbiddenError(403, "Forbidden", "denied by policy")
-        return await evict(namespace, name, **options)
+        answer: EvictionAnswer = await evict(namespace, name, **options)
+        return answer
 
     world.kube.evict = guarded
     result = await run(world, budget_seconds=5)

@@ -16,7 +16,7 @@ WANTED = NodeInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1")
 STARTUP = {"key": "cni", "effect": "NoSchedule"}
 
 
-def joined(*taints: dict, **spec: object) -> World:
+def joined(*taints: dict[str, str], **spec: object) -> World:
     world = World()
     world.kube.add(NODECLAIMS, claim(**spec))
     world.kube.add(NODES, node(*taints))

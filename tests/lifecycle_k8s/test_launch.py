@@ -31,7 +31,7 @@ def unlaunched() -> tuple[World, Launching]:
     waiting["status"] = {}
     world.kube.add(NODECLAIMS, waiting)
     world.kube.add(EC2NODECLASSES, node_class())
-    return world, Launching(world.kube, cast("Any", world.recorder), cast("Any", Seller()), world.clock)
+    return world, Launching(world.kube, world.recorder, cast("Any", Seller()), world.clock)
 
 
 async def test_a_class_edited_during_the_launch_leaves_the_hash_of_the_request() -> None:
@@ -52,7 +52,7 @@ async def test_ecs10_the_hash_on_a_claim_covers_the_ca_bundle_that_its_node_got(
     world, _ = unlaunched()
     seller = Seller()
     seller.cluster = replace(seller.cluster, ca_bundle="Q0E=")
-    launching = Launching(world.kube, cast("Any", world.recorder), cast("Any", seller), world.clock)
+    launching = Launching(world.kube, world.recorder, cast("Any", seller), world.clock)
     prepared = await launching.prepare(PrepareLaunchInput(claim=REF, attempt=1))
     assert prepared.request is not None
     await launching.launch(LaunchInput(claim=REF, request=prepared.request))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ INSTANCE = Instance(
 )
 
 
-def unlaunched(**spec: object) -> dict:
+def unlaunched(**spec: object) -> dict[str, Any]:
     body = claim(**spec)
     body["status"] = {}
     return body

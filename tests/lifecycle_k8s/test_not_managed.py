@@ -55,7 +55,7 @@ def foreign() -> World:
 async def test_nc07_each_step_refuses_and_changes_nothing(step: str) -> None:
     world = foreign()
     before = copy.deepcopy(world.kube.objects)
-    life = NodeActivities(cast("Any", world.kube), cast("Any", world.recorder), cast("Any", NoCalls()))
+    life = NodeActivities(cast("Any", world.kube), world.recorder, cast("Any", NoCalls()))
     with pytest.raises(ApplicationError) as refused:
         await STEPS[step](life)
     assert (refused.value.type, refused.value.non_retryable) == (ErrorType.NOT_MANAGED, True)

@@ -44,9 +44,23 @@ class Server(FakeKube):
         self.during: Callable[[], None] | None = None
         self.fault: ApiError | None = None
 
-    async def list(self, resource: Resource, **selectors: str) -> list[dict[str, Any]]:
+    async def list(
+        self,
+        resource: Resource,
+        *,
+        namespace: str = "",
+        field_selector: str = "",
+        limit: int = 500,
+        resource_version: str = "",
+    ) -> list[dict[str, Any]]:
         self.lists += 1
-        found = await super().list(resource, **selectors)
+        found = await super().list(
+            resource,
+            namespace=namespace,
+            field_selector=field_selector,
+            limit=limit,
+            resource_version=resource_version,
+        )
         await asyncio.sleep(0)
         if self.fault is not None:
             raise self.fault

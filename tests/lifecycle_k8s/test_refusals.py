@@ -69,7 +69,7 @@ def waiting(ec2: Refuser, tries: int = 1, **metadata: Any) -> tuple[World, Launc
     raw["metadata"] |= {"creationTimestamp": stamp(world.clock()), **metadata}
     world.kube.add(NODECLAIMS, raw)
     world.kube.add(EC2NODECLASSES, node_class())
-    launching = Launching(world.kube, cast("Any", world.recorder), cast("Any", ec2), world.clock, tries=lambda: tries)
+    launching = Launching(world.kube, world.recorder, cast("Any", ec2), world.clock, tries=lambda: tries)
     return world, launching
 
 
@@ -111,7 +111,7 @@ async def test_aws043_a_full_subnet_holds_no_other_launch_of_the_nodepool_back()
     ec2 = Refuser(launch=LaunchResult(reason=wait.reason, message=wait.message, waits=wait))
     world, _ = waiting(ec2)
     breakers = LaunchBreakers(world.clock)
-    launching = Launching(world.kube, cast("Any", world.recorder), cast("Any", ec2), world.clock, breakers=breakers)
+    launching = Launching(world.kube, world.recorder, cast("Any", ec2), world.clock, breakers=breakers)
     result = await launching.launch(LaunchInput(claim=REF, request=REQUEST))
     assert result.waits is not None
     assert there(world)

@@ -31,7 +31,7 @@ async def ended(launched_ago: timedelta, *, shown: bool) -> TerminateResult:
     at = datetime.now(UTC) - launched_ago
     launched["status"]["conditions"][0]["lastTransitionTime"] = at.strftime("%Y-%m-%dT%H:%M:%SZ")
     world.kube.add(NODECLAIMS, launched)
-    activities = NodeActivities(world.kube, cast("Any", world.recorder), cast("Any", Forgetful()))
+    activities = NodeActivities(world.kube, world.recorder, cast("Any", Forgetful()))
     return await activities.terminate(TerminateInput(claim=REF, instance_id="i-1", shown=shown))
 
 
@@ -69,7 +69,7 @@ async def test_aws032_nodes_that_end_at_the_same_time_share_a_request() -> None:
     """What each asked for by itself used up the account's limits."""
     world, ec2 = World(), Busy()
     world.kube.add(NODECLAIMS, claim())
-    activities = NodeActivities(world.kube, cast("Any", world.recorder), cast("Any", ec2))
+    activities = NodeActivities(world.kube, world.recorder, cast("Any", ec2))
     ids = [f"i-{number}" for number in range(50)]
     given = [TerminateInput(claim=REF, instance_id=each, shown=True) for each in ids]
     results = await asyncio.gather(*map(activities.terminate, given))
@@ -103,7 +103,7 @@ async def test_met08_dis85_a_disrupted_claim_counts_with_its_mode_and_policy(
         return REGISTRY.get_sample_value("karpenter_nodeclaims_disrupted_total", labels) or 0.0
 
     before = counted()
-    activities = NodeActivities(world.kube, cast("Any", world.recorder), cast("Any", Forgetful()))
+    activities = NodeActivities(world.kube, world.recorder, cast("Any", Forgetful()))
     await activities.release(ReleaseInput(claim=REF, pool="counted", capacity_type="spot", reason=reason))
     assert counted() == before + 1
 
@@ -118,5 +118,5 @@ async def test_wsh28_an_expired_node_waits_if_its_nodepool_says_so(
     world = World()
     if annotations is not None:
         world.kube.add(NODEPOOLS, {"metadata": {"name": "counted", "annotations": annotations}, "spec": {}})
-    activities = NodeActivities(world.kube, cast("Any", world.recorder), cast("Any", Forgetful()))
+    activities = NodeActivities(world.kube, world.recorder, cast("Any", Forgetful()))
     assert (await activities.check_expiration(ExpirationInput(claim=REF, pool="counted"))).waits is waits

@@ -106,11 +106,13 @@ class World:
 
     @property
     def claim(self) -> dict[str, Any]:
-        return self.kube.objects[("nodeclaims", "", REF.name)]
+        found: dict[str, Any] = self.kube.objects[("nodeclaims", "", REF.name)]
+        return found
 
     @property
     def node(self) -> dict[str, Any]:
-        return self.kube.objects[("nodes", "", "node-1")]
+        found: dict[str, Any] = self.kube.objects[("nodes", "", "node-1")]
+        return found
 
     def status_of(self, type_: str) -> tuple[str, str]:
         """(status, reason) of a condition of the claim."""

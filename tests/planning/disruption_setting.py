@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
-from activities.kubernetes.events import EventRecorder
 from activities.planning.budget_reporting import BudgetReporter
 from activities.planning.disrupting import Disruptor
 from tenon.disruption.model import ManagedNode
@@ -41,8 +40,8 @@ class Setting:
         self.now = loop_clock()
         self.nominated_nodes: set[str] = set()
         self.recorder = Recorder()
-        budgets = BudgetReporter(cast("EventRecorder", self.recorder))
-        self.disruptor = Disruptor(self.view, self.now, lambda: self.nominated_nodes, budgets=budgets)
+        reporter = BudgetReporter(self.recorder)
+        self.disruptor = Disruptor(self.view, self.now, lambda: self.nominated_nodes, budgets=reporter)
 
     def seconds(self) -> float:
         return (self.now() - START).total_seconds()

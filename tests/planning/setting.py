@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 from activities.kubernetes.client import Kube
-from activities.kubernetes.events import EventRecorder
 from activities.planning.batching import Batcher
 from activities.planning.planner import Planner
 from activities.planning.solving import Solver
@@ -41,7 +40,7 @@ class Setting:
             self.view,
             self.types,
             cast("Kube", self.kube),
-            cast("EventRecorder", self.recorder),
+            self.recorder,
             self.batcher,
             lambda: self.now,
             self.policy,

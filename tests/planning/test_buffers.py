@@ -9,7 +9,6 @@ from typing import Any, cast
 import pytest
 
 from activities.kubernetes.client import Kube
-from activities.kubernetes.events import EventRecorder
 from activities.metrics import QUEUE_DEPTH
 from activities.planning.batching import FIRST_RETRY, Batcher
 from activities.planning.buffers import BufferRoom
@@ -56,7 +55,7 @@ class Setting:
             self.view,
             FakeTypes(),
             cast("Kube", self.kube),
-            cast("EventRecorder", self.recorder),
+            self.recorder,
             self.batcher,
             lambda: self.now,
             buffers=self.room,

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from prometheus_client import REGISTRY
@@ -235,7 +236,7 @@ async def test_met21_budgets_are_reported_every_30_seconds_however_often_nodes_c
 
 
 async def test_dis55_evt01_a_nodepool_that_allows_no_disruption_says_so() -> None:
-    budgets = [{"nodes": "0", "reasons": ["Drifted"]}, {"nodes": "1"}]
+    budgets: list[dict[str, Any]] = [{"nodes": "0", "reasons": ["Drifted"]}, {"nodes": "1"}]
     at = Setting(managed("a", ready=False), after="60s", budgets=budgets)
     at.view.pools.append(node_pool("without-nodes", edits={"disruption/budgets": [{"nodes": "0"}]}))
     await at.disruptor.await_candidates(QUESTION)

@@ -8,13 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from math import inf
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from prometheus_client import REGISTRY
 from temporalio.exceptions import ApplicationError
 
-from activities.kubernetes.events import EventRecorder
 from activities.planning import moves
 from activities.planning.batching import Batcher
 from activities.planning.decision_metrics import MAX_SCORE
@@ -103,7 +102,7 @@ class Setting:
             self.view,
             FakeTypes(),
             Batcher(self.view, lambda: START),
-            cast("EventRecorder", self.recorder),
+            self.recorder,
             lambda _: methods,
             refusals=self.refusals,
             slowed=self.slowed,

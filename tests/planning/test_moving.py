@@ -9,7 +9,6 @@ from typing import Any, cast
 import pytest
 
 from activities.kubernetes.client import Kube
-from activities.kubernetes.events import EventRecorder
 from activities.planning.batching import Batcher
 from activities.planning.planner import Planner
 from tenon.apis import labels
@@ -52,7 +51,7 @@ class Setting:
             view,
             FakeTypes(),
             cast("Kube", self.kube),
-            cast("EventRecorder", self.recorder),
+            self.recorder,
             self.batcher,
             lambda: self.now,
         )

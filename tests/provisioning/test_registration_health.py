@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tenon.apis.common import Condition
+from tenon.apis.common import Condition, ConditionStatus
 from tenon.apis.conditions import get_condition
 from tenon.apis.nodepool import NODE_REGISTRATION_HEALTHY, NodePool
 from tenon.kube.claim_record import ClaimRecord
@@ -90,7 +90,9 @@ def test_lif06_two_failures_of_the_last_four_are_unhealthy(results: list[Registr
     assert (found.reason == BAD.reason) == (status == "False")
 
 
-def pool(status: str | None, *, generation: int = 2, seen: int | None = 2, class_seen: int | None = 5) -> NodePool:
+def pool(
+    status: ConditionStatus | None, *, generation: int = 2, seen: int | None = 2, class_seen: int | None = 5
+) -> NodePool:
     """A NodePool with the condition as an earlier leader left it."""
     conditions = []
     if status is not None:
@@ -112,7 +114,7 @@ def pool(status: str | None, *, generation: int = 2, seen: int | None = 2, class
 
 
 @pytest.mark.parametrize("status", ["True", "False", "Unknown", None])
-def test_ctl21_a_new_leader_says_the_same(status: str | None) -> None:
+def test_ctl21_a_new_leader_says_the_same(status: ConditionStatus | None) -> None:
     results = recovered_results(pool(status))
     found = get_condition(
         with_registration_health([], results, now=NOW, observed_generation=2), NODE_REGISTRATION_HEALTHY

@@ -14,6 +14,7 @@ import re
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -184,7 +185,7 @@ async def expired_waits(temporal: WorkflowEnvironment, cluster: str) -> None:
         handle = await live(temporal.client, cluster)
         for times in (1, 2):
             await temporal.fast_forward(newest(temporal.client, cluster), timedelta(days=1))
-            await until(lambda times=times: called_times(world, "check expiration", times))
+            await until(partial(called_times, world, "check expiration", times))
             await until(lambda: waits_for_budgets(newest(temporal.client, cluster)))
         await newest(temporal.client, cluster).execute_update(
             NodeClaimWorkflow.disrupt, Disrupt(command="e1", reason="expired")

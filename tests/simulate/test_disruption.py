@@ -45,7 +45,7 @@ def disrupted(folder: Path, text: str, *options: str, form: str = "json") -> Ans
     return simulate(folder, text, "--disruption", "--now", NOW, *options, form=form)
 
 
-HOLD = {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}
+HOLD: dict[str, Any] = {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}
 TWO = PATIENT + node("n1", "m5.xlarge", "3900m") + node("n2", "m5.xlarge", "3900m")
 SHARED = TWO + pod("a", "n1") + pod("b", "n2", **HOLD)
 

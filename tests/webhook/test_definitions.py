@@ -98,7 +98,7 @@ async def test_a_definition_that_cannot_be_written_is_named_and_holds_up_no_othe
 async def test_a_definition_that_could_not_be_written_is_written_soon(failure: Exception) -> None:
     """Until then, every request for v1beta1 fails."""
     kube = cluster()
-    refused = []
+    refused: list[str] = []
 
     def refuses(verb: str, name: str) -> None:
         if not refused:

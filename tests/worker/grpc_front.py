@@ -33,7 +33,9 @@ class Loss:
         return True
 
 
-class _PassOn(grpc.GenericRpcHandler):
+class _PassOn:
+    """A generic handler: a server asks it only for `service`."""
+
     def __init__(self, channel: grpc.aio.Channel, denied: dict[str, grpc.StatusCode], loss: Loss | None) -> None:
         self._channel = channel
         self._denied = denied

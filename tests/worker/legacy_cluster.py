@@ -138,7 +138,7 @@ async def keeping(*old: tuple[Resource, dict[str, Any]], broken: str = "") -> As
         cluster.put(resource, body)
 
     controller = LegacyApiController(
-        cast("Any", cluster), cast("Any", cluster.recorder), cluster.cache, cluster.old, Defaults(cluster="c")
+        cast("Any", cluster), cluster.recorder, cluster.cache, cluster.old, Defaults(cluster="c")
     )
     task = asyncio.create_task(controller.run())
     await looked()

@@ -55,18 +55,35 @@ class Server(FakeKube):
         self.spared: set[str] = set()
         """What can be read for all of the fault."""
 
-    async def get(self, resource: Resource, name: str, namespace: str = "") -> dict[str, Any] | None:
+    async def get(
+        self, resource: Resource, name: str, namespace: str = "", *, not_older_than: str = ""
+    ) -> dict[str, Any] | None:
         if self.fault is not None and name not in self.spared:
             raise self.fault
-        return await super().get(resource, name, namespace)
+        return await super().get(resource, name, namespace, not_older_than=not_older_than)
 
-    async def list(self, resource: Resource, **selectors: str) -> list[dict[str, Any]]:
-        selector = selectors.pop("label_selector")
-        found = await super().list(resource)
+    async def list(
+        self,
+        resource: Resource,
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 500,
+        resource_version: str = "",
+    ) -> list[dict[str, Any]]:
+        assert label_selector, "all NodeClaims would be read"
+        found = await super().list(
+            resource,
+            namespace=namespace,
+            field_selector=field_selector,
+            limit=limit,
+            resource_version=resource_version,
+        )
         batches = {id(claim): int(claim["metadata"]["labels"].get(labels.BATCH) or 0) for claim in found}
-        if "=" in selector:
-            return [claim for claim in found if batches[id(claim)] == int(selector.partition("=")[2])]
-        return [claim for claim in found if batches[id(claim)] > int(selector.partition(">")[2])]
+        if "=" in label_selector:
+            return [claim for claim in found if batches[id(claim)] == int(label_selector.partition("=")[2])]
+        return [claim for claim in found if batches[id(claim)] > int(label_selector.partition(">")[2])]
 
     async def create(self, resource: Resource, body: dict[str, Any], namespace: str = "") -> dict[str, Any]:
         return self.add(resource, body)

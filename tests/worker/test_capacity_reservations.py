@@ -43,7 +43,9 @@ class World:
     def node(self, name: str, kind: Mapping[str, str]) -> None:
         """A node with these labels. Its instance is ``i-<name>``."""
         described = {"labels": {labels.NODEPOOL: "pool", **kind}, "finalizers": [labels.TERMINATION_FINALIZER]}
-        ref = {"nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}}
+        ref: dict[str, Any] = {
+            "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
+        }
         record = claim(name, node_name=name, meta=described, **ref)
         body = {
             "metadata": metadata(name, **described),
@@ -77,7 +79,7 @@ class World:
             "reservationType": "capacity-block",
         }
         found: EC2NodeClass = node_class({"capacityReservations": [block]})
-        kube, recorder = cast("Any", self.kube), cast("Any", self.recorder)
+        kube, recorder = cast("Any", self.kube), self.recorder
         controller = CapacityBlockExpirationController(kube, recorder, self.cache, lambda _: found, lambda: START)
         await controller.reconcile(())
 

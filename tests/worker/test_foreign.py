@@ -59,7 +59,7 @@ def theirs(cache: Cache) -> None:
     """Pools, one of them static, and claims that run empty, start, leave, and lost their instance."""
     for pool in (their_pool("auto", **{"disruption/consolidateAfter": "0s"}), their_pool("fixed", replicas=3)):
         cache.pools.on_event(pool.name, pool)
-    spec = {"nodeClassRef": AUTO_MODE, "expireAfter": "1s"}
+    spec: dict[str, Any] = {"nodeClassRef": AUTO_MODE, "expireAfter": "1s"}
     leaving = {**OF_POOL, "deletionTimestamp": LONG_AGO, "finalizers": ["karpenter.sh/termination"]}
     cache.publish(
         claim("empty", node_name="empty", status={"conditions": DONE}, meta=OF_POOL, **spec),

@@ -29,7 +29,7 @@ class World:
         self.cache, self.kube, self.recorder = Cache(), FakeKube(Clock()), Recorder()
         self.statuses: list[InstanceStatus] = []
         self.controller = InstanceStatusController(
-            cast("Any", self.kube), cast("Any", self.recorder), self.cache, "c", lambda: self.statuses, lambda: START
+            cast("Any", self.kube), self.recorder, self.cache, "c", lambda: self.statuses, lambda: START
         )
 
     def node(self, number: int) -> str:
@@ -58,7 +58,8 @@ def counted(category: str) -> float:
 async def test_aws146_a_failing_check_ends_the_node_without_grace(check: str) -> None:
     world = World()
     sick, well = world.node(1), world.node(2)
-    world.statuses = [InstanceStatus(sick, **{f"{check}_impaired_since": LONG_AGO})]
+    failing: dict[str, Any] = {f"{check}_impaired_since": LONG_AGO}
+    world.statuses = [InstanceStatus(sick, **failing)]
     before = counted(f"{check}_status")
     assert await world.controller.reconcile(()) == POLL_SECONDS
     found = await world.claim_of(sick)

@@ -10,8 +10,9 @@ import os
 import subprocess
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,7 +54,12 @@ async def test_set16_at_nine_tenths_of_the_limit_garbage_is_collected_and_said(
 
 async def test_set16_without_a_limit_nothing_is_measured() -> None:
     looks: list[int] = []
-    task = asyncio.create_task(watch_memory(-1, lambda: looks.append(1) or 0, period=0.0001))
+
+    def measured() -> int:
+        looks.append(1)
+        return 0
+
+    task = asyncio.create_task(watch_memory(-1, measured, period=0.0001))
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     task.cancel()
@@ -149,9 +155,9 @@ def test_set17_a_path_that_cannot_be_written_is_one_sentence(root: logging.Logge
     assert "\n" not in str(refused.value)
 
 
-async def _for_a_while(work: object, condition: object) -> None:
-    task = asyncio.create_task(work)  # type: ignore[arg-type]
-    await until(condition)  # type: ignore[arg-type]
+async def _for_a_while(work: Coroutine[Any, Any, None], condition: Callable[[], Awaitable[bool]]) -> None:
+    task = asyncio.create_task(work)
+    await until(condition)
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task

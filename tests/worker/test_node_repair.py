@@ -76,7 +76,7 @@ class World:
 @contextlib.asynccontextmanager
 async def watched() -> AsyncIterator[World]:
     world = World()
-    kube, recorder = cast("Any", world.kube), cast("Any", world.recorder)
+    kube, recorder = cast("Any", world.kube), world.recorder
     task = asyncio.create_task(NodeRepairController(kube, recorder, world.cache, "c", world.now).run())
     await asyncio.sleep(0)
     try:
@@ -186,7 +186,7 @@ async def test_a_new_leader_counts_from_the_condition_and_not_from_its_own_start
     world = World()
     world.node("a", "False")
     await asyncio.sleep(HALF_AN_HOUR - 10)
-    controller = NodeRepairController(cast("Any", world.kube), cast("Any", world.recorder), world.cache, "c", world.now)
+    controller = NodeRepairController(cast("Any", world.kube), world.recorder, world.cache, "c", world.now)
     task = asyncio.create_task(controller.run())
     await asyncio.sleep(11)
     task.cancel()

@@ -53,7 +53,7 @@ class World(FakeKube):
 
 @contextlib.asynccontextmanager
 async def watched(world: World) -> AsyncIterator[None]:
-    kube, recorder = cast("Any", world), cast("Any", world.recorder)
+    kube, recorder = cast("Any", world), world.recorder
     controller = NodeClaimConsistencyController(kube, recorder, world.cache, "c", world.clock)
     task = asyncio.create_task(controller.run())
     await asyncio.sleep(SOON)

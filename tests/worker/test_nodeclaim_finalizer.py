@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from activities.kubernetes.errors import ApiUnreachableError
-from activities.kubernetes.resources import NODECLAIMS
+from activities.kubernetes.resources import NODECLAIMS, Resource
 from tenon.apis.labels import TERMINATION_FINALIZER
 from tests.cache.objects import claim
 from tests.lifecycle_k8s.fake_kube import Clock, FakeKube
@@ -19,7 +19,7 @@ from worker.controllers.nodeclaim_finalizer import NodeClaimFinalizerController
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 
-GUARDED = {"finalizers": [TERMINATION_FINALIZER]}
+GUARDED: dict[str, Any] = {"finalizers": [TERMINATION_FINALIZER]}
 
 
 class Server(FakeKube):
@@ -30,11 +30,13 @@ class Server(FakeKube):
         self.cache = cache
         self.fails = 0
 
-    async def get(self, resource: Any, name: str, namespace: str = "") -> Any:
+    async def get(
+        self, resource: Resource, name: str, namespace: str = "", *, not_older_than: str = ""
+    ) -> dict[str, Any] | None:
         if self.fails:
             self.fails -= 1
             raise ApiUnreachableError("https://x", "refused")
-        return await super().get(resource, name, namespace)
+        return await super().get(resource, name, namespace, not_older_than=not_older_than)
 
     def stored(self, name: str, *, node_name: str = "n", **metadata: Any) -> None:
         """A claim as the API server and the cache have it."""

@@ -17,13 +17,13 @@ from tenon.lifecycle.state import NodeClaimInput
 from tests.cache.objects import claim, node
 from tests.worker.fake_temporal import LEAVING, MOMENT, NOT_FOUND, UNAVAILABLE, Cache, FakeTemporal
 from worker.controllers.nodeclaim_workflows import (
-    ANSWER_WITHIN,
     RESEND_SWEEPS,
     SWEEP,
     SWEEP_SOON,
     TIMEOUT,
     NodeClaimWorkflowController,
 )
+from worker.controllers.workflow_start import ANSWER_WITHIN
 from workflows import names
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
@@ -91,7 +91,7 @@ async def test_a_call_that_is_not_answered_holds_up_no_other_object() -> None:
 async def test_dis66_a_disruption_taint_that_stays_is_told_at_each_sweep_and_not_between() -> None:
     """Between two sweeps it is the taint of a node that is deleted in the next moment."""
     cache, temporal = Cache(), FakeTemporal()
-    tainted = {"taints": [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]}
+    tainted: dict[str, Any] = {"taints": [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]}
     cache.publish(condition("a", "Registered", "Initialized"), node("a"))
     async with bridged(cache, temporal):
         cache.publish(node("a", **tainted))

@@ -172,7 +172,8 @@ def node_class(**status: Any) -> ObjectRecord:
 async def test_claims_that_come_and_go_make_no_room_but_in_a_pool_with_limits() -> None:
     """A pod that fits nowhere is not planned again whenever a node comes or goes; a limit that it waits for is news."""
     async with viewing() as (_, cache, view):
-        for limits, makes_room in (({}, False), ({"limits": {"cpu": "4"}}, True)):
+        cases: list[tuple[dict[str, Any], bool]] = [({}, False), ({"limits": {"cpu": "4"}}, True)]
+        for limits, makes_room in cases:
             cache.pools.on_event("default", pool(**limits))
             before = view.fingerprint()
             labelled = {"labels": {labels.NODEPOOL: "default"}}

@@ -8,6 +8,7 @@ from pathlib import Path
 import grpc
 import pytest
 import pytest_asyncio
+from temporalio.api.enums.v1 import IndexedValueType
 from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest, ListSearchAttributesRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
@@ -37,7 +38,11 @@ async def add(client: Client, names: set[str]) -> None:
     await client.operator_service.add_search_attributes(
         AddSearchAttributesRequest(
             namespace=client.namespace,
-            search_attributes={key.name: key.indexed_value_type for key in SEARCH_ATTRIBUTES if key.name in names},
+            search_attributes={
+                key.name: IndexedValueType.ValueType(key.indexed_value_type)
+                for key in SEARCH_ATTRIBUTES
+                if key.name in names
+            },
         )
     )
 

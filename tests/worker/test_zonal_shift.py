@@ -34,7 +34,7 @@ class World:
 async def test_evt07_a_shift_is_told_when_it_begins_and_ends() -> None:
     world, recorder = World(), Recorder()
     cache = cast("Any", world)
-    controller = ZonalShiftController(cast("Any", recorder), cache, cache, world)
+    controller = ZonalShiftController(recorder, cache, cache, world)
     await controller.reconcile(())
     for away in (frozenset({"usw2-az1"}), frozenset({"usw2-az1"}), frozenset[str]()):
         world.away = away

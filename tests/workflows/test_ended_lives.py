@@ -5,8 +5,7 @@ from __future__ import annotations
 from temporalio.testing import WorkflowEnvironment
 
 from tests.cache.objects import claim
-from tests.worker.fake_temporal import Cache
-from tests.worker.test_nodeclaim_workflows import LEAVING
+from tests.worker.fake_temporal import LEAVING, Cache
 from tests.workflows.fake_activities import FakeWorld
 from tests.workflows.node_workers import served
 from worker.controllers.nodeclaim_workflows import NodeClaimWorkflowController

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 from temporalio import activity
@@ -105,11 +106,15 @@ async def test_a_kept_node_outlives_its_expiry_until_the_wish_is_over(
     """A keep beyond the expiry counts instead of it; a second one replaces the first, earlier or later."""
     world = FakeWorld(expire_after_seconds=30 * DAY.total_seconds())
     began = datetime.now(UTC)
+
+    async def kept(instant: datetime) -> bool:
+        return await recorded(newest(temporal.client, cluster), instant)
+
     async with node(temporal, cluster, world, skip_time=False):
         handle = await live(temporal.client, cluster)
         for days in (60, 45):
             await handle.signal(NodeClaimWorkflow.keep, Keep(until=began + days * DAY))
-            await until(lambda until_=began + days * DAY: recorded(newest(temporal.client, cluster), until_))
+            await until(partial(kept, began + days * DAY))
         assert await temporal.fast_forward(newest(temporal.client, cluster), 44 * DAY)
         assert await at(newest(temporal.client, cluster), Stage.LIVE)
         await temporal.fast_forward(newest(temporal.client, cluster), 2 * DAY)

@@ -8,6 +8,7 @@ import gc
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -81,7 +82,8 @@ class Leader:
         self.cursors.append(given.cursor)
         if self.decisions:
             return self.decisions.pop(0)
-        return await asyncio.Event().wait() or DisruptionDecision()
+        await asyncio.Event().wait()
+        raise AssertionError("nobody sets the event")
 
     async def is_asked(self, what: str, times: int = 1) -> None:
         async def asked() -> bool:
@@ -253,10 +255,13 @@ class EarlierProvisioner:
                 task_queue=f"{workflow.info().task_queue}-plan",
                 start_to_close_timeout=timedelta(seconds=660),
             )
-            await workflow.wait_condition(lambda call=call: call.done() or self.planner_changed)
+            await workflow.wait_condition(partial(self._is_over, call))
             call.cancel()
             with contextlib.suppress(ActivityError):
                 await call
+
+    def _is_over(self, call: workflow.ActivityHandle[Any]) -> bool:
+        return call.done() or self.planner_changed
 
     @workflow.signal
     def planner_started(self) -> None:

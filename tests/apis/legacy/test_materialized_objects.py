@@ -149,8 +149,8 @@ def test_what_cannot_be_converted_or_is_refused_by_v1_says_why() -> None:
 
 def as_stored(body: dict[str, Any]) -> dict[str, Any]:
     """What the API server makes of it: defaults filled in, metadata of its own."""
-    model = {"NodePool": NodePool, "EC2NodeClass": EC2NodeClass}[body["kind"]]
-    parsed, problems = parse(model, body)
+    models: dict[str, type[NodePool | EC2NodeClass]] = {"NodePool": NodePool, "EC2NodeClass": EC2NodeClass}
+    parsed, problems = parse(models[body["kind"]], body)
     assert parsed is not None
     assert problems == []
     stored = {**copy.deepcopy(body), "spec": parsed.spec.to_dict()}

@@ -50,17 +50,16 @@ OLD_REFERENCE = some(
 CONDITION = some(
     {"type": st.sampled_from(["Ready", "Launched", "Empty", "Expired", "Drifted", "Consolidatable"]), "status": WORDS}
 )
-ANNOTATIONS = some(
-    **{
-        "own": WORDS,
-        "compatibility.karpenter.sh/v1beta1-kubelet-conversion": st.sampled_from(['{"maxPods": 5}', "{}", "[", "5"]),
-        "compatibility.karpenter.sh/v1beta1-nodeclass-reference": st.sampled_from(['{"name":"a"}', "{}", "x"]),
-        "compatibility.karpenter.k8s.aws/v1-alias-version": st.sampled_from(["latest", "v20240807", ""]),
-        "compatibility.karpenter.k8s.aws/v1beta1-ubuntu": st.sampled_from(
-            ["amiFamily", "amiFamily,blockDeviceMappings", "amiFamily,incompatible", "", "odd"]
-        ),
-    }
-).filter(bool)
+_ANNOTATIONS: dict[str, Any] = {
+    "own": WORDS,
+    "compatibility.karpenter.sh/v1beta1-kubelet-conversion": st.sampled_from(['{"maxPods": 5}', "{}", "[", "5"]),
+    "compatibility.karpenter.sh/v1beta1-nodeclass-reference": st.sampled_from(['{"name":"a"}', "{}", "x"]),
+    "compatibility.karpenter.k8s.aws/v1-alias-version": st.sampled_from(["latest", "v20240807", ""]),
+    "compatibility.karpenter.k8s.aws/v1beta1-ubuntu": st.sampled_from(
+        ["amiFamily", "amiFamily,blockDeviceMappings", "amiFamily,incompatible", "", "odd"]
+    ),
+}
+ANNOTATIONS = some(**_ANNOTATIONS).filter(bool)
 METADATA = some({"name": WORDS}, annotations=ANNOTATIONS, labels=some({"karpenter.sh/nodepool": WORDS}))
 
 
