@@ -67,8 +67,6 @@ SENDERS = 64
 """Threads for launches. They may wait long within EC2's rate limits and must not block the threads of other calls."""
 SHOWS_WITHIN = timedelta(minutes=2)
 """How long after its launch an instance may exist although EC2 does not show it yet."""
-TAGGED = {labels.TAGGED: "true", labels.CLUSTER_TAGGED: "true"}
-"""The annotations of a NodeClaim whose instance has all its tags. They keep Karpenter from writing tags."""
 
 
 def launched_recently(claim: ClaimRecord, now: datetime) -> bool:
@@ -323,7 +321,7 @@ class Launching:
             now=self._now,
             annotations={
                 **self._asked_for(made_from, node_class),
-                **({} if in_group(claim) else TAGGED),
+                **({} if in_group(claim) else nodeclaims.TAGGED),
                 **network_annotations(instance.subnet_id, instance.security_group_ids),
             },
             seen=claim.body,
@@ -332,7 +330,7 @@ class Launching:
     async def _tag(self, ref: ClaimRef, instance: Instance, node_name: str) -> None:
         """Restore the tags by which the instance is found again. Karpenter may have launched it without them."""
         try:
-            await asyncio.to_thread(self._ec2.name_instance, instance.id, ref.name, node_name)
+            tagged = await asyncio.to_thread(self._ec2.name_instance, instance.id, ref.name, node_name)
         except EC2Error as error:
             log.info(
                 "The worker failed to tag an instance; the next sweep tags it",
@@ -340,7 +338,7 @@ class Launching:
             )
         else:
             network = network_annotations(instance.subnet_id, instance.security_group_ids)
-            await nodeclaims.annotate_claim(self._kube, ref, TAGGED | network)
+            await nodeclaims.annotate_claim(self._kube, ref, nodeclaims.TAGGED | network if tagged else network)
 
     def _asked_for(self, made_from: Mapping[str, str] | None, node_class: EC2NodeClass) -> Mapping[str, str]:
         """The hashes of the class that a request was made from.

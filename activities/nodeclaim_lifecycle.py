@@ -34,7 +34,7 @@ from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.learned_memory import LearnedMemory
 from activities.launch_breakers import LaunchBreakers
 from activities.launch_groups import in_group, living_instance
-from activities.launching import TAGGED, Launching, launched_recently
+from activities.launching import Launching, launched_recently
 from tenon.apis import labels
 from tenon.apis.reasons import Reason, snake_case
 from tenon.kube.claim_record import instance_id_of
@@ -125,7 +125,7 @@ class NodeActivities:
         return result
 
     async def _name_instance(self, given: NodeInput, node_name: str, *, tells: bool) -> None:
-        """Tag the instance with its claim and Node name. If EC2 refuses, the housekeeping sweep writes the tags later.
+        """Tag the instance with its claim and Node name. If that fails, the housekeeping sweep does it later.
 
         ``tells``: annotate the claim afterwards. Set for members of a launch group, because their instances have no
         other tags that name the claim.
@@ -133,9 +133,9 @@ class NodeActivities:
         instance_id = instance_id_of(given.provider_id)
         name = partial(self._ec2.name_instance, instance_id, given.claim.name, node_name)
         try:
-            await asyncio.get_running_loop().run_in_executor(self._naming, name)
-            if tells:
-                await nodeclaims.annotate_claim(self._kube, given.claim, TAGGED)
+            tagged = await asyncio.get_running_loop().run_in_executor(self._naming, name)
+            if tagged and tells:
+                await nodeclaims.annotate_claim(self._kube, given.claim, nodeclaims.TAGGED)
         except (EC2Error, ApiError) as error:
             log.info(
                 "The worker failed to tag an instance; the next sweep tags it",

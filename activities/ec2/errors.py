@@ -17,7 +17,7 @@ from tenon.lifecycle.messages.launch import OfferingRef
 THROTTLED_SECONDS = 120.0
 """How long a throttled call is retried. The client determines the pauses between attempts."""
 NO_CONNECTION = "ConnectionError"
-"""The code of a call that reached no server of AWS, or for which there are no credentials."""
+"""The code of a call that did not reach AWS, or that has no credentials."""
 Answer = TypeVar("Answer")
 
 

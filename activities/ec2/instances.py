@@ -130,15 +130,19 @@ class Instances:
         return found
 
     def name_after(self, instance_id: str, claim: str, node_name: str) -> bool:
-        """Write the tags of a claim and its Node that the instance lacks. Return False if nothing was written."""
+        """Write the tags of a claim and its Node that the instance lacks. Return whether it has them all now.
+
+        It has not if it ends, or if EC2 does not show it or its tags yet. Every instance has tags from its launch, so
+        an answer without any is too early to tell whether the user gave it a Name.
+        """
         found = self._raw(instance_id)
-        if found is None or found["State"]["Name"] not in ALIVE:
+        present = {} if found is None else _tags(found)
+        if found is None or found["State"]["Name"] not in ALIVE or not present:
             return False
-        present = _tags(found)
         missing = tags_to_write(claim, node_name, present)
         if not present.get(labels.TAG_CLUSTER):  # a Karpenter version before 1.0 bought it
             missing[labels.TAG_CLUSTER] = self._cluster
-        return bool(missing) and self.tag(instance_id, missing)
+        return not missing or self.tag(instance_id, missing)
 
     def tag(self, instance_id: str, tags: Mapping[str, str]) -> bool:
         """Write tags on an instance. Return False if EC2 does not know it."""

@@ -244,7 +244,7 @@ class Ec2Provider:
         return self._instances.owned()
 
     def name_instance(self, instance_id: str, claim: str, node_name: str) -> bool:
-        """Tag an instance with its claim and name it after its Node. Return False if nothing was written.
+        """Tag an instance with its claim and name it after its Node. Return whether it has these tags now.
 
         A Name tag from the EC2NodeClass stays as it is.
         """

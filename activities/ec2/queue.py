@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 MAX_MESSAGES = 10
 """The maximum number of messages in one SQS call."""
 VISIBILITY_TIMEOUT = 20
-"""Seconds for which SQS gives a received message to no other reader. A message that was not deleted then comes
-again.
-"""
+"""Seconds for which SQS hides a received message from other readers. If nobody deletes it, SQS then shows it again."""
 
 
 @dataclass(frozen=True, slots=True)

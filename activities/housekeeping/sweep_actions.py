@@ -10,10 +10,12 @@ from activities.housekeeping.node_workflows import NodeWorkflows
 from activities.housekeeping.sweep_reader import claim_seen, node_seen, read_claims
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
+from activities.kubernetes.nodeclaims import TAGGED, annotate_claim
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS, NODES
 from tenon.housekeeping.facts import ENDED_STATES, GONE_STATES, Graces, Observations, ObservedClaim, ObservedTemplate
 from tenon.housekeeping.findings import Finding, Kind
 from tenon.kube.claim_record import instance_id_of
+from tenon.lifecycle.messages.base import ClaimRef
 from tenon.lifecycle.messages.node import Poke
 from tenon.lifecycle.release import without_finalizer
 
@@ -46,8 +48,15 @@ class SweepActions:
                 claim = await self._claim(found.claim, found.uid)
                 return claim is not None and bool(claim.foreign_finalizers)
             case Kind.UNTAGGED_INSTANCE:
-                name = asyncio.to_thread(self._ec2.name_instance, found.instance_id, found.claim, found.node_name)
-                return await with_heartbeat(name)
+                return await self._tag_instance(found)
+
+    async def _tag_instance(self, found: Finding) -> bool:
+        name = asyncio.to_thread(self._ec2.name_instance, found.instance_id, found.claim, found.node_name)
+        tagged = await with_heartbeat(name)
+        if tagged:
+            ref = ClaimRef(cluster=self._ec2.cluster.name, name=found.claim, uid=found.uid)
+            await annotate_claim(self._kube, ref, TAGGED)
+        return tagged
 
     async def _terminate_instance(self, found: Finding, seen: Observations) -> bool:
         if await self._is_held(found, seen):

@@ -105,11 +105,12 @@ async def _bind(kube: Kube, entries: Sequence[PlannedPod], node: Object, default
 
 
 async def _is_watched(kube: Kube, node: Object) -> bool:
-    """Whether watches tell of the Node as it was read.
+    """Whether watches have sent the Node as it was read.
 
-    An API server that is overloaded may tell of Nodes many seconds later than of pods. For whoever learns of a pod
-    there before it learns that the Node lost its NoExecute taints, the pod must not be there: kube-controller-manager
-    evicts it, and the kubelet refuses it. kube-scheduler cannot bind too early, because it learns of Nodes in this way.
+    An overloaded API server may send changes of Nodes many seconds later than changes of pods. A client that sees the
+    pod first, and the removal of the NoExecute taints later, takes the pod for one that must not run there:
+    kube-controller-manager evicts it, and the kubelet refuses it. kube-scheduler cannot bind too early, because it
+    reads Nodes from a watch itself.
     """
     name = node["metadata"]["name"]
     try:

@@ -37,6 +37,8 @@ LAUNCH_EVENTS = {
     Reason.NODECLASS_NOT_READY: Reason.NODECLASS_NOT_READY.camel_case,
 }
 """The reason why a claim is deleted before it has an instance, to the reason of the event about it."""
+TAGGED = {labels.TAGGED: "true", labels.CLUSTER_TAGGED: "true"}
+"""The annotations of a NodeClaim whose instance has all its tags. They keep Karpenter from writing tags."""
 _MAX_MESSAGE = 1024
 
 

@@ -46,6 +46,7 @@ class AdminApi:
         self._reset = reset
         self._others = ExternalFaults(world).actions | Rights(world).actions
         self._others["POST consistency"] = self._set_delays
+        self._others["DELETE consistency"] = self._restore_delays
         self.joiner: Rejections | None = None
 
     def answer(self, method: str, path: str, query: dict[str, str], body: bytes) -> Answer:
@@ -119,6 +120,10 @@ class AdminApi:
 
     def _set_delays(self, body: bytes) -> dict[str, Any]:
         self._world.consistency.delays = read(Delays, body)
+        return {"status": "ok"}
+
+    def _restore_delays(self, _: bytes) -> dict[str, Any]:
+        self._world.consistency.restore()
         return {"status": "ok"}
 
     def _set_timing(self, request: LifecycleBody) -> None:

@@ -265,6 +265,10 @@ class Ec2Admin:
         body = {"profile": profile, "instance": instance, "tags": tags, "chance": chance, "seed": seed}
         self._call("POST", "consistency", body)
 
+    def usual_consistency(self) -> None:
+        """Undo `consistency`."""
+        self._call("DELETE", "consistency")
+
     def calls(self, action: str = "") -> list[dict[str, Any]]:
         """The calls received, oldest first: service, action, parameters, status, error, time."""
         found: list[dict[str, Any]] = self._call("GET", "calls", action=action)["calls"]

@@ -49,12 +49,18 @@ class Delays:
         return shown, shown + draw.random() * self.tags
 
 
+AT_ONCE = Delays()
+USUAL = Delays(profile=1.0, instance=1.0, tags=1.0)
+"""Shorter than AWS's own, so that tests take no longer, and long enough that code which looks at once finds nothing."""
+
+
 class Consistency:
     """The delays of an account, and its new instance profiles. Thread-safe."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], usual: Delays = AT_ONCE) -> None:
         self._clock = clock
-        self.delays = Delays()
+        self._usual = usual
+        self.delays = usual
         self._usable: dict[str, float] = {}
         self._lock = Lock()
 
@@ -67,8 +73,12 @@ class Consistency:
         """Whether a launch can use the profile, as far as its age is concerned."""
         return self._clock() >= self._usable.get(name, 0.0)
 
+    def restore(self) -> None:
+        """Go back to the usual delays."""
+        self.delays = self._usual
+
     def clear(self) -> None:
-        """Show everything at once, for a reset."""
+        """Forget the profiles, and go back to the usual delays, for a reset."""
         with self._lock:
-            self.delays = Delays()
+            self.restore()
             self._usable.clear()

@@ -74,7 +74,7 @@ class SandboxEC2(EC2Response):  # type: ignore[misc]
         for instance in reservation.instances:
             capacity_type = "spot" if instance.lifecycle == "spot" else "on-demand"
             pool = (instance.instance_type, str(instance.availability_zone), capacity_type)
-            self.world.book.add(instance, pool, reservation.id)
+            self.world.book.add(instance, pool, reservation.id, delays=self.world.consistency.delays)
         return result
 
     # --- instances ---

@@ -16,6 +16,7 @@ import yaml
 from activities import loggers
 from sandbox.ec2.admin import AdminApi
 from sandbox.ec2.boot import BootPlan
+from sandbox.ec2.consistency import USUAL
 from sandbox.ec2.prices import read_prices
 from sandbox.ec2.world import ClusterFacts, World
 from sandbox.ec2.wsgi import Front
@@ -160,7 +161,7 @@ def main(arguments: list[str] | None = None) -> int:
         server = start(
             chosen.state,
             port=chosen.port,
-            cluster=facts,
+            world=World(read_prices(), facts, delays=USUAL),
             kubeconfig=chosen.kubeconfig,
             nodeadm=chosen.nodeadm,
             boot_delay=chosen.boot_delay,

@@ -9,7 +9,7 @@ from sandbox.ec2.authorization.identities import ACCOUNT
 from sandbox.ec2.authorization.judge import Judge
 from sandbox.ec2.buckets import Buckets
 from sandbox.ec2.capacity_reservations import CapacityReservations
-from sandbox.ec2.consistency import Consistency
+from sandbox.ec2.consistency import AT_ONCE, Consistency, Delays
 from sandbox.ec2.eventbridge import EventBridge
 from sandbox.ec2.faults import CallLog, FaultTable, Throttle
 from sandbox.ec2.fleets import Fleets
@@ -49,13 +49,15 @@ class World:
     calls: CallLog = field(default_factory=CallLog)
     judge: Judge = field(default_factory=lambda: Judge(REGION))
     lock: RLock = field(default_factory=RLock)
+    delays: Delays = AT_ONCE
+    """How late new things are seen, unless a test changes it."""
     internal_errors: list[str] = field(default_factory=list)
     """Calls on which the mock failed, as ``service.Action``. They are defects of the sandbox, never of its user."""
 
     def __post_init__(self) -> None:
         self.market = Market(self.prices)
         self.book = InstanceBook(self.market)
-        self.consistency = Consistency(self.now)
+        self.consistency = Consistency(self.now, self.delays)
         self.reservations = CapacityReservations(self.book)
         self.groups = PlacementGroups(self.book)
         self.zonal_shifts = ZonalShifts()

@@ -23,7 +23,7 @@ from tenon.scheduling.pod_classes import resource_names
 from tenon.scheduling.type_table import TypeTables
 
 PRICE_WEIGHT = 1e-6
-"""How much a dollar an hour counts beside the limits when types are compared by what they use up: it breaks ties."""
+"""How much a dollar an hour counts next to the limits when types are compared by what they use up: it breaks ties."""
 EFFORT = 40_000
 """Pods to place, over all plans of one search. Large batches are searched less finely."""
 

@@ -53,7 +53,7 @@ POOL_CASES = [
     Case("key malformed", "pool", {REQUIREMENTS: [term("a b", "Exists")]}, "key"),
     Case("own domain", "pool", {REQUIREMENTS: [term("karpenter.sh/colour", "Exists")]}, "reserved"),
     Case("below the own domain", "pool", {REQUIREMENTS: [term("x.karpenter.sh/colour", "Exists")]}, "reserved"),
-    Case("beside the own domain", "pool", {REQUIREMENTS: [term("mykarpenter.sh/colour", "Exists")]}),
+    Case("next to the own domain", "pool", {REQUIREMENTS: [term("mykarpenter.sh/colour", "Exists")]}),
     Case("AWS domain", "pool", {REQUIREMENTS: [term("karpenter.k8s.aws/colour", "Exists")]}, "reserved"),
     Case("Tenon's domain", "pool", {REQUIREMENTS: [term(labels.BATCH, "Exists")]}, "reserved"),
     Case(

@@ -248,7 +248,7 @@ def test_a_pod_event_that_cannot_be_read_counts_as_none(text: object) -> None:
 
 
 async def test_a_complete_copy_is_taken_over_in_portions() -> None:
-    """Everything is read anew after a long absence: 100,000 pods at once would hold up the Lease for seconds."""
+    """Everything is read again after a long absence: 100,000 pods at once would hold up the Lease for seconds."""
     cache = Cache()
     copy = {f"ns/p{number}": waiting(f"p{number}") for number in range(3 * PORTION)}
     seen: list[int] = []

@@ -34,17 +34,17 @@ SIDECAR = {"restartPolicy": "Always"}
         pytest.param(
             {"containers": [container("1")], "initContainers": [container("1", **SIDECAR), container("3")]},
             {"cpu": 4000},
-            id="an init container runs beside the sidecars before it",
+            id="an init container runs next to the sidecars before it",
         ),
         pytest.param(
             {"containers": [container("1")], "initContainers": [container("3"), container("1", **SIDECAR)]},
             {"cpu": 3000},
-            id="but not beside those after it",
+            id="but not next to those after it",
         ),
         pytest.param(
             {"containers": [container("2")], "initContainers": [container("1", **SIDECAR)]},
             {"cpu": 3000},
-            id="sidecars run on beside the containers",
+            id="sidecars run on next to the containers",
         ),
         pytest.param({"containers": [container("1")], "overhead": {"cpu": "250m"}}, {"cpu": 1250}, id="overhead"),
         pytest.param(

@@ -168,7 +168,7 @@ def test_ops04_a_restart_of_karpenter_hands_nothing_to_tenon(tenths: int) -> Non
 
 @pytest.mark.parametrize("tenths", range(0, 20, 3))
 def test_ops04_a_restart_of_karpenter_hands_nothing_to_tenon_in_the_same_namespace(tenths: int) -> None:
-    """They share a Lease there, and whoever took it once would keep it; what Tenon released is Tenon's at once."""
+    """They share a Lease there, and the first holder would keep it; what Tenon released is Tenon's at once."""
 
     async def main() -> None:
         api = Shared()
@@ -277,7 +277,7 @@ def test_an_outage_of_the_api_server_is_no_sign_that_karpenter_is_gone() -> None
 
 
 def test_identities_of_karpenter_and_of_every_release_of_tenon_are_told_apart() -> None:
-    """While a Deployment is rolled, replicas of the first release stand beside those of the next."""
+    """While a Deployment is rolled, replicas of the first release stand next to those of the next."""
     assert is_tenons("tenon/tenon-7d9f-x2x4k_7")
     assert is_tenons("tenon-7d9f-x2x4k_7")
     assert not is_tenons(f"karpenter-6d9f8c7b5-x2x4k_{UUID}")

@@ -168,7 +168,7 @@ def test_a_leader_outlives_an_api_server_that_is_away_for_minutes(way: str, capl
 
 
 def test_a_slow_answer_does_not_stretch_the_time_that_others_count() -> None:
-    """They see the write when it is made; a holder that counts from the answer would lead beside them."""
+    """They see the write when it is made; a holder that counts from the answer would lead next to them."""
 
     async def main() -> None:
         api = Api()

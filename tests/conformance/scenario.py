@@ -144,7 +144,7 @@ class Scenario:
 
     @property
     def explained(self) -> bool:
-        """Whether it pins, beside the outcome, why a type won or a pod has no place."""
+        """Whether it pins, next to the outcome, why a type won or a pod has no place."""
         expected = self.description.expect
         return any(expected.unschedulable.values()) or any(claim.why for claim in expected.claims or ())
 

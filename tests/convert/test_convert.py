@@ -171,7 +171,7 @@ def test_faults_have_file_line_and_field_and_the_rest_is_printed(tmp_path: Path)
 
 
 def test_all_faults_are_told_at_once() -> None:
-    """As by `tenon validate`: what only the rules of its own age refuse beside what cannot be converted."""
+    """As by `tenon validate`: what only the rules of its own age refuse next to what cannot be converted."""
     text = PROVISIONER.replace("30 # half a minute", "-5").replace(
         "  providerRef:", "  weight: 1000\n  taints: [{key: a, effect: Sometimes}]\n  colour: red\n  providerRef:"
     )
@@ -233,7 +233,7 @@ def test_an_empty_name_is_not_the_folder_of_the_moment() -> None:
 
 
 def test_what_changed_needs_no_guessing_when_an_alias_is_in_the_way() -> None:
-    """A label behind an alias has no place of its own: the document is written anew, with the same meaning."""
+    """A label behind an alias has no place of its own: the document is written again, with the same meaning."""
     text = """apiVersion: v1
 kind: Pod
 metadata:

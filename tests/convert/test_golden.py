@@ -1,6 +1,6 @@
-"""Manifests of every age beside what ``tenon convert`` prints for them, each read against the reference of its rows.
+"""Manifests of every age next to what ``tenon convert`` prints for them, each read against the reference of its rows.
 
-To record one anew, delete its ``.out.yaml`` and run this test twice; read what was written before it is kept.
+To record one again, delete its ``.out.yaml`` and run this test twice; read what was written before it is kept.
 """
 
 from __future__ import annotations

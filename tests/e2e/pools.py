@@ -32,7 +32,7 @@ NAMESPACE = "default"
 WITHIN = 180.0
 """Bounds what would otherwise hang, on a machine that is busy with other tests too."""
 SMALL = [{"key": "karpenter.k8s.aws/instance-cpu", "operator": "In", "values": ["2"]}]
-"""Types with room for one pod of 1 CPU, beside what the system takes."""
+"""Types with room for one pod of 1 CPU, next to what the system takes."""
 ROOMY = [{"key": "karpenter.k8s.aws/instance-cpu", "operator": "In", "values": ["4"]}]
 """Types with room for three such pods: whichever of them make up the first plan, the others fit on its node."""
 
@@ -49,7 +49,7 @@ def leaving(obj: Object) -> bool:
 
 
 def _brief(pods: list[Object]) -> str:
-    """Where pods are and what is said of them, for whoever reads of a test that failed."""
+    """Where pods are and what is said of them, for the reader of a failed test."""
     lines = []
     for pod in pods:
         said = [f"{c['type']}={c['status']} {c.get('message', '')}" for c in pod["status"].get("conditions") or []]

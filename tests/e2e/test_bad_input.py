@@ -35,7 +35,7 @@ from workflows.names import SEARCH_ATTRIBUTES
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def good(new_pool: NewPool) -> AsyncIterator[Pool]:
-    """A pool in which nothing is wrong, beside those of the tests; each pod in it needs a node of its own."""
+    """A pool in which nothing is wrong, next to those of the tests; each pod in it needs a node of its own."""
     async with new_pool(consolidate_after="Never", requirements=SMALL) as pool:
         yield pool
 
@@ -126,7 +126,7 @@ def nobody() -> str:
 
 
 async def start_worker(sandbox: Sandbox, **changes: str | None) -> tuple[int, list[str]]:
-    """A worker's exit status and what it says on stderr, run beside the one of the tests."""
+    """A worker's exit status and what it says on stderr, run next to the one of the tests."""
     names = ("METRICS_PORT", "HEALTH_PROBE_PORT", "WEBHOOK_PORT")
     ports = dict(zip(names, map(str, free_ports(len(names))), strict=True))
 

@@ -53,7 +53,7 @@ async def test_a_life_without_incident_is_cheap(
     assert len(resting) <= MAX_IDLE_EVENTS
 
     node = pods[0]["spec"]["nodeName"]
-    for number in range(10):  # a crowd that comes and goes beside the pods that stay
+    for number in range(10):  # a crowd that comes and goes next to the pods that stay
         await pool.pod(f"guest{number}", cpu="1m", nodeName=node)
     await pool.running(13)
     for number in range(10):

@@ -114,7 +114,7 @@ async def test_nps5_nc06_ecs9_columns_tell_what_is(
 
 @pytest.mark.parametrize("path", EXPLAINED)
 def test_kubectl_explain_has_a_sentence_for_every_field(kubectl: Kubectl, path: str) -> None:
-    """Whoever asks what a field is gets an answer, and the kind's own text is not missing either."""
+    """A user who asks what a field is gets an answer, and the kind's own text is not missing either."""
     text = kubectl("explain", path)
     head, _, fields = text.partition("FIELDS:")
     described = head.partition("DESCRIPTION:")[2].strip()

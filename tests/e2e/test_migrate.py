@@ -144,7 +144,7 @@ async def test_dis80_expiry_counts_from_the_claims_creation(story: KarpentersSto
 
 
 async def test_trm06_a_deletion_that_karpenter_began_is_carried_to_its_end(story: KarpentersStory) -> None:
-    """Its termination timestamp, not the grace period counted anew, ends the pod that nothing may disrupt."""
+    """Its termination timestamp, not the grace period counted again, ends the pod that nothing may disrupt."""
     await story.pool.gone(story.name("deleted"))
     assert await story.kube.get(PODS, f"{story.pool.name}-deleted", NAMESPACE) is None
 
@@ -223,7 +223,7 @@ async def test_handback_leaves_the_cluster_as_karpenter_would_have_it(
 
 
 async def test_dis75_karpenter_may_rehash_and_tenon_take_over_once_more(story: KarpentersStory) -> None:
-    """Karpenter's return (versions differ: it writes its hashes anew) and a second take-over move nobody."""
+    """Karpenter's return (versions differ: it writes its hashes again) and a second take-over move nobody."""
     for claim in await story.pool.claims():
         await story.kube.patch(NODECLAIMS, claim["metadata"]["name"], {"metadata": {"annotations": POOL_HASHES}})
     await story.kube.patch(NODEPOOLS, story.pool.name, {"metadata": {"annotations": POOL_HASHES}})

@@ -19,7 +19,7 @@ async def test_a_worker_killed_while_a_node_boots_goes_on_with_the_same_instance
         return any(condition(claim, "Launched").get("status") == "True" for claim in await pool.claims())
 
     await until(launched)
-    assert worker.crash() != 0  # whoever started the processes must see that the worker died
+    assert worker.crash() != 0  # the parent process must see that the worker died
     worker.start()
     await pool.running(2)
     (claim,) = await pool.settled(1)

@@ -23,7 +23,7 @@ from workflows.nodeclaim import NodeClaimWorkflow
 
 @dataclass
 class Story:
-    """A cluster that Karpenter made, and whoever manages it now."""
+    """A cluster that Karpenter made, and the controller that manages it now."""
 
     karpenter: Karpenter | OldKarpenter
     worker: WorkerProcess

@@ -100,7 +100,7 @@ class WorkerProcess:
     def kill(self, name: str) -> int:
         """Kill one of the two processes (``io``, ``cluster``); the exit status of what had started them.
 
-        It stops the other process gracefully and ends: whoever runs workers starts all of it again.
+        It stops the other process gracefully and ends, because Kubernetes restarts both.
         """
         assert self._process is not None
         (child,) = [child for child in self._children() if f"worker.runtime.{name}_process" in child.cmdline()]

@@ -25,7 +25,7 @@ def clock(server: Server) -> Iterator[Clock]:
     book.clock.now = real()
     yield book.clock
     book.clock = real
-    server.world.consistency.delays = Delays()
+    server.world.consistency.restore()
 
 
 def test_aws014_an_instance_that_is_shown_late_is_launched_once_and_found_later(
@@ -45,6 +45,21 @@ def test_aws014_an_instance_that_is_shown_late_is_launched_once_and_found_later(
     shown = provider.find_instance("late-1")
     assert shown is not None
     assert (shown.id, bool(shown.private_dns_name)) == (instance.id, True)
+
+
+def test_aws122_an_instance_that_is_shown_late_is_tagged_later(
+    provider: Ec2Provider, server: Server, clock: Clock, ready_class: EC2NodeClass
+) -> None:
+    """Neither before EC2 shows it nor before EC2 shows its tags, because they may contain a Name of the user's."""
+    server.world.consistency.delays = Delays(instance=5.0, tags=500.0, chance=1.0)
+    instance = provider.launch(provider.prepare_launch(node_claim(name="late-2"), ready_class, 1)).instance
+    assert instance is not None
+    assert not provider.name_instance(instance.id, "late-2", "ip-10-0-0-1")
+    clock.pass_(5.0)
+    assert provider.instance_state(instance.id) is not None
+    assert not provider.name_instance(instance.id, "late-2", "ip-10-0-0-1")
+    clock.pass_(500.0)
+    assert provider.name_instance(instance.id, "late-2", "ip-10-0-0-1")
 
 
 def test_aws049_a_launch_waits_for_a_new_instance_profile(

@@ -14,8 +14,11 @@ from botocore.config import Config
 
 from sandbox.ec2.authorization.identities import ADMINISTRATOR_KEY, SECRET, worker_key
 from sandbox.ec2.client import Ec2Admin
+from sandbox.ec2.consistency import USUAL
+from sandbox.ec2.prices import read_prices
 from sandbox.ec2.responses import SandboxEC2
 from sandbox.ec2.server import Server, start
+from sandbox.ec2.world import World
 
 TEMPLATE = "karpenter.k8s.aws/1234"
 
@@ -111,7 +114,8 @@ def make_client(endpoint: str, service: str, region: str, access_key: str = ADMI
 
 @pytest.fixture(scope="session")
 def ec2_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Any]]:
-    server = start(Path(tmp_path_factory.mktemp("ec2")))
+    world = World(read_prices(), delays=USUAL)
+    server = start(Path(tmp_path_factory.mktemp("ec2")), world=world)
     yield server, make_client(server.endpoint, "ec2", "us-west-2")
     server.close()
 
@@ -122,6 +126,7 @@ def aws(ec2_server: tuple[Server, Any]) -> Aws:
     SandboxEC2.world = server.world  # a process has one, and the server of another file may have replaced it
     admin = Ec2Admin(server.endpoint)
     admin.reset()
+    admin.consistency()  # the clock stands still until a test moves it
     clock = Clock()
     server.world.book.clock = clock
     made = Aws(server, admin, clock, ec2)

@@ -68,6 +68,20 @@ def test_a_share_of_the_instances_is_late_and_the_seed_says_which(aws: Aws) -> N
     assert late(1) != late(2)
 
 
-def test_by_default_all_is_seen_at_once(aws: Aws) -> None:
-    instance = aws.launch(TagSpecifications=TAG)
-    assert found(aws)[instance]["team"] == "red"
+def test_by_default_what_is_new_is_seen_within_two_seconds(aws: Aws) -> None:
+    """Also after a reset, and of both ways to launch."""
+    aws.admin.consistency(instance=600.0, chance=1.0)
+    aws.admin.usual_consistency()
+    late = 0
+    for _ in range(20):
+        bought = [aws.launch(TagSpecifications=TAG)]
+        run = aws.ec2.run_instances(
+            ImageId=aws.image(), InstanceType="m7g.large", MinCount=1, MaxCount=1, SubnetId=aws.subnets["us-west-2a"]
+        )
+        bought.append(run["Instances"][0]["InstanceId"])
+        late += len(set(bought) - set(found(aws)))
+    assert 5 < late < 35
+    aws.clock.pass_(2.0)
+    shown = found(aws)
+    assert len(shown) == 40
+    assert sum(tags.get("team") == "red" for tags in shown.values()) == 20

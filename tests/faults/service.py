@@ -1,4 +1,4 @@
-"""One address before the webhooks of several replicas, as a Service is: whoever is gone is not asked any more."""
+"""One address before the webhooks of several replicas, as a Service is: a replica that is gone gets no requests."""
 
 from __future__ import annotations
 

@@ -149,7 +149,7 @@ async def test_nc07_what_eks_auto_mode_has_in_the_cluster_is_left_as_it_is(
     await pool.deploy(1)
     await pool.running(1)
     worker.crash()
-    worker.start()  # which reads everything anew, and compares it with the open workflows
+    worker.start()  # which reads everything again, and compares it with the open workflows
     await pool.scale(2)
     await pool.running(2)
     mine = [claim["metadata"]["name"] for claim in await pool.settled(2)]

@@ -47,7 +47,7 @@ SLOW = "m5.xlarge"
 class Stage:
     """The pools, and what is held in each of them.
 
-    A client that waits for half a minute asks anew. That is held again where no other pool asks for the same; what is
+    A client that waits for half a minute asks again. That is held again where no other pool asks for the same; what is
     held only once comes last, one soon after the other.
     """
 

@@ -20,7 +20,7 @@ MAX_DURATION = 2147483647
 async def test_ops04_a_lease_that_says_68_years_does_not_stop_tenon(
     worker: WorkerProcess, make_pool: MakePool, observe: Observe, kube: Kube
 ) -> None:
-    """Whoever may create Leases in one namespace could stop the provisioning of the whole cluster."""
+    """A user who may create Leases in one namespace could stop the provisioning of the whole cluster."""
     pool = await make_pool(requirements=SMALL)
 
     async def stands_by() -> bool:

@@ -98,7 +98,7 @@ async def enter(pools: tuple[Pool, Pool, Pool], seen: Observer, ec2: Ec2Admin, a
     (claim,) = await draining.settled(1)
     name = claim["metadata"]["name"]
     seen.may_move(draining)
-    api.hold("POST", f"/pods/{draining.name}-[^/]+/eviction", count=None)  # a drain that waits too long asks anew
+    api.hold("POST", f"/pods/{draining.name}-[^/]+/eviction", count=None)  # a drain that waits too long asks again
     await draining.kube.delete(NODECLAIMS, name)
     await draining.settled(2)  # the node that its pod is to move to
     ec2.hold("CreateFleet", after_effect=True)

@@ -165,7 +165,7 @@ async def test_a_finalizer_that_nobody_removes(
     kube: Kube,
     worker: WorkerProcess,
 ) -> None:
-    """The instance ends and the life is over; event and metric name who holds the object, and no life begins anew."""
+    """The instance ends and the life is over; event and metric name who holds the object, and no life starts again."""
     async with new_pool(consolidate_after="Never") as pool, observe(pool) as seen:
         claim, node, _ = await one_node(pool)
         held = claim if resource is NODECLAIMS else node

@@ -133,7 +133,7 @@ async def test_a_leader_that_stops_hands_over_at_once(
 async def test_a_leader_whose_watches_stall_still_serves_pods(
     replicas: Replicas, make_pool: MakePool, observe: Observe, kube: Kube
 ) -> None:
-    """It notices the silence, asks anew, and buys what the pods need once."""
+    """It notices the silence, asks again, and buys what the pods need once."""
     pool = await make_pool(requirements=SMALL)
     async with observe(pool) as seen:
         old = await holder(kube)
@@ -181,7 +181,7 @@ def newest(bundle: bytes) -> bytes:
 async def test_ops05_v1beta1_outlives_the_leader_and_the_certificate(
     replicas: Replicas, make_pool: MakePool, kube: Kube
 ) -> None:
-    """V1B-01: both replicas convert. The leader is killed, the certificate lost and made anew: no request fails."""
+    """V1B-01: both replicas convert. The leader is killed, the certificate lost and made again: no request fails."""
     pool = await make_pool(ready=False)
     before: set[bytes] = set()
 

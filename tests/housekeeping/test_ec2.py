@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from activities.ec2.client import Ec2
 from activities.ec2.provider import Ec2Provider
+from sandbox.ec2.client import Ec2Admin
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tests.ec2.samples import node_claim
 
@@ -30,14 +31,17 @@ def test_aws122_an_instance_is_named_after_its_node_once(
     assert provider.name_instance(instance_id, "named-1", "ip-10-0-0-7")
     found = tags(clients, instance_id)
     assert (found["Name"], found[NODECLAIM]) == ("ip-10-0-0-7", "named-1")
-    assert not provider.name_instance(instance_id, "named-1", "ip-10-0-0-7")
+    admin_api = Ec2Admin(clients.ec2.meta.endpoint_url)
+    count = len(admin_api.calls("CreateTags"))
+    assert provider.name_instance(instance_id, "named-1", "ip-10-0-0-7")
+    assert len(admin_api.calls("CreateTags")) == count
 
 
 def test_aws122_a_name_of_the_users_stays(provider: Ec2Provider, clients: Ec2, ready_class: EC2NodeClass) -> None:
     """The EC2NodeClass may give a Name of its own."""
     spec = ready_class.spec.model_copy(update={"tags": {"Name": "our fleet"}})
     instance_id = bought(provider, ready_class.model_copy(update={"spec": spec}), "named-2")
-    assert not provider.name_instance(instance_id, "named-2", "ip-10-0-0-8")
+    assert provider.name_instance(instance_id, "named-2", "ip-10-0-0-8")
     assert tags(clients, instance_id)["Name"] == "our fleet"
 
 

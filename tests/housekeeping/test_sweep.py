@@ -437,6 +437,8 @@ async def test_an_instance_without_the_tag_of_a_claim(lost: Cluster, caplog: pyt
         "The sweep terminated an orphaned object": "instance_without_claim",
         "The sweep tagged an instance": "untagged_instance",
     }
+    claim = lost.kube.objects[("nodeclaims", "", "live-0")]
+    assert claim["metadata"]["annotations"]["karpenter.k8s.aws/tagged"] == "true"
     assert lost.alive() == {"live-0"}
 
 

@@ -103,7 +103,7 @@ def test_sch076_a_pod_that_shrinks_in_place_leaves_no_room_for_another_yet() -> 
 def test_sch001_the_controller_says_what_kind_of_pod_it_is(
     owners: list[dict[str, Any]], daemon: bool, mirror: bool
 ) -> None:
-    """Only its controller replaces a pod: one of a ReplicaSet needs another node, whoever else owns it."""
+    """Only its controller replaces a pod: one of a ReplicaSet needs another node, whatever other owners it has."""
     body = pod(*owners)
     record = decode_pod(json.dumps(body).encode())
     assert (record.daemon, record.mirror) == (daemon, mirror)

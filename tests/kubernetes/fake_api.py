@@ -66,7 +66,7 @@ class FakeApi:
             self._tell("DELETED", {**gone, "metadata": metadata})
 
     def compact(self) -> None:
-        """Forgets the past: whoever did not follow must list again."""
+        """Forgets the past: a client that did not follow must list again."""
         self.floor = self.version
         self.log.clear()
 

@@ -106,7 +106,7 @@ NEWS = st.sampled_from(
 
 @given(st.data())
 def test_every_life_ends_and_never_goes_backwards(data: st.DataObject) -> None:
-    """Whatever is answered and whoever asks for what, a node ends, in the order of the stages."""
+    """Whatever the answers and the requests are, a node ends, in the order of the stages."""
     state, now = NodeState(claim=REF), NOW
     order = list(Stage)
     sent: list[tuple[int, bool]] = []
@@ -142,7 +142,7 @@ def test_every_life_ends_and_never_goes_backwards(data: st.DataObject) -> None:
 
 
 def test_a_launch_template_that_was_deleted_under_a_launch_is_made_again() -> None:
-    """AWS-011: prepared anew as another attempt, with another token; not for ever."""
+    """AWS-011: prepared again as another attempt, with another token; not for ever."""
     state = NodeState(claim=REF, stage=Stage.LAUNCHING, request=REQUEST)
     for attempt in range(2, launch_stages.LAUNCH_ATTEMPTS + 1):
         state = machine.apply(state, LaunchResult(reason=Reason.TEMPLATE_GONE), NOW)
@@ -513,7 +513,7 @@ def test_a_node_that_was_to_leave_only_if_empty_leaves_when_its_instance_is_gone
 
 
 def test_a_life_that_has_not_looked_yet_looks_before_it_leaves() -> None:
-    """Begun anew for a claim that is being deleted: its instance must be known, or it would be left running."""
+    """Begun again for a claim that is being deleted: its instance must be known, or it would be left running."""
     state = machine.apply(NodeState(claim=REF), Poke(claim_deleting=True, reason="deleted"), NOW)
     step = machine.next_step(state, NOW)
     assert isinstance(step, Run)
@@ -569,7 +569,7 @@ def test_a_request_that_ec2_did_not_answer_is_sent_again_as_it_was() -> None:
     "stage", [Stage.CORDONING, Stage.DRAINING, Stage.DETACHING, Stage.TERMINATING, Stage.RELEASING]
 )
 def test_a_step_that_fails_again_and_again_says_so_and_is_tried_ever_more_seldom(stage: Stage) -> None:
-    """What EC2 or a policy denies for ever must be seen by whoever looks for blocked nodes."""
+    """What EC2 or a policy denies for ever must be visible to a user who looks for blocked nodes."""
     state, now, pauses = NodeState(claim=REF, stage=stage, instance=INSTANCE), NOW, []
     for _ in range(4):
         step = machine.next_step(state, now)

@@ -49,6 +49,15 @@ async def test_a_node_whose_instance_cannot_be_tagged_is_taken_over_all_the_same
     assert "The worker failed to tag an instance; the next sweep tags it" in caplog.messages
 
 
+async def test_a_node_whose_instance_ec2_does_not_show_yet_is_not_called_tagged() -> None:
+    """Housekeeping tags it later, and says so on the claim."""
+    world, ec2 = World().put_live(), Ec2()
+    ec2.shows = False
+    _, state = await taken_over(world, ec2)
+    assert state.stage == "live"
+    assert not set(TAGGED) & set(world.claim["metadata"]["annotations"])
+
+
 async def test_dis80_its_expiry_counts_from_the_creation_of_the_claim() -> None:
     world = World().put_live()
     world.claim["metadata"]["creationTimestamp"] = stamp(START - timedelta(days=29))
@@ -86,7 +95,7 @@ async def test_lif03_a_claim_in_the_middle_of_its_start_goes_on_from_there(
 
 
 async def test_ann04_a_deletion_goes_on_to_the_instant_that_karpenter_wrote() -> None:
-    """TRM-06: the grace period is not counted anew."""
+    """TRM-06: the grace period is not counted again."""
     world = World().put_live(terminationGracePeriod="1h")
     metadata = world.claim["metadata"]
     metadata["deletionTimestamp"] = stamp(START)

@@ -178,7 +178,7 @@ async def test_lif01_want_of_capacity_and_a_class_that_is_not_ready_end_the_clai
 
 
 async def test_m8_a_claim_without_offerings_reports_avoided_ones_to_the_provisioner() -> None:
-    """One that was begun anew has forgotten it, and would ask for the same again and again."""
+    """One that was started again has forgotten it, and would ask for the same again and again."""
     _, launching = waiting(Refuser(prepare=InsufficientCapacityError("nothing is left")))
     assert not launching._breakers.news.is_set()
     await launching.prepare(PrepareLaunchInput(claim=REF))

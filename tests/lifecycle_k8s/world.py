@@ -130,6 +130,7 @@ class Ec2:
     def __init__(self) -> None:
         self.named: list[tuple[str, str, str]] = []
         self.refuses = False
+        self.shows = True
 
     def instance_state(self, instance_id: str) -> str:
         assert instance_id == "i-1"
@@ -150,4 +151,4 @@ class Ec2:
         if self.refuses:
             raise EC2Error("UnauthorizedOperation", "no tags today", retryable=False)
         self.named.append((instance_id, claim_name, node_name))
-        return True
+        return self.shows

@@ -190,10 +190,10 @@ class Between:
             gone = {pod.key for pod, _ in ready}
             waiting = [(pod, place) for pod, place in waiting if pod.key not in gone]
         for pod, place in waiting:
-            yield Finding("pod-affinity", place.name, f"{pod.key} is beside no pod that it asks for")
+            yield Finding("pod-affinity", place.name, f"{pod.key} is next to no pod that it asks for")
 
     def _away(self) -> Iterator[Finding]:
-        """Required anti-affinity keeps both apart, whoever comes second; two that ran before are not looked at."""
+        """Required anti-affinity keeps both apart in either order; two that ran before are not looked at."""
         holders: dict[Term, list[tuple[Pod, Place]]] = defaultdict(list)
         for place in self._places:
             for pod in (*place.running, *place.planned):

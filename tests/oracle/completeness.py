@@ -1,4 +1,4 @@
-"""Whether a plan left a pod out that had a place: beside its own nodes, or on one that it could still buy."""
+"""Whether a plan left a pod out that had a place: next to its own nodes, or on one that it could still buy."""
 
 from __future__ import annotations
 

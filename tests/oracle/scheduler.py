@@ -1,4 +1,4 @@
-"""kube-scheduler in small: whether a node that is known in full lets a pod in, beside the pods that are there."""
+"""kube-scheduler in small: whether a node that is known in full lets a pod in, next to the pods that are there."""
 
 from __future__ import annotations
 

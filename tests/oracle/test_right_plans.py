@@ -50,7 +50,7 @@ GATE = {"operator": "Exists"}
           *(pod(n, nodeSelector={"team": "red"}, **spread("team")) for n in "pq")],
          plan(claim("p", requirements=[within("team", "red")]), claim("q", requirements=[within("team", "red")]))),
         ([pool(), pod(**NEAR), pod("q", **NEAR)], plan(claim("p"), claim("q"))),
-        # the first of its kind need not be beside anybody
+        # the first of its kind need not be next to anybody
         ([pool(), app("p", "db", **NEAR), pod("q", **NEAR)], plan(claim("p"), claim("q"))),
         ([pool(), node(zone=None), pod("r", node="n"), pod(**NEAR)], plan(claim("p"))),
         ([pool(), pod("q", labels={"app": "db"}), app("p", "x", **affinity("podAffinity", (ZONE, "db")))],
@@ -76,7 +76,7 @@ def test_quantities(text: Any, billionths: int) -> None:
 
 
 def test_requests_of_a_pod_with_init_containers_and_sidecars() -> None:
-    """KEP-753: sidecars run on beside what comes after them; a plain init container is over by then."""
+    """KEP-753: sidecars run on next to what comes after them; a plain init container is over by then."""
 
     def container(cpu: str, **more: Any) -> Object:
         return {"resources": {"requests": {"cpu": cpu}}, **more}

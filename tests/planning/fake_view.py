@@ -54,7 +54,7 @@ def node_class(name: str = "default", *conditions: dict[str, Any], **metadata: A
 
 
 class FakeView:
-    """What `ClusterView` asks for, as plain attributes; `tell` wakes whoever waits. ``waits`` counts the waiting."""
+    """What `ClusterView` asks for, as plain attributes; `tell` wakes those that wait. ``waits`` counts the waiting."""
 
     def __init__(self) -> None:
         self.wait_complete = True

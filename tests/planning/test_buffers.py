@@ -102,7 +102,7 @@ async def test_cb07_buffers_join_the_batch_of_pods_and_are_not_counted_as_pods()
 
 
 async def test_cb07_room_of_a_buffer_is_free_to_take() -> None:
-    """Its pods are placed anew in each plan and never nominated: pods that wait get the room first."""
+    """Its pods are placed again in each plan and never nominated: pods that wait get the room first."""
     at = Setting(pod("a"))
     at.view.existing = [node(cpu="2")]
     at.looked(on="n")
@@ -147,7 +147,7 @@ async def test_a_buffer_that_is_gone_asks_for_nothing_and_keeps_nothing() -> Non
 
 @pytest.mark.asyncio(loop_scope="function")
 @pytest.mark.looptime
-async def test_cb09_whoever_waits_for_pods_is_woken_by_a_buffer() -> None:
+async def test_cb09_a_buffer_wakes_the_wait_for_pods() -> None:
     at = Setting()
     at.batcher = Batcher(at.view, loop_clock(), at.room)
     waiting = asyncio.create_task(at.batcher.await_batch(QUESTION))

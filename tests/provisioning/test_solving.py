@@ -97,7 +97,7 @@ def test_cb07_pods_are_spread_as_if_there_were_no_buffers_of_their_kind(
 
 
 def test_a_pod_is_not_promised_a_node_that_only_a_buffer_would_open_to_it() -> None:
-    """It may run beside web only, and there is no web but in the buffer's imagination."""
+    """It may run next to web only, and there is no web but in the buffer's imagination."""
     follower = pod("follower", rules=near())
     alike = [replace(one, buffer="default/spare") for one in replicas(2, labels={"app": "web"}, prefix="b")]
     plan = solve_with_buffers(problem([follower, *alike], pool(), nodes=[node(cpu="2")]))

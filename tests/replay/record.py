@@ -2,7 +2,7 @@
 
 Some scenarios are played: one node, with a cluster and an EC2 of activities that answer at will. The others happen on a
 real sandbox, and all its workflows are recorded. What was recorded before is left as it is, for these histories stand
-for the workflows that are open when a new version is deployed; ``--again`` records anew all the same.
+for the workflows that are open when a new version is deployed; ``--again`` records again all the same.
 """
 
 from __future__ import annotations
@@ -328,7 +328,7 @@ def main() -> None:
     everything = [*SCENARIOS, *sandbox_scenarios.SCENARIOS]
     parser = argparse.ArgumentParser(prog="python -m tests.replay.record", description="Record histories.")
     parser.add_argument("scenario", nargs="*", default=everything, choices=everything)
-    parser.add_argument("--again", action="store_true", help="record anew what is recorded already")
+    parser.add_argument("--again", action="store_true", help="record again what is recorded already")
     given = parser.parse_args()
     to_play = [s for s in given.scenario if s in SCENARIOS and (given.again or not played(s).exists())]
     to_happen = [

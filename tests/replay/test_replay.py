@@ -1,7 +1,7 @@
 """Recorded lives replay: a deploy must not break the workflows that are open when it comes.
 
 When one of these fails, the order of a workflow's commands changed. Guard the change with ``workflow.patched`` instead
-of recording anew.
+of recording again.
 """
 
 from __future__ import annotations

@@ -216,7 +216,7 @@ async def test_a_bad_wish_is_explained(cluster: Cluster) -> None:
         cluster.proxy.hold("GET", "(")
 
 
-async def test_the_proxy_ends_with_whoever_started_it(cluster: Cluster) -> None:
+async def test_the_proxy_ends_with_the_process_that_started_it(cluster: Cluster) -> None:
     with ApiProxy.start(cluster.sandbox) as own:
         process = psutil.Process(own._process.pid)
         assert own._process.stdin is not None

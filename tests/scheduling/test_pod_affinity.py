@@ -119,7 +119,7 @@ def test_sch065_running_pods_repel_new_ones() -> None:
     assert solve(problem(web(6, PodRules()), pool(), nodes=[hosts])).placements == {}
 
 
-def test_sch065_planned_pods_repel_each_other_whoever_comes_first() -> None:
+def test_sch065_planned_pods_repel_each_other_in_either_order() -> None:
     for cpu in ("500m", "3"):
         hermit = pod("hermit", cpu, labels={"app": "hermit"}, rules=away(HOST))
         plan = solve(problem([hermit, *web(4, PodRules())], pool()))

@@ -156,7 +156,7 @@ def test_names_cannot_write_into_the_page(tmp_path: Path) -> None:
     assert "<script" not in simulate(tmp_path, POOL + hostile, form="html").out
 
 
-def test_whoever_waits_at_a_terminal_sees_that_something_is_done() -> None:
+def test_a_user_at_a_terminal_sees_progress() -> None:
     seen = threading.Event()
 
     class Terminal(io.StringIO):

@@ -1,4 +1,4 @@
-"""Slips that people make in manifests of today, with the line that is better; right manifests beside them."""
+"""Slips that people make in manifests of today, with the line that is better; right manifests next to them."""
 
 from __future__ import annotations
 

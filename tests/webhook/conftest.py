@@ -1,4 +1,4 @@
-"""The webhook of one replica on the session's sandbox, with a worker's rights, and the leader's part beside it."""
+"""The webhook of one replica on the session's sandbox, with a worker's rights, and the leader's part next to it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REPLICA = 7
 
 @dataclass
 class Served:
-    """The webhook, which can be stopped and started, and whoever looks at the cluster."""
+    """The webhook, which can be stopped and started, and the client that looks at the cluster."""
 
     sandbox: Sandbox
     settings: Settings

@@ -214,7 +214,7 @@ async def test_v1b09_what_is_stored_as_v1beta1_is_rewritten(served: Served, kube
 
 
 async def test_replicas_that_begin_together_have_one_certificate(served: Served, kube: Kube) -> None:
-    """OPS-05: whoever is second reads what the first has made; a certificate that is lost is made anew."""
+    """OPS-05: the second replica reads what the first has made; a lost certificate is made again."""
     namespace = own_namespace()
     await kube.patch(SECRETS, SECRET, {"data": None}, namespace=namespace)
     secrets = [CertificateSecret(kube, namespace) for _ in range(5)]

@@ -118,7 +118,7 @@ class Server(FakeKube):
 
 
 class World:
-    """A controller at work beside a planner."""
+    """A controller at work next to a planner."""
 
     def __init__(self) -> None:
         self.cache = Whole()

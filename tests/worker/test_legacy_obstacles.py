@@ -172,7 +172,7 @@ async def test_crds_of_karpenters_own_age_are_written_to_once(wrong: bool, caplo
 
 
 async def test_owners_that_others_add_stay() -> None:
-    """A fleet controller's reference beside ours: taken off, it would come again, and so for ever."""
+    """A fleet controller's reference next to ours: taken off, it would come again, and so for ever."""
     async with keeping((PROVISIONERS, provisioner()), (AWSNODETEMPLATES, template())) as cluster:
         fleet = {"apiVersion": "fleet/v1", "kind": "Bundle", "name": "b", "uid": "u-b"}
         body = copy.deepcopy(cluster.body(NODEPOOLS, "old"))
@@ -232,7 +232,7 @@ async def test_a_provisioner_that_an_upgrade_left_behind_launches_nothing_and_sa
 
 
 async def test_a_provisioner_that_is_applied_beside_nodepools_acts() -> None:
-    """And one that acts goes on when a NodePool is made beside it, even if what stands for it is deleted once."""
+    """And one that acts goes on when a NodePool is made next to it, even if what stands for it is deleted once."""
     async with keeping((PROVISIONERS, provisioner(creationTimestamp=YEARS_AGO)), (AWSNODETEMPLATES, template())) as one:
         one.put(NODEPOOLS, made_later())
         one.go(NODEPOOLS, "old")

@@ -344,7 +344,7 @@ async def test_after_an_outage_of_temporal_the_next_sweep_comes_soon(caplog: pyt
 
 
 async def test_the_singletons_begin_with_the_queue_of_this_leader() -> None:
-    """Whoever ended them by hand: the next run asks this leader at once."""
+    """Someone ended them by hand: the next run asks this leader at once."""
     cache, temporal = Cache(), FakeTemporal()
     async with bridged(cache, temporal):
         given = dict(temporal.starts)

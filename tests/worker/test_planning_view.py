@@ -69,7 +69,7 @@ async def viewing() -> AsyncIterator[tuple[ManyApis, ClusterCache, PlanningView]
 
 
 async def test_claims_that_a_working_watch_is_about_to_tell_of_are_only_waited_for() -> None:
-    """Reading everything anew after each plan would cost a list a second under load."""
+    """Reading everything again after each plan would cost a list a second under load."""
     async with viewing() as (api, cache, view):
         wait = asyncio.create_task(view.catch_up(["a"]))
         await asyncio.sleep(CATCH_UP_SECONDS / 2)

@@ -134,7 +134,7 @@ async def test_a_worker_takes_renewed_certificates_up_without_a_restart(pki: Pki
 async def test_files_that_do_not_fit_together_leave_the_connection_as_it_is(
     pki: Pki, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The files are replaced one by one, and whoever replaces them may err: each is tried, and told once a minute."""
+    """The files are replaced one by one, and a bad one is possible: each is tried, and reported once a minute."""
     authority, other = Authority(), Authority()
     pki.renew(authority)
     async with pki.front(authority):

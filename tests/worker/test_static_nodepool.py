@@ -479,7 +479,7 @@ async def test_all_parts_follow_each_other() -> None:
 
 
 async def test_where_nothing_can_be_launched_it_is_tried_again_ever_less_often() -> None:
-    """SCH-100: a claim that EC2 refuses is gone at once; making it anew in a circle would help nobody."""
+    """SCH-100: a claim that EC2 refuses is gone at once; making it again in a circle would help nobody."""
     server = served(1)
     loop = asyncio.get_running_loop()
     tries: list[float] = []

@@ -14,6 +14,6 @@ from worker.runtime.assembly import ENDS_ON
 
 @asynccontextmanager
 async def served(client: Client, cluster: str, world: FakeWorld) -> AsyncIterator[None]:
-    """A worker as production has it, begun anew: it replays whatever it is asked about."""
+    """A worker as production has it, started again: it replays whatever it is asked about."""
     async with serving(client, cluster, world.all(), workflow_failure_exception_types=ENDS_ON):
         yield

@@ -18,7 +18,7 @@ from workflows.provisioner import MAX_REPORTS, ProvisionerWorkflow
 async def test_a_breaker_is_heard_by_the_planner_at_once_and_so_is_its_end(
     temporal: WorkflowEnvironment, cluster: str
 ) -> None:
-    """The long poll that is open is put anew: its answer may be ten minutes away."""
+    """The long poll that is open is started again: its answer may be ten minutes away."""
     planning = Planning()
     async with provisioner(temporal, cluster, planning) as handle:
         await until(lambda: asked(planning, 1))
