@@ -21,7 +21,13 @@ from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConflictError
 from activities.kubernetes.events import EventPublisher
-from activities.kubernetes.nodeclaims import Fact, annotate_claim, read_claim, request_deletion, set_facts
+from activities.kubernetes.nodeclaims import (
+    ConditionUpdate,
+    annotate_claim,
+    read_claim,
+    request_deletion,
+    update_conditions,
+)
 from activities.kubernetes.nodes import find_node, pods_on
 from activities.kubernetes.resources import NODECLAIMS, NODES, PDBS
 from activities.rollout_restart import RolloutRestarter
@@ -30,7 +36,7 @@ from tenon.apis.nodeclaim import DISRUPTION_REASON
 from tenon.apis.reasons import Reason, camel_case, snake_case
 from tenon.disruption import confirming
 from tenon.disruption.arrivals import with_arrival
-from tenon.kube import pods
+from tenon.kube import pod_json
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.structs import Object
 from tenon.lifecycle.cordon import tainted
@@ -99,12 +105,12 @@ class CommandActivities:
             if other != given.command.id:
                 return StepResult(failure=f"NodeClaim {candidate.claim} belongs to command {other}")
             node = (await find_node(self._kube, NodeInput(claim=ref), claim)).node
-            if node is None or pods.deletion_instant(node) is not None:
+            if node is None or pod_json.deletion_instant(node) is not None:
                 return StepResult(failure=f"the Node of NodeClaim {candidate.claim} is leaving already")
             await annotate_claim(self._kube, ref, {labels.DISRUPTED_BY: given.command.id})
-            fact = Fact(DISRUPTION_REASON, "True", camel_case(given.command.reason))
-            await set_facts(self._kube, ref, [fact], self._now)
-            await change(self._kube, NODES, node["metadata"]["name"], tainted, uid=pods.uid(node))
+            update = ConditionUpdate(DISRUPTION_REASON, "True", camel_case(given.command.reason))
+            await update_conditions(self._kube, ref, [update], self._now)
+            await change(self._kube, NODES, node["metadata"]["name"], tainted, uid=pod_json.uid(node))
             await self._say_what_it_waits_for(given.command, claim, node)
         log.info(
             "The worker prepares to disrupt nodes",

@@ -20,7 +20,7 @@ from activities.kubernetes.resources import NODES, PODS
 from activities.kubernetes.startup_cordon import remove_startup_cordon
 from tenon.apis import labels
 from tenon.evolve import evolve
-from tenon.kube import pods
+from tenon.kube import pod_json
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.planned_pods import PlannedPod
 from tenon.kube.scheduler_config import NOTHING, DefaultSpread
@@ -88,11 +88,11 @@ async def _bind(kube: Kube, entries: Sequence[PlannedPod], node: Object, default
     async def post(pod: Object) -> bool:
         metadata = pod["metadata"]
         try:
-            return await kube.bind(metadata["namespace"], metadata["name"], node["metadata"]["name"], pods.uid(pod))
+            return await kube.bind(metadata["namespace"], metadata["name"], node["metadata"]["name"], pod_json.uid(pod))
         except ApiUnreachableError:
             raise
         except ApiError as error:  # for example from an admission webhook; the other pods and the node must not wait
-            log.warning("The worker failed to bind a pod", extra={"pod": pods.key(pod), "error": str(error)})
+            log.warning("The worker failed to bind a pod", extra={"pod": pod_json.key(pod), "error": str(error)})
             return False
 
     bound = sum(await bounded(choice.bind, CONCURRENCY, post))
@@ -130,7 +130,7 @@ async def _is_watched(kube: Kube, node: Object) -> bool:
 
 def _running(node_pods: Sequence[Object]) -> int:
     """The number of pods that would have to move to another node if this node were removed."""
-    return sum(pods.is_reschedulable(pod) for pod in node_pods)
+    return sum(pod_json.is_reschedulable(pod) for pod in node_pods)
 
 
 async def _read_both(kube: Kube, wanted: NodeInput) -> tuple[ClaimRecord | None, Object | None]:
@@ -151,7 +151,7 @@ async def _choose(
         # Read the node's pods last, to see what kube-scheduler has placed there since.
         node_pods = await pods_on(kube, name)
     return choose(
-        entries, found | {pods.key(pod): pod for pod in node_pods}, node, node_pods, default_spread
+        entries, found | {pod_json.key(pod): pod for pod in node_pods}, node, node_pods, default_spread
     ), node_pods
 
 
@@ -165,7 +165,7 @@ async def _any_unscheduled(kube: Kube, entries: Sequence[PlannedPod]) -> bool:
 
 def _missing(entries: Sequence[PlannedPod], node_pods: Sequence[Object]) -> list[PlannedPod]:
     """The planned pods that are not on the node."""
-    there = {pods.uid(pod) for pod in node_pods}
+    there = {pod_json.uid(pod) for pod in node_pods}
     return [entry for entry in entries if entry.uid not in there]
 
 

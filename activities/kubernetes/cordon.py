@@ -12,13 +12,13 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.nodeclaims import (
     Clock,
-    Fact,
+    ConditionUpdate,
     annotate_claim,
     clear_fact,
     ensure_claim_finalizer,
     read_claim,
     request_deletion,
-    set_facts,
+    update_conditions,
 )
 from activities.kubernetes.nodepools import consolidation_policy
 from activities.kubernetes.nodes import find_node, pods_on
@@ -26,7 +26,7 @@ from activities.kubernetes.resources import NODES
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DISRUPTION_REASON
 from tenon.apis.reasons import Reason, camel_case, snake_case
-from tenon.kube import pods
+from tenon.kube import pod_json
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.structs import Object
 from tenon.kube.timestamps import format_instant
@@ -56,7 +56,7 @@ async def cordon(kube: Kube, recorder: EventPublisher, wanted: CordonInput, now:
             )
     found: list[dict[str, Any]] = []
     if node is not None:
-        node = await change(kube, NODES, node["metadata"]["name"], decide.cordoned, uid=pods.uid(node), seen=node)
+        node = await change(kube, NODES, node["metadata"]["name"], decide.cordoned, uid=pod_json.uid(node), seen=node)
     if node is not None:
         found = await pods_on(kube, node["metadata"]["name"])
     force_at = wanted.termination_timestamp
@@ -67,7 +67,7 @@ async def cordon(kube: Kube, recorder: EventPublisher, wanted: CordonInput, now:
     if node is not None:
         name = node["metadata"]["name"]
         if not node["metadata"].get("deletionTimestamp"):
-            await kube.delete(NODES, name, uid=pods.uid(node))
+            await kube.delete(NODES, name, uid=pod_json.uid(node))
         if force_at is not None:
             text = f"all pods will be deleted by {format_instant(force_at)}, whatever protects them"
             for subject in (node, claim.body if claim is not None else None):
@@ -96,7 +96,7 @@ async def _count_pods(kube: Kube, reason: str, before: ClaimRecord, found: Seque
         before.labels.get(labels.CAPACITY_TYPE, ""),
         await consolidation_policy(kube, before.pool, reason),
         known.termination_mode if known is not None else "forceful",
-    ).inc(sum(pods.is_reschedulable(pod) for pod in found))
+    ).inc(sum(pod_json.is_reschedulable(pod) for pod in found))
 
 
 async def withdraw(kube: Kube, ref: ClaimRef, node_name: str, *, command: str = "") -> bool:
@@ -129,7 +129,7 @@ async def _taint_if_empty(kube: Kube, node: Object, claim: ClaimRecord | None) -
     Returns:
         The Node, or None if it is gone; and how many pods make it stay.
     """
-    name, uid = node["metadata"]["name"], pods.uid(node)
+    name, uid = node["metadata"]["name"], pod_json.uid(node)
     present: dict[str, Any] | None = dict(node)
     staying = await _count_reschedulable(kube, name)
     if not staying:
@@ -142,18 +142,18 @@ async def _taint_if_empty(kube: Kube, node: Object, claim: ClaimRecord | None) -
 
 
 async def _count_reschedulable(kube: Kube, node_name: str) -> int:
-    return sum(pods.is_reschedulable(pod) for pod in await pods_on(kube, node_name))
+    return sum(pod_json.is_reschedulable(pod) for pod in await pods_on(kube, node_name))
 
 
 async def _uncordon(kube: Kube, node: Object) -> bool:
     """Remove the cordon from the Node, and return whether it had one."""
     marked = bool(decide.uncordoned(node))
-    await change(kube, NODES, node["metadata"]["name"], decide.uncordoned, uid=pods.uid(node), seen=node)
+    await change(kube, NODES, node["metadata"]["name"], decide.uncordoned, uid=pod_json.uid(node), seen=node)
     return marked
 
 
 def _is_leaving(claim: ClaimRecord | None, node: Object) -> bool:
-    return claim is None or claim.deleting or pods.deletion_instant(node) is not None
+    return claim is None or claim.deleting or pod_json.deletion_instant(node) is not None
 
 
 async def _delete_claim(
@@ -165,7 +165,9 @@ async def _delete_claim(
     """
     await ensure_claim_finalizer(kube, wanted.claim)
     if decide.is_disruption(wanted.reason):
-        await set_facts(kube, wanted.claim, [Fact(DISRUPTION_REASON, "True", camel_case(wanted.reason))], now)
+        await update_conditions(
+            kube, wanted.claim, [ConditionUpdate(DISRUPTION_REASON, "True", camel_case(wanted.reason))], now
+        )
     await request_deletion(kube, claim)
     deleted = await read_claim(kube, wanted.claim)
     subject = deleted or claim

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.eviction import Evictor
-from activities.kubernetes.nodeclaims import Clock, Fact, annotate_claim, read_claim, set_facts
+from activities.kubernetes.nodeclaims import Clock, ConditionUpdate, annotate_claim, read_claim, update_conditions
 from activities.kubernetes.nodes import find_node, pods_on
 from activities.kubernetes.resources import NODES
 from activities.kubernetes.vanished import forget_pods, is_dead
@@ -55,7 +55,7 @@ async def drain(
             found = await pods_on(kube, name)
             heartbeat(len(found))
             ended = await forget_pods(kube, recorder, node, found)
-            await set_facts(kube, wanted.claim, [Fact(DRAINED, "True")], now)
+            await update_conditions(kube, wanted.claim, [ConditionUpdate(DRAINED, "True")], now)
             return DrainResult(drained=True, evicted=ended + (evictor.evicted if evictor else 0))
         found = await pods_on(kube, name, latest=False)
         waited = decide.remaining_pods(found, now(), wanted.force_at)
@@ -72,12 +72,12 @@ async def drain(
                 drain_blockers.overdue_termination(pod) for pod in decide.left_behind(found, now(), wanted.force_at)
             ]
             await _publish_left_behind(recorder, node, stuck + evictor.sentences(waited))
-            await set_facts(kube, wanted.claim, [Fact(DRAINED, "True")], now)
+            await update_conditions(kube, wanted.claim, [ConditionUpdate(DRAINED, "True")], now)
             attached = await attached_volumes(kube, name, now())
             return DrainResult(drained=True, evicted=evictor.evicted, volumes_attached=len(attached))
         if first:
             text = f"{len(waited)} pods are left on Node {name}"
-            await set_facts(kube, wanted.claim, [Fact(DRAINED, "Unknown", "Draining", text)], now)
+            await update_conditions(kube, wanted.claim, [ConditionUpdate(DRAINED, "Unknown", "Draining", text)], now)
         left = (until - now()).total_seconds()
         next_force_at = decide.next_force(waited, wanted.force_at, now())
         if left <= 0:
@@ -97,7 +97,7 @@ async def drain(
         await sleep(min(pause, left))
         if wanted.instance_gone:
             node = await kube.get(NODES, name)
-    await set_facts(kube, wanted.claim, [Fact(DRAINED, "True")], now)
+    await update_conditions(kube, wanted.claim, [ConditionUpdate(DRAINED, "True")], now)
     return DrainResult(drained=True, evicted=evictor.evicted if evictor else 0)
 
 

@@ -7,13 +7,19 @@ from typing import Any
 
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
-from activities.kubernetes.nodeclaims import Clock, Fact, consistency_fact, read_claim, set_facts
+from activities.kubernetes.nodeclaims import (
+    Clock,
+    ConditionUpdate,
+    consistency_condition,
+    read_claim,
+    update_conditions,
+)
 from activities.kubernetes.nodes import find_node
 from activities.kubernetes.resources import NODES
 from activities.kubernetes.startup_cordon import remove_startup_cordon
 from tenon.apis import labels
 from tenon.apis.nodeclaim import INITIALIZED
-from tenon.kube import pods
+from tenon.kube import pod_json
 from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle import startup_cordon
 from tenon.lifecycle.consistency import shortfalls
@@ -39,10 +45,10 @@ async def initialize(kube: Kube, wanted: NodeInput, now: Clock, learn: Learn | N
             await remove_startup_cordon(kube, found.node)
         return await _awaited(kube, wanted, verdict.reason, verdict.message, now)
     name = found.node["metadata"]["name"]
-    if await change(kube, NODES, name, _label, uid=pods.uid(found.node), seen=found.node) is None:
+    if await change(kube, NODES, name, _label, uid=pod_json.uid(found.node), seen=found.node) is None:
         return await _awaited(kube, wanted, "NodeNotFound", f"Node {name} went away", now)
-    facts = [Fact(INITIALIZED, "True"), consistency_fact(_shortfalls(claim, found.node))]
-    if not await set_facts(kube, wanted.claim, facts, now, seen=claim.body):
+    updates = [ConditionUpdate(INITIALIZED, "True"), consistency_condition(_shortfalls(claim, found.node))]
+    if not await update_conditions(kube, wanted.claim, updates, now, seen=claim.body):
         return InitializeResult(reason="NodeClaimGone", message=f"NodeClaim {wanted.claim.name} is gone")
     if learn is not None:
         await learn(claim, found.node)
@@ -50,7 +56,7 @@ async def initialize(kube: Kube, wanted: NodeInput, now: Clock, learn: Learn | N
 
 
 async def _awaited(kube: Kube, wanted: NodeInput, reason: str, message: str, now: Clock) -> InitializeResult:
-    await set_facts(kube, wanted.claim, [Fact(INITIALIZED, "Unknown", reason, message)], now)
+    await update_conditions(kube, wanted.claim, [ConditionUpdate(INITIALIZED, "Unknown", reason, message)], now)
     return InitializeResult(reason=reason, message=message)
 
 

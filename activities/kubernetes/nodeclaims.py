@@ -43,7 +43,7 @@ _MAX_MESSAGE = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class ConditionUpdate:
     """A condition to set."""
 
     type: str
@@ -151,30 +151,32 @@ async def mark_launched(
         "capacity": format_resources(capacity),
         "allocatable": format_resources(allocatable),
     }
-    return await set_facts(kube, ref, [Fact(LAUNCHED, "True")], now, fields=fields, seen=labelled)
+    return await update_conditions(kube, ref, [ConditionUpdate(LAUNCHED, "True")], now, fields=fields, seen=labelled)
 
 
 async def mark_launch_failed(kube: Kube, ref: ClaimRef, reason: str, message: str, now: Clock) -> bool:
     """Record on the claim why it has no instance yet. Return False if the claim is gone."""
-    return await set_facts(kube, ref, [Fact(LAUNCHED, "Unknown", camel_case(reason) or LAUNCH_FAILED, message)], now)
+    return await update_conditions(
+        kube, ref, [ConditionUpdate(LAUNCHED, "Unknown", camel_case(reason) or LAUNCH_FAILED, message)], now
+    )
 
 
 async def mark_instance_terminating(kube: Kube, ref: ClaimRef, now: Clock) -> bool:
     """Record on the claim that its instance is terminating. Return False if the claim is gone."""
-    return await set_facts(kube, ref, [Fact(INSTANCE_TERMINATING, "True")], now)
+    return await update_conditions(kube, ref, [ConditionUpdate(INSTANCE_TERMINATING, "True")], now)
 
 
-def consistency_fact(shortfalls: Sequence[str]) -> Fact:
+def consistency_condition(shortfalls: Sequence[str]) -> ConditionUpdate:
     """The condition that says whether the Node has what the claim promises."""
     if not shortfalls:
-        return Fact(CONSISTENT_STATE_FOUND, "True")
-    return Fact(CONSISTENT_STATE_FOUND, "False", consistency.REASON, "; ".join(shortfalls))
+        return ConditionUpdate(CONSISTENT_STATE_FOUND, "True")
+    return ConditionUpdate(CONSISTENT_STATE_FOUND, "False", consistency.REASON, "; ".join(shortfalls))
 
 
-async def set_facts(
+async def update_conditions(
     kube: Kube,
     ref: ClaimRef,
-    facts: Sequence[Fact],
+    updates: Sequence[ConditionUpdate],
     now: Clock,
     *,
     fields: Mapping[str, Any] | None = None,
@@ -191,7 +193,7 @@ async def set_facts(
 
     def compute(claim: Object) -> dict[str, Any]:
         _check_managed(claim)
-        patch = status_patch(claim, facts, now(), fields or {}, cleared)
+        patch = status_patch(claim, updates, now(), fields or {}, cleared)
         return {"status": patch} if patch else {}
 
     changed = await change(kube, NODECLAIMS, ref.name, compute, uid=ref.uid, subresource="status", seen=seen)
@@ -220,7 +222,7 @@ def _raw(conditions: Sequence[Condition]) -> list[dict[str, Any]]:
 
 def status_patch(
     claim: Object,
-    facts: Sequence[Fact],
+    updates: Sequence[ConditionUpdate],
     now: datetime,
     fields: Mapping[str, Any],
     cleared: Collection[str] = (),
@@ -231,14 +233,14 @@ def status_patch(
     before = _conditions(claim)
     after = [condition for condition in before if condition.type not in cleared]
     generation = claim["metadata"].get("generation")
-    for fact in facts:
+    for update in updates:
         after = set_condition(
             after,
-            fact.type,
-            fact.status,
+            update.type,
+            update.status,
             now=now,
-            reason=fact.reason,
-            message=fact.message[:_MAX_MESSAGE],
+            reason=update.reason,
+            message=update.message[:_MAX_MESSAGE],
             observed_generation=generation,
         )
     after = set_root(after, READY_DEPENDENTS, now=now, observed_generation=generation)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
-from activities.kubernetes.nodeclaims import Clock, Fact, read_claim, set_facts
+from activities.kubernetes.nodeclaims import Clock, ConditionUpdate, read_claim, update_conditions
 from activities.kubernetes.nodes import find_node
 from activities.kubernetes.resources import NODES
 from tenon.apis.nodeclaim import REGISTERED
-from tenon.kube import pods
+from tenon.kube import pod_json
 from tenon.lifecycle.messages.node import NodeInput, RegisterResult
 from tenon.lifecycle.registration import registration
 
@@ -23,7 +23,9 @@ async def register(kube: Kube, recorder: EventPublisher, wanted: NodeInput, now:
         return RegisterResult(reason="NodeClaimGone", message=f"NodeClaim {wanted.claim.name} is gone")
     found = await find_node(kube, wanted, claim)
     if found.node is None:
-        await set_facts(kube, wanted.claim, [Fact(REGISTERED, "Unknown", found.reason, found.message)], now)
+        await update_conditions(
+            kube, wanted.claim, [ConditionUpdate(REGISTERED, "Unknown", found.reason, found.message)], now
+        )
         return RegisterResult(reason=found.reason, message=found.message)
     name = found.node["metadata"]["name"]
     if registration(claim.body, found.node).unregistered_taint_missing:
@@ -35,12 +37,17 @@ async def register(kube: Kube, recorder: EventPublisher, wanted: NodeInput, now:
             "Warning",
         )
     written = await change(
-        kube, NODES, name, lambda node: registration(claim.body, node).patch, uid=pods.uid(found.node), seen=found.node
+        kube,
+        NODES,
+        name,
+        lambda node: registration(claim.body, node).patch,
+        uid=pod_json.uid(found.node),
+        seen=found.node,
     )
     if written is None:
         return RegisterResult(reason="NodeNotFound", message=f"Node {name} went away while it was registered")
-    if not await set_facts(
-        kube, wanted.claim, [Fact(REGISTERED, "True")], now, fields={"nodeName": name}, seen=claim.body
+    if not await update_conditions(
+        kube, wanted.claim, [ConditionUpdate(REGISTERED, "True")], now, fields={"nodeName": name}, seen=claim.body
     ):
         return RegisterResult(reason="NodeClaimGone", message=f"NodeClaim {wanted.claim.name} is gone")
     return RegisterResult(node_name=name)

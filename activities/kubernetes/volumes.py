@@ -10,7 +10,7 @@ import msgspec
 
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
-from activities.kubernetes.nodeclaims import Clock, Fact, read_claim, set_facts
+from activities.kubernetes.nodeclaims import Clock, ConditionUpdate, read_claim, update_conditions
 from activities.kubernetes.nodes import find_node, pods_on
 from activities.kubernetes.resources import PVCS, VOLUMEATTACHMENTS
 from tenon.apis.nodeclaim import VOLUMES_DETACHED
@@ -82,17 +82,17 @@ async def detach_volumes(
             break
         text = f"{len(attached)} volumes are attached to Node {name}: {', '.join(attached[:3])}"
         if wanted.force_at is not None and now() >= wanted.force_at:
-            fact = Fact(VOLUMES_DETACHED, "False", "TerminationGracePeriodElapsed", text)
-            await set_facts(kube, wanted.claim, [fact], now)
+            update = ConditionUpdate(VOLUMES_DETACHED, "False", "TerminationGracePeriodElapsed", text)
+            await update_conditions(kube, wanted.claim, [update], now)
             return DetachResult(detached=True, attached=len(attached))
         if not reported:
-            fact = Fact(VOLUMES_DETACHED, "Unknown", "AwaitingVolumeDetachment", text)
-            await set_facts(kube, wanted.claim, [fact], now)
+            update = ConditionUpdate(VOLUMES_DETACHED, "Unknown", "AwaitingVolumeDetachment", text)
+            await update_conditions(kube, wanted.claim, [update], now)
             await recorder.publish(node, "AwaitingVolumeDetachment", text, "Normal")
             reported = True
         left = (until - now()).total_seconds()
         if left <= 0:
             return DetachResult(attached=len(attached))
         await sleep(min(POLL_SECONDS, left))
-    await set_facts(kube, wanted.claim, [Fact(VOLUMES_DETACHED, "True")], now)
+    await update_conditions(kube, wanted.claim, [ConditionUpdate(VOLUMES_DETACHED, "True")], now)
     return DetachResult(detached=True)

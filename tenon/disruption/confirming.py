@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from tenon.disruption.commands import pod_mark
-from tenon.kube import pods
+from tenon.kube import pod_json
 from tenon.kube.pod_disruption_budgets import eviction_refusal
 from tenon.kube.protection import pod_protected
 from tenon.kube.structs import Object
@@ -30,17 +30,17 @@ def why_not(
         now: the current time.
         expected: `pod_mark` of the pods that the command moves; None if other pods are welcome to move too.
     """
-    for pod in sorted(present, key=pods.key):
-        if pods.is_terminal(pod) or pods.is_mirror(pod) or pods.deletion_instant(pod) is not None:
+    for pod in sorted(present, key=pod_json.key):
+        if pod_json.is_terminal(pod) or pod_json.is_mirror(pod) or pod_json.deletion_instant(pod) is not None:
             continue
-        name = f"pod {pods.key(pod)}"
+        name = f"pod {pod_json.key(pod)}"
         started = parse_instant((pod.get("status") or {}).get("startTime"))
         if held := pod_protected(pod["metadata"].get("annotations") or {}, started, now):
             return f"{name}: {held}"
-        evicted = not pods.tolerates(pod, pods.DISRUPTED)  # a drain leaves the others alone
+        evicted = not pod_json.tolerates(pod, pod_json.DISRUPTED)  # a drain leaves the others alone
         if evicted and (held := held_by_budget(pod, budgets.get(pod["metadata"].get("namespace") or "", ()))):
             return f"{name}: {held}"
-        if expected is not None and pods.is_reschedulable(pod) and pod_mark(pods.uid(pod)) not in expected:
+        if expected is not None and pod_json.is_reschedulable(pod) and pod_mark(pod_json.uid(pod)) not in expected:
             return f"{name} came after the decision"
     return ""
 
@@ -49,11 +49,11 @@ def held_by_budget(pod: Object, budgets: Collection[Object]) -> str:
     """Return which PodDisruptionBudget allows no eviction of the pod; empty if none forbids it (DIS-13)."""
     found = covering(pod, budgets)
     blocking = (
-        pods.key(budget)
+        pod_json.key(budget)
         for budget in found
         if not (budget.get("status") or {}).get("disruptionsAllowed") and not _spared(pod, budget)
     )
-    return eviction_refusal([pods.key(budget) for budget in found], blocking)
+    return eviction_refusal([pod_json.key(budget) for budget in found], blocking)
 
 
 def _spared(pod: Object, budget: Mapping[str, Any]) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from tenon.kube.pod_disruption_budgets import PodDisruptionBudget, eviction_refusal
-from tenon.kube.pods import DISRUPTED
+from tenon.kube.pod_json import DISRUPTED
 from tenon.kube.protection import protected_for
 from tenon.kube.records import PodRecord
 

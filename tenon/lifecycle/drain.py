@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from tenon.kube import pods
+from tenon.kube import pod_json
 from tenon.kube.protection import pod_protected
 from tenon.kube.structs import Object
 from tenon.kube.timestamps import parse_instant
@@ -54,7 +54,7 @@ def is_drainable(pod: Object, now: datetime, force_at: datetime | None = None) -
     """
     if _stays(pod):
         return False
-    deletion = pods.deletion_instant(pod)
+    deletion = pod_json.deletion_instant(pod)
     if deletion is None:
         return True
     if force_at is not None and now >= max(deletion, force_at) + UNRESPONSIVE_AFTER:
@@ -63,13 +63,13 @@ def is_drainable(pod: Object, now: datetime, force_at: datetime | None = None) -
 
 
 def _stays(pod: Object) -> bool:
-    return pods.is_mirror(pod) or pods.tolerates(pod, pods.DISRUPTED)
+    return pod_json.is_mirror(pod) or pod_json.tolerates(pod, pod_json.DISRUPTED)
 
 
 def remaining_pods(node_pods: Iterable[Object], now: datetime, force_at: datetime | None = None) -> list[Object]:
     """Return the pods that a drain waits for, sorted by name."""
-    waited = [pod for pod in node_pods if not pods.is_terminal(pod) and is_drainable(pod, now, force_at)]
-    return sorted(waited, key=pods.key)
+    waited = [pod for pod in node_pods if not pod_json.is_terminal(pod) and is_drainable(pod, now, force_at)]
+    return sorted(waited, key=pod_json.key)
 
 
 def left_behind(node_pods: Iterable[Object], now: datetime, force_at: datetime | None = None) -> list[Object]:
@@ -77,14 +77,14 @@ def left_behind(node_pods: Iterable[Object], now: datetime, force_at: datetime |
     stuck = [
         pod
         for pod in node_pods
-        if not pods.is_terminal(pod) and not _stays(pod) and not is_drainable(pod, now, force_at)
+        if not pod_json.is_terminal(pod) and not _stays(pod) and not is_drainable(pod, now, force_at)
     ]
-    return sorted(stuck, key=pods.key)
+    return sorted(stuck, key=pod_json.key)
 
 
 def wave(pod: Object) -> int:
     """The pod's wave in the drain order, from 0."""
-    return 2 * pods.is_critical(pod) + pods.is_daemon(pod)
+    return 2 * pod_json.is_critical(pod) + pod_json.is_daemon(pod)
 
 
 def current_wave(waited: Sequence[Object]) -> int:
@@ -102,13 +102,13 @@ def decide(pod: Object, now: datetime, *, turn: bool, force_at: datetime | None,
         force_at: when the pod must be gone (terminationGracePeriod), whatever protects it.
         force: whether an operator asked to delete pods at once.
     """
-    deletion = pods.deletion_instant(pod)
+    deletion = pod_json.deletion_instant(pod)
     if force:
         return _forced(pod, deletion, now)
     if force_at is not None:
         if deletion is not None and deletion > force_at:
             return _shortened(pod, deletion, force_at)
-        if deletion is None and now >= force_at - timedelta(seconds=pods.grace_seconds(pod)):
+        if deletion is None and now >= force_at - timedelta(seconds=pod_json.grace_seconds(pod)):
             return Action(Kind.DELETE, grace_seconds=_whole_seconds(force_at - now))
     if deletion is not None:
         held = pod["metadata"].get("finalizers") and now - deletion >= UNRESPONSIVE_AFTER
@@ -120,7 +120,7 @@ def decide(pod: Object, now: datetime, *, turn: bool, force_at: datetime | None,
     if protection:
         return Action(
             Kind.AWAIT,
-            why=f"pod {pods.key(pod)} cannot be evicted: {protection}{forced_deletion_notice(pod, force_at, now)}",
+            why=f"pod {pod_json.key(pod)} cannot be evicted: {protection}{forced_deletion_notice(pod, force_at, now)}",
         )
     return Action(Kind.EVICT)
 
@@ -138,7 +138,7 @@ def _forced(pod: Object, deletion: datetime | None, now: datetime) -> Action:
 
 def _shortened(pod: Object, deletion: datetime, end: datetime) -> Action:
     """Shorten a deletion in progress so that it ends by ``end``. Kubernetes counts the grace period from its start."""
-    granted = pods.granted_seconds(pod)
+    granted = pod_json.granted_seconds(pod)
     shorter = _whole_seconds(end - (deletion - timedelta(seconds=granted)))
     return Action(Kind.DELETE, grace_seconds=shorter) if shorter < granted else Action(Kind.AWAIT)
 
@@ -153,7 +153,9 @@ def next_force(waited: Iterable[Object], force_at: datetime | None, now: datetim
     if force_at is None:
         return None
     instants = [
-        force_at - timedelta(seconds=pods.grace_seconds(pod)) for pod in waited if pods.deletion_instant(pod) is None
+        force_at - timedelta(seconds=pod_json.grace_seconds(pod))
+        for pod in waited
+        if pod_json.deletion_instant(pod) is None
     ]
     return min((instant for instant in instants if instant > now), default=max(force_at, now))
 

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from tenon.kube import pods
+from tenon.kube import pod_json
 from tenon.kube.structs import Object
 from tenon.kube.timestamps import format_instant
 
 
 def overdue_termination(pod: Object) -> str:
     """Say what keeps a terminating pod whose grace period is over."""
-    end = pods.deletion_instant(pod)
-    due = f"pod {pods.key(pod)} "
+    end = pod_json.deletion_instant(pod)
+    due = f"pod {pod_json.key(pod)} "
     if end is not None:
         due += f"should have ended by {format_instant(end)}, "
     finalizers = pod["metadata"].get("finalizers") or ()
@@ -29,7 +29,7 @@ def forced_deletion_notice(pod: Object, force_at: datetime | None, now: datetime
     """Say when a pod that blocks a drain is deleted, whatever protects it; empty if that time is not in the future."""
     if force_at is None:
         return ""
-    instant = force_at - timedelta(seconds=pods.grace_seconds(pod))
+    instant = force_at - timedelta(seconds=pod_json.grace_seconds(pod))
     if instant <= now:
         return ""
     return f"; it is deleted at {format_instant(instant)} all the same"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tenon.kube import host_ports, node_affinity, pods, requests, volumes
+from tenon.kube import host_ports, node_affinity, pod_json, requests, volumes
 from tenon.kube.decode import decode_pod
 from tenon.kube.planned_pods import PlannedPod
 from tenon.kube.requirements import Requirements
@@ -107,8 +107,8 @@ def test_sch001_the_controller_says_what_kind_of_pod_it_is(
     body = pod(*owners)
     record = decode_pod(json.dumps(body).encode())
     assert (record.daemon, record.mirror) == (daemon, mirror)
-    assert (pods.is_daemon(body), pods.is_mirror(body)) == (daemon, mirror)
-    assert record.reschedulable == pods.is_reschedulable(body) == (not daemon and not mirror)
+    assert (pod_json.is_daemon(body), pod_json.is_mirror(body)) == (daemon, mirror)
+    assert record.reschedulable == pod_json.is_reschedulable(body) == (not daemon and not mirror)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_a_terminating_pod_needs_a_node_only_in_a_statefulset(owners: list[dict[
     body = pod(*owners)
     body["metadata"]["deletionTimestamp"] = "2026-03-01T12:00:00Z"
     assert decode_pod(json.dumps(body).encode()).reschedulable is counts
-    assert pods.is_reschedulable(body) is counts
+    assert pod_json.is_reschedulable(body) is counts
 
 
 @pytest.mark.parametrize(

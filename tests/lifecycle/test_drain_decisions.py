@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenon.kube import pods
+from tenon.kube import pod_json
 from tenon.kube.protection import do_not_disrupt_value, pod_protected, protected_for, protects_node
 from tenon.lifecycle import drain, drain_blockers, pdbs
 from tenon.lifecycle.drain import Action, Kind
@@ -67,11 +67,13 @@ PODS = st.lists(POD, max_size=12, unique_by=lambda pod: pod["metadata"]["name"])
 def test_waves_partition_the_awaited_pods(node_pods: list[dict[str, Any]]) -> None:
     """TRM-03: every awaited pod is in exactly one wave; critical after ordinary, daemons after the others."""
     left = drain.remaining_pods(node_pods, NOW)
-    assert len({pods.uid(pod) for pod in left}) == len(left)
+    assert len({pod_json.uid(pod) for pod in left}) == len(left)
     for number in range(4):
         assert drain.current_wave(left) >= number
         wave = [pod for pod in left if drain.wave(pod) == number]
-        assert {(pods.is_critical(pod), pods.is_daemon(pod)) for pod in wave} <= {(number >= 2, number % 2 == 1)}
+        assert {(pod_json.is_critical(pod), pod_json.is_daemon(pod)) for pod in wave} <= {
+            (number >= 2, number % 2 == 1)
+        }
         left = [pod for pod in left if pod not in wave]
     assert (left, drain.current_wave(left)) == ([], 4)
 
@@ -82,10 +84,10 @@ def test_only_pods_that_can_leave_are_ever_waited_for(
 ) -> None:
     """TRM-04: mirror, tolerating, ended and stuck pods never hold a node."""
     for pod in drain.remaining_pods(node_pods, NOW):
-        assert not pods.is_mirror(pod)
-        assert not pods.is_terminal(pod)
+        assert not pod_json.is_mirror(pod)
+        assert not pod_json.is_terminal(pod)
         assert {"operator": "Exists"} not in pod["spec"]["tolerations"]
-        end = pods.deletion_instant(pod)
+        end = pod_json.deletion_instant(pod)
         assert end is None or NOW - end <= timedelta(minutes=1)
 
 
@@ -98,9 +100,9 @@ def test_no_pod_that_was_told_to_end_outlasts_the_grace_period_of_the_node(
     waited = drain.remaining_pods(node_pods, NOW, force_at)
     left = drain.left_behind(node_pods, NOW, force_at)
     for pod in waited:
-        end = pods.deletion_instant(pod)
+        end = pod_json.deletion_instant(pod)
         assert end is None or end > NOW - drain.UNRESPONSIVE_AFTER
-    names = [pods.uid(pod) for pod in [*waited, *left]]
+    names = [pod_json.uid(pod) for pod in [*waited, *left]]
     assert len(names) == len(set(names))
     assert all("should have ended by" in drain_blockers.overdue_termination(pod) for pod in left)
 
@@ -114,7 +116,7 @@ def test_a_drain_knows_when_it_must_look_again(node_pods: list[dict[str, Any]], 
     assert again is not None
     assert again >= NOW
     for pod in waited:
-        due = force_at - timedelta(seconds=pods.grace_seconds(pod))
+        due = force_at - timedelta(seconds=pod_json.grace_seconds(pod))
         assert "deletionTimestamp" in pod["metadata"] or due <= NOW or due >= again
     assert drain.next_force(waited, None, NOW) is None
 
@@ -124,14 +126,14 @@ def test_force_at_ends_every_pod_in_time(pod: dict[str, Any], force_in: int, tur
     """TRM-06: past (force_at - own grace) nothing is asked any more, and no deletion outlives force_at for long."""
     force_at = NOW + timedelta(seconds=force_in)
     action = drain.decide(pod, NOW, turn=turn, force_at=force_at, force=False)
-    end = pods.deletion_instant(pod)
-    if end is None and force_at - timedelta(seconds=pods.grace_seconds(pod)) <= NOW:
+    end = pod_json.deletion_instant(pod)
+    if end is None and force_at - timedelta(seconds=pod_json.grace_seconds(pod)) <= NOW:
         assert action == Action(Kind.DELETE, grace_seconds=max(1, force_in))
     elif action.kind is Kind.DELETE:
         assert end is not None
         assert end > force_at
         assert action.grace_seconds is not None
-        assert 1 <= action.grace_seconds < pods.granted_seconds(pod)
+        assert 1 <= action.grace_seconds < pod_json.granted_seconds(pod)
 
 
 @given(POD, st.booleans())
@@ -154,8 +156,8 @@ def test_force_always_leads_to_an_end(pod: dict[str, Any]) -> None:
             return
         if action.kind is Kind.DELETE:
             assert action.grace_seconds is not None
-            before = pods.deletion_instant(pod)
-            began = instant if before is None else before - timedelta(seconds=pods.granted_seconds(pod))
+            before = pod_json.deletion_instant(pod)
+            began = instant if before is None else before - timedelta(seconds=pod_json.granted_seconds(pod))
             end = (began + timedelta(seconds=action.grace_seconds) - NOW).total_seconds()
             pod["metadata"] |= {"deletionTimestamp": stamp(end), "deletionGracePeriodSeconds": action.grace_seconds}
         instant += timedelta(seconds=1)
@@ -184,7 +186,7 @@ def test_a_pod_is_stuck_a_minute_past_its_grace(deletion: float | None, drainabl
 )
 def test_which_pods_make_a_node_non_empty(owner: str, phase: str, deletion: float | None, counts: bool) -> None:
     """SCH-005: a terminating StatefulSet pod comes again, so it counts."""
-    assert pods.is_reschedulable(make(owner=owner, phase=phase, deletion=deletion)) is counts
+    assert pod_json.is_reschedulable(make(owner=owner, phase=phase, deletion=deletion)) is counts
 
 
 @pytest.mark.parametrize(
@@ -258,4 +260,4 @@ def test_only_budgets_of_the_pods_namespace_that_select_it_are_named() -> None:
         budget("in", {"matchExpressions": [{"key": "app", "operator": "In", "values": ["web"]}]}),
         budget("not", {"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}),
     ]
-    assert [pods.key(one) for one in pdbs.covering(pod, every)] == ["default/all", "default/in"]
+    assert [pod_json.key(one) for one in pdbs.covering(pod, every)] == ["default/all", "default/in"]

@@ -94,11 +94,15 @@ async def test_launch_is_copied_once_and_ready_stays_open() -> None:
 async def test_ready_is_true_only_with_all_three() -> None:
     world = World()
     world.kube.add(NODECLAIMS, claim())
-    await nodeclaims.set_facts(world.kube, REF, [nodeclaims.Fact("Registered", "True")], world.clock)
+    await nodeclaims.update_conditions(world.kube, REF, [nodeclaims.ConditionUpdate("Registered", "True")], world.clock)
     assert world.status_of("Ready")[0] == "Unknown"
-    await nodeclaims.set_facts(world.kube, REF, [nodeclaims.Fact("Initialized", "True")], world.clock)
+    await nodeclaims.update_conditions(
+        world.kube, REF, [nodeclaims.ConditionUpdate("Initialized", "True")], world.clock
+    )
     assert world.status_of("Ready")[0] == "True"
-    await nodeclaims.set_facts(world.kube, REF, [nodeclaims.Fact("Initialized", "False", "Lost")], world.clock)
+    await nodeclaims.update_conditions(
+        world.kube, REF, [nodeclaims.ConditionUpdate("Initialized", "False", "Lost")], world.clock
+    )
     assert world.status_of("Ready")[0] == "False"
 
 

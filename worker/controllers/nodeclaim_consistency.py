@@ -12,7 +12,7 @@ from datetime import datetime
 from activities.clock import utc_now
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
-from activities.kubernetes.nodeclaims import consistency_fact, set_facts
+from activities.kubernetes.nodeclaims import consistency_condition, update_conditions
 from activities.kubernetes.resources import NODECLAIMS
 from tenon.apis.nodeclaim import CONSISTENT_STATE_FOUND
 from tenon.lifecycle.consistency import shortfalls
@@ -65,7 +65,7 @@ class NodeClaimConsistencyController(ObjectController):
         if claim is None or found is None:
             return None
         ref = ClaimRef(cluster=self._cluster, name=name, uid=claim.uid)
-        if not await set_facts(self._kube, ref, [consistency_fact(found)], self._now) or not found:
+        if not await update_conditions(self._kube, ref, [consistency_condition(found)], self._now) or not found:
             return None
         subject = {
             "apiVersion": NODECLAIMS.api_version,

@@ -18,7 +18,7 @@ from activities.clock import utc_now
 from activities.ec2.errors import EC2Error
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
-from activities.kubernetes.nodeclaims import Fact, set_facts
+from activities.kubernetes.nodeclaims import ConditionUpdate, update_conditions
 from activities.planning.interfaces import Types
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
@@ -68,14 +68,14 @@ class _Update:
     """The conditions of a NodeClaim to set and to remove."""
 
     claim: ClaimRecord
-    facts: tuple[Fact, ...]
+    updates: tuple[ConditionUpdate, ...]
     cleared: frozenset[str]
     pod_event: datetime | None
     """The last one that was seen; None if the status records it or a later one."""
 
     @property
     def concerns_drift(self) -> bool:
-        return DRIFTED in self.cleared or any(fact.type == DRIFTED for fact in self.facts)
+        return DRIFTED in self.cleared or any(update.type == DRIFTED for update in self.updates)
 
 
 class NodeClaimDisruptionController(Controller):
@@ -214,12 +214,12 @@ class NodeClaimDisruptionController(Controller):
         if found is None:
             return None
         claim, pool = found
-        facts: list[Fact] = []
+        updates: list[ConditionUpdate] = []
         cleared: set[str] = set()
-        due = self._evaluate_drift(claim, pool, now, facts, cleared)
+        due = self._evaluate_drift(claim, pool, now, updates, cleared)
         if due is not None:
             self._due[name] = due
-        return self._update(claim, pool, now, facts, cleared)
+        return self._update(claim, pool, now, updates, cleared)
 
     def _evaluate_pods_of(self, name: str, now: datetime) -> _Update | None:
         """What to write on a NodeClaim whose pods came or went; None if its condition is right, or if it is leaving."""
@@ -232,23 +232,23 @@ class NodeClaimDisruptionController(Controller):
         return None if claim is None or pool is None or claim.deleting else (claim, pool)
 
     def _update(
-        self, claim: ClaimRecord, pool: _Pool, now: datetime, facts: list[Fact], cleared: set[str]
+        self, claim: ClaimRecord, pool: _Pool, now: datetime, updates: list[ConditionUpdate], cleared: set[str]
     ) -> _Update | None:
         """Add what concerns Consolidatable. Record the last pod event with it, which saves a write of its own."""
         node = self._cache.node_of(claim)
         seen = self._cache.last_pod_event(node.name) if node is not None else None
         event = datetime.fromtimestamp(seen, UTC) if seen is not None else None
-        at = self._evaluate_pods(claim, pool, now, event, facts, cleared)
+        at = self._evaluate_pods(claim, pool, now, event, updates, cleared)
         if at is not None:
             self._quiet_at[claim.name] = at
-        if not (facts or cleared):
+        if not (updates or cleared):
             return None
         if event is not None and (noted := claim.last_pod_event) is not None and event <= noted:
             event = None
-        return _Update(claim, tuple(facts), frozenset(cleared), event)
+        return _Update(claim, tuple(updates), frozenset(cleared), event)
 
     def _evaluate_drift(
-        self, claim: ClaimRecord, pool: _Pool, now: datetime, facts: list[Fact], cleared: set[str]
+        self, claim: ClaimRecord, pool: _Pool, now: datetime, updates: list[ConditionUpdate], cleared: set[str]
     ) -> datetime | None:
         present = claim.condition(DRIFTED)
         if not claim.launched:
@@ -256,13 +256,13 @@ class NodeClaimDisruptionController(Controller):
             return None
         verdict = pool.desired.check(claim, now)
         if verdict.drift is not None:
-            fact = Fact(DRIFTED, "True", verdict.drift.reason, verdict.drift.message)
+            update = ConditionUpdate(DRIFTED, "True", verdict.drift.reason, verdict.drift.message)
             if (present.get("status"), present.get("reason"), present.get("message")) != (
-                fact.status,
-                fact.reason,
-                fact.message,
+                update.status,
+                update.reason,
+                update.message,
             ):
-                facts.append(fact)
+                updates.append(update)
         elif present and not _may_hold(present.get("reason"), verdict.unknown):
             cleared.add(DRIFTED)
         return verdict.check_again
@@ -273,14 +273,14 @@ class NodeClaimDisruptionController(Controller):
         pool: _Pool,
         now: datetime,
         event: datetime | None,
-        facts: list[Fact],
+        updates: list[ConditionUpdate],
         cleared: set[str],
     ) -> datetime | None:
         at = consolidatable_at(claim, pool.policy, event)
         present = claim.condition(CONSOLIDATABLE)
         if at is not None and at <= now:
             if present.get("status") != "True":
-                facts.append(Fact(CONSOLIDATABLE, "True"))
+                updates.append(ConditionUpdate(CONSOLIDATABLE, "True"))
             return None
         if present:
             cleared.add(CONSOLIDATABLE)
@@ -289,10 +289,10 @@ class NodeClaimDisruptionController(Controller):
     async def _write(self, update: _Update) -> None:
         claim = update.claim
         ref = ClaimRef(cluster=self._cluster, name=claim.name, uid=claim.uid)
-        write = set_facts(
+        write = update_conditions(
             self._kube,
             ref,
-            update.facts,
+            update.updates,
             utc_now,
             fields={LAST_POD_EVENT_TIME: format_instant(update.pod_event)} if update.pod_event is not None else None,
             cleared=update.cleared,
@@ -301,7 +301,7 @@ class NodeClaimDisruptionController(Controller):
         if not await self.isolate(claim.name, write):
             self._due[claim.name] = utc_now() + RETRY
             return
-        drift = next((fact for fact in update.facts if fact.type == DRIFTED), None)
+        drift = next((update for update in update.updates if update.type == DRIFTED), None)
         if drift is not None and self._log_limiter.count((claim.pool, drift.reason)) is not None:
             self._log.info(
                 "A NodeClaim drifted",

@@ -52,7 +52,7 @@ from worker.controllers.capacity_reservations import (
     CapacityBlockExpirationController,
     ReservedCapacityTypeController,
 )
-from worker.controllers.disruption_commands import DisruptionCommandController
+from worker.controllers.ended_disruption_commands import DisruptionCommandController
 from worker.controllers.instance_status import InstanceStatusController
 from worker.controllers.interruption import InterruptionController
 from worker.controllers.node_overlay import NodeOverlayController
