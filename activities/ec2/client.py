@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from functools import cached_property
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import boto3
@@ -12,6 +13,7 @@ from botocore.config import Config
 from botocore.utils import parse_timestamp
 
 from activities.ec2.rate_limits import Pacer
+from activities.ec2.service_model import ServiceModelLoader
 
 if TYPE_CHECKING:
     from types_boto3_ec2 import EC2Client
@@ -41,6 +43,7 @@ class Ec2:
     def __init__(self, region: str, endpoint_url: str | None = None) -> None:
         core = botocore.session.get_session()
         core.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=instant)
+        core.register_component("data_loader", ServiceModelLoader())
         session = boto3.Session(region_name=region, botocore_session=core)
         config = Config(
             retries={"mode": "standard", "total_max_attempts": 3},
@@ -55,22 +58,39 @@ class Ec2:
         self.region = region
         self.ec2: EC2Client = session.client("ec2", **options)
         Pacer().attach(self.ec2)
-        self.ssm: SSMClient = session.client("ssm", **options)
-        self.iam: IAMClient = session.client("iam", **options)
         self.eks: EKSClient = session.client("eks", **options)
         self.pricing: PricingClient = session.client("pricing", **{**options, "region_name": pricing_region(region)})
-        self._session, self._options = session, options
+        self._session: Any = session
+        self._options = options
+        self._lock = Lock()
+
+    @cached_property
+    def ssm(self) -> SSMClient:
+        """The client of Systems Manager, made when it is needed: only EC2NodeClasses need it."""
+        client: SSMClient = self._client("ssm")
+        return client
+
+    @cached_property
+    def iam(self) -> IAMClient:
+        """The client of IAM, made when it is needed: only EC2NodeClasses need it."""
+        client: IAMClient = self._client("iam")
+        return client
 
     @cached_property
     def zonal_shift(self) -> Any:
         """The client of ARC's zonal shifts, made when it is needed: few clusters use them."""
-        return self._session.client("arc-zonal-shift", **self._options)
+        return self._client("arc-zonal-shift")
 
     @cached_property
     def sqs(self) -> SQSClient:
         """The client of SQS, made when it is needed: most processes read no queue."""
-        client: SQSClient = self._session.client("sqs", **self._options)
+        client: SQSClient = self._client("sqs")
         return client
+
+    def _client(self, service: str) -> Any:
+        """Make a client. A session must not do that in two threads at once."""
+        with self._lock:
+            return self._session.client(service, **self._options)
 
 
 def instant(value: Any) -> datetime:

@@ -14,6 +14,7 @@ from activities.ec2.provider import Ec2Provider
 from sandbox.ec2.authorization.identities import ADMINISTRATOR_KEY, environment, worker_key
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tests.ec2.samples import node_class
+from tests.ec2sandbox.conftest import make_client
 
 if TYPE_CHECKING:
     from sandbox.ec2.server import Server
@@ -62,6 +63,17 @@ def server(tmp_path_factory: pytest.TempPathFactory, few_types: None) -> Iterato
         running.close()
 
 
+class Administrator(Ec2):
+    """The administrator's clients. That of EC2 has every operation; the worker's has only those that Tenon calls."""
+
+    def __init__(self, endpoint: str) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in environment(ADMINISTRATOR_KEY).items():
+                patch.setenv(name, value)
+            super().__init__("us-west-2", endpoint)
+        self.ec2 = make_client(endpoint, "ec2", "us-west-2")
+
+
 def clients_of(access_key: str, server: Server) -> Ec2:
     """The clients of the identity with this access key."""
     with pytest.MonkeyPatch.context() as patch:
@@ -77,9 +89,9 @@ def clients(server: Server, describes_at_once: None) -> Ec2:
 
 
 @pytest.fixture(scope="module")
-def admin(server: Server, describes_at_once: None) -> Ec2:
+def admin(server: Server) -> Administrator:
     """The administrator's clients."""
-    return clients_of(ADMINISTRATOR_KEY, server)
+    return Administrator(server.endpoint)
 
 
 @pytest.fixture(scope="module")

@@ -19,6 +19,7 @@ from tenon.ec2 import mime
 from tenon.ec2.capacity import NodeSettings
 from tenon.ec2.expressions import evaluate_settings
 from tenon.ec2.own_kubelet import own_kubelet_errors, with_own_kubelet
+from tests.ec2.conftest import Administrator
 from tests.ec2.samples import instance_type, item, node_claim, node_class
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def test_ecs7_an_expression_is_tried_on_every_type_before_a_node_is_bought(
     assert words in message
 
 
-def configs(server: Server, admin: Ec2, names: list[str]) -> list[dict[str, Any]]:
+def configs(server: Server, admin: Administrator, names: list[str]) -> list[dict[str, Any]]:
     """The kubelet settings in the user data of launch templates."""
     found = []
     for name in names:
@@ -131,7 +132,7 @@ def configs(server: Server, admin: Ec2, names: list[str]) -> list[dict[str, Any]
 
 
 def test_ec15_nodes_are_told_numbers_and_types_of_one_result_share_a_template(
-    gated: Ec2Provider, admin: Ec2, server: Server
+    gated: Ec2Provider, admin: Administrator, server: Server
 ) -> None:
     unresolved = written(maxPods="min(50, max_pods)", systemReserved={"cpu": "vcpus * 10", "memory": "100Mi"})
     chosen = unresolved.model_copy(update={"status": gated.resolve_node_class(unresolved)})

@@ -15,6 +15,7 @@ from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.messages.launch import LaunchRequest
+from tests.ec2.conftest import Administrator
 from tests.ec2.samples import node_claim, node_class
 
 ZONE = "us-west-2d"
@@ -22,7 +23,7 @@ TYPE = "node.kubernetes.io/instance-type"
 
 
 @pytest.fixture(scope="module")
-def subnets(admin: Ec2) -> list[str]:
+def subnets(admin: Administrator) -> list[str]:
     """Two subnets of one zone with eleven addresses each, in place of the large one."""
     wanted: Any = [
         {"Name": "availability-zone", "Values": [ZONE]},
@@ -36,7 +37,7 @@ def subnets(admin: Ec2) -> list[str]:
     ]
 
 
-def fill(admin: Ec2, request: LaunchRequest) -> None:
+def fill(admin: Administrator, request: LaunchRequest) -> None:
     """Somebody else takes all addresses of the subnet of the request."""
     (found,) = admin.ec2.describe_subnets(SubnetIds=sorted(used(request)))["Subnets"]
     parameters = fleet_parameters(request)
@@ -59,7 +60,7 @@ def claim_in(zone: str, name: str) -> NodeClaim:
 
 
 def test_aws043_only_the_full_subnet_is_avoided_and_the_zone_once_all_are_full(
-    provider: Ec2Provider, admin: Ec2, subnets: list[str]
+    provider: Ec2Provider, admin: Administrator, subnets: list[str]
 ) -> None:
     terms = [{"id": subnet_id} for subnet_id in subnets]
     written = node_class({}, role="KarpenterNodeRole-sandbox", subnetSelectorTerms=terms)

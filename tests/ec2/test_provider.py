@@ -16,6 +16,7 @@ from activities.ec2.provider import Ec2Provider
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.messages.launch import Instance, LaunchRequest
+from tests.ec2.conftest import Administrator
 from tests.ec2.samples import node_claim, node_class
 
 if TYPE_CHECKING:
@@ -180,7 +181,9 @@ def test_a_template_that_exists_already_is_as_good(
     assert calls(server, "CreateLaunchTemplate") > 0
 
 
-def test_a_deleted_template_is_made_again(provider: Ec2Provider, admin: Ec2, ready_class: EC2NodeClass) -> None:
+def test_a_deleted_template_is_made_again(
+    provider: Ec2Provider, admin: Administrator, ready_class: EC2NodeClass
+) -> None:
     """AWS-011: the launch says so, the next attempt's preparation mends it."""
     request = request_for(provider, ready_class, "mend-1")
     assert provider.delete_launch_templates("default") > 0

@@ -19,6 +19,7 @@ from sandbox.ec2.faults import Fault
 from tenon.apis.conditions import get_condition, is_true
 from tenon.apis.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus
 from tenon.ec2.nodeclass_status import not_ready
+from tests.ec2.conftest import Administrator
 from tests.ec2.samples import node_class
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def test_the_managed_profile_is_made_once_and_tagged(
 
 
 def test_ec_s7_a_managed_profile_with_another_role_is_not_ready(
-    provider: Ec2Provider, clients: Ec2, admin: Ec2
+    provider: Ec2Provider, clients: Ec2, admin: Administrator
 ) -> None:
     """A profile has one role. Instances of a class whose profile has another one would get the wrong rights."""
     profiles = Profiles(clients, "sandbox")
@@ -179,7 +180,7 @@ def own_parameters(server: Server) -> Iterator[None]:
     ["/team/image", "/team/image:1", "/team/image:stable", "arn:aws:ssm:us-west-2:123456789012:parameter/team/image"],
 )
 def test_ec07_an_ssm_parameter_may_have_a_version_or_a_label_or_be_an_arn(
-    clients: Ec2, admin: Ec2, ready_class: EC2NodeClass, form: str
+    clients: Ec2, admin: Administrator, ready_class: EC2NodeClass, form: str
 ) -> None:
     """SSM answers with the plain name, whatever was asked for."""
     fresh = Ec2Provider(clients, describe_cluster(clients, "sandbox"))

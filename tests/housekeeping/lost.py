@@ -23,6 +23,7 @@ from tenon.housekeeping.messages import HousekeepingInput, HousekeepingResult
 from tenon.lifecycle.messages.base import ClaimRef
 from tenon.lifecycle.messages.launch import LaunchRequest
 from tenon.lifecycle.state import NodeClaimInput
+from tests.ec2.conftest import Administrator
 from tests.ec2.samples import node_claim
 from tests.housekeeping.life import Life
 from tests.lifecycle_k8s.fake_kube import Clock, FakeKube, Recorder, stamp
@@ -218,7 +219,12 @@ class Cluster:
 
 @asynccontextmanager
 async def serving(
-    name: str, client: Client, provider: Ec2Provider, worker_clients: Ec2, admin: Ec2, node_class: EC2NodeClass
+    name: str,
+    client: Client,
+    provider: Ec2Provider,
+    worker_clients: Ec2,
+    admin: Administrator,
+    node_class: EC2NodeClass,
 ) -> AsyncIterator[Cluster]:
     """A cluster of this name on the account, with a worker for its sweeps."""
     facts = replace(provider.cluster, name=name)

@@ -6,6 +6,7 @@ from activities.ec2.client import Ec2
 from activities.ec2.provider import Ec2Provider
 from sandbox.ec2.client import Ec2Admin
 from tenon.apis.ec2nodeclass import EC2NodeClass
+from tests.ec2.conftest import Administrator
 from tests.ec2.samples import node_claim
 
 NODECLAIM = "karpenter.sh/nodeclaim"
@@ -23,7 +24,7 @@ def tags(clients: Ec2, instance_id: str) -> dict[str, str]:
 
 
 def test_aws122_an_instance_is_named_after_its_node_once(
-    provider: Ec2Provider, clients: Ec2, admin: Ec2, ready_class: EC2NodeClass
+    provider: Ec2Provider, clients: Ec2, admin: Administrator, ready_class: EC2NodeClass
 ) -> None:
     """AWS-122, ACT-03: by the claim's tag that is missing too; a second time there is nothing to write."""
     instance_id = bought(provider, ready_class, "named-1")
@@ -46,7 +47,7 @@ def test_aws122_a_name_of_the_users_stays(provider: Ec2Provider, clients: Ec2, r
 
 
 def test_aan02_an_instance_of_an_older_karpenter_gets_the_clusters_tag(
-    provider: Ec2Provider, clients: Ec2, admin: Ec2, ready_class: EC2NodeClass
+    provider: Ec2Provider, clients: Ec2, admin: Administrator, ready_class: EC2NodeClass
 ) -> None:
     """V1B-13: before 1.0 the cluster's name was in karpenter.sh/managed-by; by the new tag a sweep finds it."""
     instance_id = bought(provider, ready_class, "older-1")
@@ -65,7 +66,7 @@ def test_an_instance_that_is_gone_is_not_tagged(provider: Ec2Provider, clients: 
 
 
 def test_owned_instances_are_those_of_the_cluster(
-    provider: Ec2Provider, clients: Ec2, admin: Ec2, ready_class: EC2NodeClass
+    provider: Ec2Provider, clients: Ec2, admin: Administrator, ready_class: EC2NodeClass
 ) -> None:
     """A NodePool's tag is enough; another cluster's, and what carries neither, is not seen at all."""
     own, bare, foreign = (bought(provider, ready_class, f"owned-{number}") for number in range(3))

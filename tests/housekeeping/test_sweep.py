@@ -13,7 +13,6 @@ from prometheus_client import REGISTRY
 from temporalio.client import Client, ScheduleActionExecutionStartWorkflow, ScheduleOverlapPolicy
 from temporalio.testing import WorkflowEnvironment
 
-from activities.ec2.client import Ec2
 from activities.ec2.provider import Ec2Provider
 from activities.housekeeping.node_workflows import NodeWorkflows
 from activities.kubernetes.errors import ApiError
@@ -23,7 +22,7 @@ from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.housekeeping.messages import Figures, HousekeepingResult
 from tenon.lifecycle.messages.launch import LaunchGroup
-from tests.ec2.conftest import clients_of
+from tests.ec2.conftest import Administrator, clients_of
 from tests.ec2.samples import node_claim
 from tests.housekeeping.lost import Cluster, serving
 from tests.lifecycle_k8s.fake_kube import stamp
@@ -46,7 +45,7 @@ async def lost(
     cluster: str,
     provider: Ec2Provider,
     server: Server,
-    admin: Ec2,
+    admin: Administrator,
     ready_class: EC2NodeClass,
 ) -> AsyncIterator[Cluster]:
     worker = clients_of(worker_key(cluster), server)

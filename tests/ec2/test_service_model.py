@@ -1,0 +1,31 @@
+"""The description of EC2 that the worker's client keeps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from activities.ec2.client import Ec2
+from activities.ec2.service_model import OPERATIONS
+from tests.ec2.conftest import Administrator
+
+
+def shapes_of(shape: Any, found: dict[str, tuple[str, list[str]]]) -> dict[str, tuple[str, list[str]]]:
+    """Every shape that this one refers to: its type and the names of its members."""
+    if shape is None or shape.name in found:
+        return found
+    members = getattr(shape, "members", {})
+    found[shape.name] = (shape.type_name, sorted(members))
+    for part in (*members.values(), *(getattr(shape, name, None) for name in ("member", "key", "value"))):
+        shapes_of(part, found)
+    return found
+
+
+def test_a_client_keeps_only_the_operations_that_tenon_calls(clients: Ec2, admin: Administrator) -> None:
+    """The rest would take memory in each process. What is kept is complete."""
+    kept, every = clients.ec2.meta.service_model, admin.ec2.meta.service_model
+    assert set(kept.operation_names) == OPERATIONS
+    assert len(kept.shape_names) < len(every.shape_names) / 3
+    for name in OPERATIONS:
+        for part in ("input_shape", "output_shape"):
+            own, full = (getattr(model.operation_model(name), part) for model in (kept, every))
+            assert shapes_of(own, {}) == shapes_of(full, {}), (name, part)
