@@ -1,11 +1,13 @@
 """Which nodes are replaced because they are unhealthy, and when too many are (SCH-104).
 
 Repair is forceful: it ignores budgets, do-not-disrupt and terminationGracePeriod. So it stops when many nodes of a
-NodePool are unhealthy at once, because then the cause is probably not the nodes.
+NodePool are unhealthy at once, because then the cause is probably not the nodes. The same limit holds for nodes that
+leave because of EC2's status checks.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -35,6 +37,8 @@ POLICIES = (
 )
 """Those of Karpenter's AWS provider. Users cannot change them."""
 MAX_UNHEALTHY_PERCENT = 20
+BLOCKED = "NodeRepairBlocked"
+"""The reason of the event on a node that is not ended because too many are unhealthy."""
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
 _TOLERATIONS = {(policy.condition, policy.status): policy.toleration for policy in POLICIES}
@@ -63,6 +67,24 @@ def _fault(condition: NodeCondition) -> Fault | None:
     return Fault(condition, datetime.fromtimestamp(condition.since, UTC) + toleration)
 
 
-def too_many(unhealthy: int, total: int) -> bool:
-    """Whether so many nodes are unhealthy that none of them is replaced. The limit rounds up."""
-    return unhealthy > -(-total * MAX_UNHEALTHY_PERCENT // 100)
+class Breaker:
+    """Says for which NodePools no node is ended by force, because too many of its nodes are unhealthy."""
+
+    def __init__(self, nodes: Iterable[tuple[str, bool]]) -> None:
+        """``nodes`` are the NodePool of each node of the cluster (empty if none), and whether it is unhealthy."""
+        self._total, self._unhealthy = Counter[str](), Counter[str]()
+        for pool, unhealthy in nodes:
+            self._total[pool] += 1
+            self._unhealthy[pool] += unhealthy
+
+    def why_blocked(self, pool: str) -> str:
+        """Why no node of the NodePool is ended; empty if they are. Without a NodePool the whole cluster counts.
+
+        The limit rounds up, so the only node of a NodePool may be ended.
+        """
+        total = self._total[pool] if pool else self._total.total()
+        unhealthy = self._unhealthy[pool] if pool else self._unhealthy.total()
+        if unhealthy <= -(-total * MAX_UNHEALTHY_PERCENT // 100):
+            return ""
+        where = f"NodePool {pool}" if pool else "the cluster"
+        return f"More than {MAX_UNHEALTHY_PERCENT}% of the nodes of {where} are unhealthy"

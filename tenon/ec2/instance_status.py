@@ -27,6 +27,15 @@ class InstanceStatus:
     """The descriptions of its scheduled events."""
 
 
+def impaired(statuses: Iterable[InstanceStatus]) -> frozenset[str]:
+    """Return the instances that fail a check, however short."""
+    return frozenset(
+        status.instance_id
+        for status in statuses
+        if status.system_impaired_since is not None or status.instance_impaired_since is not None
+    )
+
+
 def unhealthy(statuses: Iterable[InstanceStatus], now: datetime) -> dict[str, Kind]:
     """Return the instances whose nodes must leave, and why. A failing check counts before a scheduled event."""
     found: dict[str, Kind] = {}

@@ -13,7 +13,6 @@ follows from the row and the catalogue, before you run it.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC
@@ -36,7 +35,7 @@ from tenon.disruption.methods.consolidation import Consolidation
 from tenon.disruption.methods.consolidation_price import LEAST_SAVING
 from tenon.disruption.model import Command, Decision, Situation
 from tenon.disruption.pool_budgets import PoolBudgets, budget_states
-from tenon.disruption.repair import fault_of, too_many
+from tenon.disruption.repair import Breaker, fault_of
 from tenon.disruption.validation import why_invalid
 from tenon.disruption.why_stays import WhyStays
 from tenon.kube.records import NodeCondition
@@ -359,9 +358,10 @@ class RepairScenario(_Scenario):
             for name, node in self.repair.nodes.items()
             if (fault := fault_of(list(_conditions(node)))) is not None
         }
-        total = Counter(self.repair.healthy) + Counter(node.pool for node in self.repair.nodes.values())
-        unhealthy = Counter(self.repair.nodes[name].pool for name in faults)
-        blocked = sorted(pool for pool in total if too_many(unhealthy[pool], total[pool]))
+        nodes = [(node.pool, name in faults) for name, node in self.repair.nodes.items()]
+        nodes += [(pool, False) for pool, number in self.repair.healthy.items() for _ in range(number)]
+        breaker = Breaker(nodes)
+        blocked = sorted(pool for pool in {pool for pool, _ in nodes} if breaker.why_blocked(pool))
         got = ExpectedRepair(
             repaired={
                 name: f"{fault.condition.type} is {fault.condition.status}"

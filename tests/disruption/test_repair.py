@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tenon.disruption.repair import fault_of, too_many
+from tenon.disruption.repair import Breaker, fault_of
 from tenon.kube.decode import decode_node
 from tenon.kube.records import NodeRecord
 from tests.cache.objects import metadata
@@ -87,4 +87,13 @@ def test_the_record_of_a_healthy_node_stays_equal_and_keeps_nothing() -> None:
     [(1, 1, False), (1, 5, False), (2, 5, True), (2, 6, False), (3, 6, True), (20, 100, False), (21, 100, True)],
 )
 def test_sch104_more_than_a_fifth_rounded_up_is_too_many(unhealthy: int, total: int, blocked: bool) -> None:
-    assert too_many(unhealthy, total) is blocked
+    breaker = Breaker(("pool", number < unhealthy) for number in range(total))
+    why = "More than 20% of the nodes of NodePool pool are unhealthy" if blocked else ""
+    assert breaker.why_blocked("pool") == why
+    assert bool(breaker.why_blocked("")) is blocked, "for a stand-alone NodeClaim every node counts"
+
+
+def test_sch104_each_nodepool_is_counted_by_itself() -> None:
+    nodes = [("sick", True), ("sick", True), ("well", True), ("well", False), ("", False), ("", False), ("", False)]
+    breaker = Breaker(nodes)
+    assert [pool for pool in ("sick", "well", "", "new") if breaker.why_blocked(pool)] == ["sick", ""]

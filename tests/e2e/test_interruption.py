@@ -149,3 +149,22 @@ async def test_aws146_a_node_whose_instance_fails_its_system_status_check_is_rep
     await pool.gone(name)
     (pod,) = await pool.running(1)
     assert await pool.claim_of(pod) != name
+
+
+async def test_aws146_sch104_nodes_that_fail_their_status_checks_together_stay(
+    make_pool: MakePool, sandbox: Sandbox
+) -> None:
+    """As when the power of a zone fails. When one of the two is well again, the other one leaves."""
+    pool = await make_pool(requirements=SMALL, consolidate_after="Never")
+    await pool.deploy(2)
+    claims = {claim["status"]["providerID"].rsplit("/", 1)[-1]: claim for claim in await pool.settled(2)}
+    for instance in claims:
+        sandbox.ec2().impair_instance(instance, "system", seconds=200)
+    for claim in claims.values():
+        for named in (claim["metadata"]["name"], claim["status"]["nodeName"]):
+            await pool.seen(named, "NodeRepairBlocked", "More than 20%", pool.name)
+    assert not any(leaving(claim) for claim in await pool.claims())
+    well, sick = sorted(claims)
+    sandbox.ec2().impair_instance(well, "system", seconds=None)
+    await pool.gone(claims[sick]["metadata"]["name"])
+    assert claims[well]["metadata"]["name"] in {claim["metadata"]["name"] for claim in await pool.claims()}

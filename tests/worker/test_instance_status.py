@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from typing import Any, cast
 
@@ -11,8 +12,9 @@ from prometheus_client import REGISTRY
 from activities.kubernetes.resources import NODECLAIMS, NODES
 from tenon.apis import labels
 from tenon.ec2.instance_status import InstanceStatus
+from tenon.kube.decode import decode_node
 from tenon.kube.timestamps import format_instant
-from tests.cache.objects import claim, metadata, node
+from tests.cache.objects import claim, metadata
 from tests.lifecycle_k8s.fake_kube import START, Clock, FakeKube, Recorder
 from tests.worker.fake_temporal import Cache
 from worker.controllers.instance_status import POLL_SECONDS, InstanceStatusController
@@ -32,16 +34,30 @@ class World:
             cast("Any", self.kube), self.recorder, self.cache, "c", lambda: self.statuses, lambda: START
         )
 
-    def node(self, number: int) -> str:
-        """A node, in the API server and in the cache; its instance id."""
+    def node(self, number: int, pool: str = "pool", *, joined: bool = True, ready: str = "True") -> str:
+        """A node, in the API server and in the cache; its instance id. Without ``joined`` it has no Node yet."""
         name = f"{number:017x}"
-        meta = {"labels": {labels.NODEPOOL: "pool"}, "finalizers": [labels.TERMINATION_FINALIZER]}
+        meta = {"labels": {labels.NODEPOOL: pool} if pool else {}, "finalizers": [labels.TERMINATION_FINALIZER]}
         record = claim(name, node_name=name, meta=meta)
         self.kube.add(NODECLAIMS, dict(record.body))
-        self.kube.add(NODES, {"metadata": metadata(name), "spec": {"providerID": record.provider_id}})
         self.cache.publish(record)
-        self.cache.publish(node(name))
+        if joined:
+            conditions = [{"type": "Ready", "status": ready, "lastTransitionTime": format_instant(START)}]
+            body = {"metadata": metadata(name), "spec": {"providerID": record.provider_id}}
+            body["status"] = {"conditions": conditions}
+            self.kube.add(NODES, body)
+            self.cache.publish(decode_node(json.dumps(body).encode()))
         return f"i-{name}"
+
+    async def impair(self, *instances: str) -> None:
+        """Let the system status check of these instances fail for long, and look."""
+        self.statuses = [InstanceStatus(one, system_impaired_since=LONG_AGO) for one in instances]
+        await self.controller.reconcile(())
+
+    def ended(self) -> set[str]:
+        """The instances whose NodeClaim was deleted."""
+        claims = (body for (plural, _, _), body in self.kube.objects.items() if plural == "nodeclaims")
+        return {f"i-{one['metadata']['name']}" for one in claims if one["metadata"].get("deletionTimestamp")}
 
     async def claim_of(self, instance_id: str) -> dict[str, Any]:
         found = await self.kube.get(NODECLAIMS, instance_id.removeprefix("i-"))
@@ -86,6 +102,67 @@ async def test_aws147_a_scheduled_event_ends_the_node_with_its_grace() -> None:
     assert found["deletionTimestamp"]
     assert labels.TERMINATION_TIMESTAMP not in found.get("annotations", {})
     assert set(world.recorder.reasons()) == {"TerminatingOnInterruption"}
+
+
+async def test_aws146_sch104_a_zone_whose_status_checks_fail_ends_no_node() -> None:
+    """Two of six nodes may be unhealthy, three are too many. Those of another pool are counted by themselves."""
+    world = World()
+    fleet = [world.node(number) for number in range(6)]
+    others = [world.node(number, "other") for number in range(10, 15)]
+    await world.impair(*fleet[:3], others[0])
+    assert world.ended() == {others[0]}
+    blocked = {event for event in world.recorder.events if event[2] == "NodeRepairBlocked"}
+    names = {instance.removeprefix("i-") for instance in fleet[:3]}
+    assert {event[:2] for event in blocked} == {(kind, name) for kind in ("Node", "NodeClaim") for name in names}
+    assert {event[3] for event in blocked} == {"More than 20% of the nodes of NodePool pool are unhealthy"}
+    assert not any(world.kube.objects["nodes", "", name]["spec"].get("taints") for name in names)
+    await world.impair(*fleet[:2])
+    assert world.ended() == {others[0], *fleet[:2]}, "looked at again within a minute"
+
+
+async def test_aws146_sch104_nodes_that_leave_are_unhealthy_until_they_are_gone() -> None:
+    """Otherwise a zone whose instances fail one after the other would end a fifth of the fleet a minute."""
+    world = World()
+    fleet = [world.node(number) for number in range(5)]
+    await world.impair(fleet[0])
+    await world.impair(*fleet[:2])
+    assert world.ended() == {fleet[0]}
+
+
+@pytest.mark.parametrize("other", ["fails for a moment", "is not ready", "has no Node"])
+async def test_aws146_sch104_every_unhealthy_node_counts(other: str) -> None:
+    """Also one whose check fails for less than two minutes, whose Node has a bad condition, or that has not joined."""
+    world = World()
+    sick = world.node(1)
+    for number in range(2, 5):
+        world.node(number)
+    second = world.node(5, joined=other != "has no Node", ready="Unknown" if other == "is not ready" else "True")
+    world.statuses = [InstanceStatus(sick, system_impaired_since=LONG_AGO)]
+    if other != "is not ready":
+        world.statuses.append(InstanceStatus(second, instance_impaired_since=START))
+    await world.controller.reconcile(())
+    assert world.ended() == set()
+    assert "NodeRepairBlocked" in world.recorder.reasons()
+
+
+async def test_aws146_sch104_for_a_stand_alone_claim_the_whole_cluster_counts() -> None:
+    world = World()
+    alone = world.node(0, "")
+    fleet = [world.node(number) for number in range(1, 10)]
+    await world.impair(alone, *fleet[:2])
+    assert world.ended() == set(fleet[:2])
+    assert any("the cluster" in event[3] for event in world.recorder.events if event[2] == "NodeRepairBlocked")
+    await world.impair(alone, fleet[0])
+    assert alone in world.ended()
+
+
+async def test_aws147_scheduled_events_of_a_whole_fleet_end_it_with_its_grace() -> None:
+    """EC2 ends these instances anyway. A drain before that respects the pods."""
+    world = World()
+    fleet = [world.node(number) for number in range(5)]
+    world.statuses = [InstanceStatus(one, events=("maintenance",)) for one in fleet]
+    await world.controller.reconcile(())
+    assert world.ended() == set(fleet)
 
 
 async def test_instances_of_others_are_left_alone() -> None:

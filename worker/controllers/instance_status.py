@@ -1,13 +1,14 @@
 """Asks EC2 once a minute which instances fail a status check or have a scheduled event, and makes their nodes leave.
 
 The queue of interruptions says neither (ACT-07, AWS-146, AWS-147). Only the leader asks, because all replicas would get
-the same answer.
+the same answer. A failing check ends a node by force, so the limit of node repair holds (SCH-104): the power of a zone
+may fail, and its nodes with it, but that must not end every node that was there.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 
 from activities import metrics
@@ -15,11 +16,14 @@ from activities.clock import utc_now
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
-from tenon.ec2.instance_status import InstanceStatus, unhealthy
+from tenon.disruption.repair import BLOCKED, Breaker, fault_of
+from tenon.ec2.instance_status import InstanceStatus, impaired, unhealthy
 from tenon.ec2.interruption import Kind
+from tenon.kube.claim_record import ClaimRecord, instance_id_of
 from worker.cache.changes import Change
 from worker.cache.cluster import ClusterCache
 from worker.controllers.base import Controller
+from worker.controllers.event_subjects import subjects
 from worker.controllers.interrupted_nodes import InterruptedNodes
 
 POLL_SECONDS = 60.0
@@ -46,24 +50,48 @@ class InstanceStatusController(Controller):
         """``read`` asks EC2 for the instances with an impaired check or an event. It blocks."""
         super().__init__(cache)
         self._read = read
+        self._recorder = recorder
         self._now = now
         self._nodes = InterruptedNodes(kube, recorder, cluster, self._log, now)
 
     async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
         """Ask EC2, and handle every node that is concerned."""
-        found = unhealthy(await asyncio.to_thread(self._read), self._now())
+        statuses = list(await asyncio.to_thread(self._read))
+        found = unhealthy(statuses, self._now())
+        leaving = {
+            claim.name: (claim, found[instance])
+            for instance in sorted(found)
+            if (claim := self._cache.claim_of_instance(instance)) is not None and not self._nodes.leaves(claim)
+        }
+        fails = any(kind.failed for _, kind in leaving.values())
+        breaker = Breaker(self._nodes_and_health(impaired(statuses)) if fails else ())
 
-        async def handle(instance_id: str) -> None:
-            await self.isolate(instance_id, self._handle(instance_id, found[instance_id]))
+        async def handle(name: str) -> None:
+            claim, kind = leaving[name]
+            await self.isolate(name, self._handle(claim, kind, breaker))
 
-        await bounded(sorted(found), AT_ONCE, handle)
+        await bounded(sorted(leaving), AT_ONCE, handle)
         return POLL_SECONDS
 
-    async def _handle(self, instance_id: str, kind: Kind) -> None:
-        claim = self._cache.claim_of_instance(instance_id)
-        if claim is None or self._nodes.leaves(claim):
-            return
+    def _nodes_and_health(self, failing: Collection[str]) -> Iterator[tuple[str, bool]]:
+        """The NodePool of each node, and whether it is unhealthy: for EC2, or by its conditions as for node repair.
+
+        Nodes that leave already count until they are gone, and instances count before they join.
+        """
+        for node in self._cache.nodes:
+            claim = self._cache.claim_of(node)
+            sick = instance_id_of(node.provider_id) in failing or fault_of(node.unhealthy) is not None
+            yield claim.pool if claim is not None else "", sick
+        for claim in self._cache.claims:
+            if claim.provider_id and self._cache.node_of(claim) is None:
+                yield claim.pool, claim.instance_id in failing
+
+    async def _handle(self, claim: ClaimRecord, kind: Kind, breaker: Breaker) -> None:
         node = self._cache.node_of(claim)
+        if kind.failed and (why := breaker.why_blocked(claim.pool)):
+            for subject in subjects(claim, node):
+                await self._recorder.publish(subject, BLOCKED, why, "Warning")
+            return
         if await self._nodes.make_leave(kind, claim, node):
             metrics.INSTANCES_UNHEALTHY.labels(kind.value).inc()
             await self._nodes.tell(kind, claim, node, leaves=True)

@@ -6,7 +6,6 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any
 
 from activities import metrics
 from activities.kubernetes.changes import change
@@ -21,6 +20,7 @@ from tenon.kube.records import NodeRecord
 from tenon.kube.timestamps import format_instant
 from tenon.lifecycle import cordon
 from tenon.lifecycle.messages.base import ClaimRef
+from worker.controllers.event_subjects import subjects
 
 REMEMBERED = 10_000
 """How many NodeClaims that were deleted here are remembered until the cache shows that they leave."""
@@ -80,15 +80,6 @@ class InterruptedNodes:
     async def tell(self, kind: Kind, claim: ClaimRecord, node: NodeRecord | None, *, leaves: bool) -> None:
         """Publish the events of a notice on the NodeClaim and the Node."""
         told = [event for event in (EVENTS.get(kind), LEAVES if leaves else None) if event is not None]
-        for subject in _references(claim, node):
+        for subject in subjects(claim, node):
             for event in told:
                 await self._recorder.publish(subject, event.reason, event.message, event.type)
-
-
-def _references(claim: ClaimRecord, node: NodeRecord | None) -> list[dict[str, Any]]:
-    found = [_reference(NODECLAIMS.api_version, "NodeClaim", claim)]
-    return found if node is None else [*found, _reference("v1", "Node", node)]
-
-
-def _reference(api_version: str, kind: str, record: ClaimRecord | NodeRecord) -> dict[str, Any]:
-    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": record.name, "uid": record.uid}}

@@ -6,10 +6,8 @@ then drains the node by force, and pending pods get new nodes as usual.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from activities import metrics
 from activities.clock import utc_now
@@ -20,7 +18,7 @@ from activities.kubernetes.nodeclaims import annotate_claim, read_claim
 from activities.kubernetes.resources import NODECLAIMS, NODES
 from tenon.apis import labels
 from tenon.apis.reasons import Reason
-from tenon.disruption.repair import MAX_UNHEALTHY_PERCENT, Fault, fault_of, too_many
+from tenon.disruption.repair import BLOCKED, Breaker, Fault, fault_of
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.conditions import condition
 from tenon.kube.records import NodeRecord
@@ -29,6 +27,7 @@ from tenon.lifecycle.messages.base import ClaimRef
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
 from worker.controllers.base import Controller
+from worker.controllers.event_subjects import subjects
 
 BLOCKED_RETRY = timedelta(minutes=5)
 FAILED_RETRY = timedelta(seconds=15)
@@ -72,11 +71,11 @@ class NodeRepairController(Controller):
         now = self._now()
         due = sorted(name for name, at in self._due_checks().items() if at <= now)
         if due:
-            healthy_enough = self._breakers()
+            breaker = self._breaker()
 
             async def handle(name: str) -> None:
                 self._not_before[name] = now + BLOCKED_RETRY
-                if not await self.isolate(name, self._handle(name, healthy_enough)):
+                if not await self.isolate(name, self._handle(name, breaker)):
                     self._not_before[name] = now + FAILED_RETRY
 
             await bounded(due, AT_ONCE, handle)
@@ -100,33 +99,19 @@ class NodeRepairController(Controller):
             if fault.due is not None
         }
 
-    def _breakers(self) -> Callable[[str], str]:
-        """Count the nodes, and return a function that says why nodes of a pool are not repaired; empty if they are."""
-        total, unhealthy = Counter[str](), Counter[str]()
-        for node in self._cache.nodes:
-            claim = self._cache.claim_of(node)
-            if claim is not None and claim.pool:
-                total[claim.pool] += 1
-                unhealthy[claim.pool] += node.name in self._faults
-        whole = (len(self._faults), len(self._cache.nodes))
+    def _breaker(self) -> Breaker:
+        claims = ((node, self._cache.claim_of(node)) for node in self._cache.nodes)
+        return Breaker((claim.pool if claim is not None else "", node.name in self._faults) for node, claim in claims)
 
-        def why_blocked(pool: str) -> str:
-            where = f"NodePool {pool}" if pool else "the cluster"
-            if not too_many(*((unhealthy[pool], total[pool]) if pool else whole)):
-                return ""
-            return f"More than {MAX_UNHEALTHY_PERCENT}% of the nodes of {where} are unhealthy"
-
-        return why_blocked
-
-    async def _handle(self, name: str, why_blocked: Callable[[str], str]) -> None:
+    async def _handle(self, name: str, breaker: Breaker) -> None:
         node = self._cache.nodes.get(name)
         claim = self._cache.claim_of(node) if node is not None else None
         if node is None or claim is None or claim.deleting:
             return
         fault = self._faults[name]
-        if why := why_blocked(claim.pool):
-            for subject in (_reference(NODECLAIMS.api_version, "NodeClaim", claim), _reference("v1", "Node", node)):
-                await self._recorder.publish(subject, "NodeRepairBlocked", why, "Warning")
+        if why := breaker.why_blocked(claim.pool):
+            for subject in subjects(claim, node):
+                await self._recorder.publish(subject, BLOCKED, why, "Warning")
             return
         if await self._is_still(node, fault):
             await self._repair(claim, node, fault)
@@ -163,10 +148,6 @@ class NodeRepairController(Controller):
         metrics.CLAIMS_UNHEALTHY.labels(_snake_case(fault.condition.type), claim.pool, capacity_type, image).inc()
         mode = Reason.UNHEALTHY.termination_mode
         metrics.CLAIMS_DISRUPTED.labels(Reason.UNHEALTHY.snake_case, claim.pool, capacity_type, "", mode).inc()
-
-
-def _reference(api_version: str, kind: str, record: ClaimRecord | NodeRecord) -> Mapping[str, Any]:
-    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": record.name, "uid": record.uid}}
 
 
 def _snake_case(type_: str) -> str:
