@@ -26,7 +26,7 @@ from tenon.errors import TenonError
 from tenon.kube.scheduler_config import KIND, NOTHING, DefaultSpread, scheduler_config
 from tenon.manifests.faults import ManifestError, Source, in_order, one_line
 from tenon.scheduling.bound import lower_bounds
-from tenon.simulation.decisions import Decision, Question, decide
+from tenon.simulation.decisions import Decision, Question, Reserved, decide
 from tenon.simulation.defaults import fill_in, newest_instant
 from tenon.simulation.document import plan_document, to_json
 from tenon.simulation.objects import Objects
@@ -175,14 +175,16 @@ def simulated(given: Given) -> Report:
     cache = FiledCache(instant.timestamp(), default_spread)
     pending, undecodable = fill(cache, objects, moving=disruption)
     _stop_at(undecodable)
+    view = PlanningView(cache)
+    reserved = _reserved(view, notes) if live and chosen.gates().reserved_capacity else None
     for note in [*notes, *_notes(objects), *_left_out(cache)]:
         print(f"note: {one_line(note)}", file=sys.stderr)
-    view = PlanningView(cache)
     question = Question(
         pods=pending.pods,
         types=types,
         policy=chosen.policy(),
         overlays=[NodeOverlay.model_validate(found.body) for found in objects.of("NodeOverlay")],
+        reserved=reserved,
     )
     decision = decide(view, question, time.perf_counter)
     for note in decision.notes:
@@ -225,6 +227,14 @@ def simulated(given: Given) -> Report:
         solve_seconds=decision.seconds,
     )
     return report(decision, document, types)
+
+
+def _reserved(view: PlanningView, notes: list[str]) -> Reserved:
+    from cli.simulating.reservations import read_places
+
+    classes = {pool.spec.template.spec.node_class_ref.name for pool in view.node_pools()}
+    known = (view.node_class(name) for name in sorted(classes))
+    return Reserved(read_places(filter(None, known), notes), view.reserved_claims())
 
 
 def _bounds(decision: Decision) -> tuple[float, float]:

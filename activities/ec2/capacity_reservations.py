@@ -79,21 +79,34 @@ class CapacityReservations:
                 self._read(wanted, now)
             return {each: self._places[each] for each in ids if each in self._places}
 
+    def count(self, ids: Collection[str]) -> dict[str, Places]:
+        """Ask EC2 for the free places of these reservations. Those that are not active are left out.
+
+        Raises:
+            EC2Error: EC2 refused the call or did not answer.
+        """
+        now, ordered = self._clock(), sorted(ids)
+        found = [
+            raw
+            for start in range(0, len(ordered), MOST_IDS)
+            for raw in self._described(
+                [{"Name": "capacity-reservation-id", "Values": ordered[start : start + MOST_IDS]}]
+            )
+        ]
+        return {
+            raw["CapacityReservationId"]: Places(raw["AvailableInstanceCount"], now)
+            for raw in found
+            if raw["State"] == "active"
+        }
+
     def forget(self) -> None:
         """Count again when the places are needed next."""
         with self._lock:
             self._read_again_at = self._failed_until = 0.0
 
     def _read(self, ids: frozenset[str], now: float) -> None:
-        ordered = sorted(ids)
         try:
-            found = [
-                raw
-                for start in range(0, len(ordered), MOST_IDS)
-                for raw in self._described(
-                    [{"Name": "capacity-reservation-id", "Values": ordered[start : start + MOST_IDS]}]
-                )
-            ]
+            found = self.count(ids)
         except EC2Error as error:
             log.warning(
                 "The worker failed to count the free places of capacity reservations and keeps the last counts",
@@ -101,12 +114,7 @@ class CapacityReservations:
             )
             self._read_again_at = self._failed_until = now + RETRY_SECONDS
             return
-        self._asked, self._read_again_at = ids, now + self._seconds
-        self._places = {
-            raw["CapacityReservationId"]: Places(raw["AvailableInstanceCount"], now)
-            for raw in found
-            if raw["State"] == "active"
-        }
+        self._asked, self._read_again_at, self._places = ids, now + self._seconds, found
 
     def _described(self, wanted: list[FilterTypeDef]) -> list[CapacityReservationTypeDef]:
         with translated("DescribeCapacityReservations"):

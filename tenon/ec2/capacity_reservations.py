@@ -6,14 +6,16 @@ NodeClaims that EC2 may not have counted yet are subtracted from what it reports
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
 from tenon.apis import labels
-from tenon.apis.ec2nodeclass import CapacityReservation
+from tenon.apis.ec2nodeclass import CapacityReservation, EC2NodeClass
 from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.requirements import Requirements
 from tenon.scheduling.model import InstanceType, Offering
 
 PRICE_SHARE = 1e-7
@@ -33,6 +35,10 @@ class Places:
 
 
 NO_PLACES = Places(0, 0.0)
+RESERVATION_LABELS = (labels.RESERVATION_ID, labels.RESERVATION_TYPE, labels.RESERVATION_INTERRUPTIBLE)
+"""The labels of a node that is in a capacity reservation."""
+_REGION = re.compile(r"(?:[a-z]+-)+\d+")
+"""The beginning of the name of a zone, such as us-west-2 of us-west-2a and of us-west-2-lax-1a."""
 
 
 def reservation_of(raw: Mapping[str, Any], now: datetime) -> CapacityReservation | None:
@@ -120,6 +126,55 @@ def with_places(instance_types: Sequence[InstanceType], places: Mapping[str, Pla
         return replace(offering, reservation_capacity=found.left, counted_at=found.counted_at)
 
     return _changed(instance_types, counted)
+
+
+def with_reservations(
+    instance_types: Sequence[InstanceType],
+    node_class: EC2NodeClass,
+    places: Mapping[str, Places],
+    claims: Iterable[ClaimRecord],
+) -> Sequence[InstanceType]:
+    """Return types that were described without this class, with the offerings of the class's reservations.
+
+    A reservation that the types offer already stays as it is.
+
+    Args:
+        instance_types: the types.
+        node_class: the class, whose status lists its reservations.
+        places: what EC2 reports of the reservations.
+        claims: the NodeClaims that name a reservation.
+    """
+    known = reservation_ids(instance_types)
+    listed = [each for each in node_class.status.capacity_reservations if each.id not in known]
+    if not listed:
+        return instance_types
+    zone_ids = {subnet.zone: subnet.zone_id or "" for subnet in node_class.status.subnets}
+    on_demand = {each.name: min(found) for each in instance_types if (found := list(_on_demand(each)))}
+    reserved = offerings_by_type(listed, zone_ids, on_demand)
+    alone = [replace(each, offerings=tuple(reserved[each.name])) for each in instance_types if each.name in reserved]
+    counted = {each.name: each.offerings for each in without_taken(with_places(alone, places), claims)}
+    return [
+        replace(
+            each,
+            offerings=(*each.offerings, *counted[each.name]),
+            requirements=Requirements.of(
+                *(one for key, one in each.requirements.items() if key not in RESERVATION_LABELS)
+            ),
+        )
+        if each.name in counted
+        else each
+        for each in instance_types
+    ]
+
+
+def _on_demand(instance_type: InstanceType) -> Iterable[float]:
+    return (one.price for one in instance_type.offerings if one.capacity_type == labels.ON_DEMAND)
+
+
+def region_of(zone: str) -> str:
+    """Return the region of an availability zone, local zone or Wavelength zone; empty if the name is no such zone."""
+    found = _REGION.match(zone)
+    return found[0] if found else ""
 
 
 def without_taken(instance_types: Sequence[InstanceType], claims: Iterable[ClaimRecord]) -> list[InstanceType]:

@@ -11,14 +11,13 @@ from tenon.apis import labels
 from tenon.apis.expressions import ExpressionError
 from tenon.ec2 import capacity, placement_groups
 from tenon.ec2.capacity import Item, NodeSettings
+from tenon.ec2.capacity_reservations import RESERVATION_LABELS
 from tenon.ec2.expressions import evaluate_settings
 from tenon.ec2.instance_labels import architectures, label_values
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import Requirement, Requirements
 from tenon.scheduling.model import InstanceType, Offering
 
-RESERVATION_LABELS = (labels.RESERVATION_ID, labels.RESERVATION_TYPE, labels.RESERVATION_INTERRUPTIBLE)
-"""The labels of a node that is in a capacity reservation."""
 _CAPACITY_TYPES = {"on-demand": labels.ON_DEMAND, "spot": labels.SPOT}
 """The usage classes of EC2 that Tenon buys, with their capacity types."""
 

@@ -10,6 +10,8 @@ from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NODES, NodePool
 from tenon.disruption.model import ClusterModel, NodeDetail, model_of
+from tenon.ec2.capacity_reservations import Places, with_reservations
+from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.pod import Pod
 from tenon.provisioning.overlays import PoolTypes, apply_overlays
 from tenon.provisioning.planning_policy import PlanPolicy
@@ -31,6 +33,16 @@ NodeDetails = Callable[[Mapping[str, Sequence[InstanceType]]], Mapping[str, Node
 
 
 @dataclass(frozen=True, slots=True)
+class Reserved:
+    """What the classes' capacity reservations have left, for a plan that uses them as the worker does."""
+
+    places: Mapping[str, Places]
+    """What EC2 reports. A reservation that it does not report has no place."""
+    claims: Sequence[ClaimRecord]
+    """The NodeClaims that name a reservation: EC2 may not have counted them."""
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
     """The input to a plan besides the cluster: the pods, the available instance types and the settings."""
 
@@ -39,6 +51,8 @@ class Question:
     policy: PlanPolicy = field(default_factory=PlanPolicy)
     overlays: Sequence[NodeOverlay] = ()
     """NodeOverlays, which adjust prices and capacity."""
+    reserved: Reserved | None = None
+    """The capacity reservations in the classes' status. None: only those of the available types are used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +98,12 @@ def model_after(plan: Plan, cluster: Cluster, question: Question, node_details: 
 
 
 def _sold(pools: Sequence[NodePool], cluster: Cluster, question: Question) -> PoolTypes:
-    return [(pool, in_zones_of(_class_of(pool, cluster), question.types)) for pool in pools]
+    return [(pool, _types_of(_class_of(pool, cluster), question)) for pool in pools]
+
+
+def _types_of(node_class: EC2NodeClass, question: Question) -> Sequence[InstanceType]:
+    types, reserved = in_zones_of(node_class, question.types), question.reserved
+    return with_reservations(types, node_class, reserved.places, reserved.claims) if reserved is not None else types
 
 
 def _class_of(pool: NodePool, cluster: Cluster) -> EC2NodeClass:

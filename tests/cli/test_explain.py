@@ -10,9 +10,10 @@ import yaml
 from typer.testing import CliRunner
 
 from cli.explain import app
+from tests.simulate.api_server import ApiServer
 from tests.simulate.running import catalogue
 from tests.simulate.test_disruption import NOW, SHARED
-from tests.simulate.test_live import ApiServer, server
+from tests.simulate.test_live import server
 
 __all__ = ["server"]
 

@@ -3,66 +3,23 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 
-from tests.kubernetes.fake_api import KUBECONFIG
+from tests.simulate.api_server import ApiServer, api_server
 from tests.simulate.running import POOL, catalogue, command, deployment, node
 
 PENDING = {"metadata": {"name": "waits", "namespace": "team", "uid": "u1"}, "spec": {"containers": [{"name": "main"}]}}
 
 
-class ApiServer(BaseHTTPRequestHandler):
-    """Answers lists of what ``objects`` holds by plural; kinds that it does not hold are unknown to it."""
-
-    objects: dict[str, list[Any]]
-    single: dict[str, Any]
-    """Objects that are asked for by name."""
-    methods: list[str]
-
-    def do_GET(self) -> None:
-        plural = self.path.partition("?")[0].rpartition("/")[2]
-        self.methods.append(self.command)
-        known = plural in self.objects or plural in self.single
-        answer: Any = {"kind": "Status", "reason": "NotFound"}
-        if known:
-            answer = self.single.get(plural) or {"kind": "List", "items": self.objects[plural]}
-        body = json.dumps(answer).encode()
-        self.send_response(200 if known else 404)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("do_"):
-            self.methods.append(name)
-        raise AttributeError(name)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
-
-
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[ApiServer]]:
     """An API server that the kubeconfig names."""
-    handler = type("Handler", (ApiServer,), {"objects": {}, "single": {}, "methods": []})
-    served = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    thread = threading.Thread(target=served.serve_forever)
-    thread.start()
-    kubeconfig = tmp_path / "kubeconfig"
-    kubeconfig.write_text(KUBECONFIG % served.server_address[1])
-    monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
-    yield handler
-    served.shutdown()
-    served.server_close()
-    thread.join()
+    with api_server(tmp_path, monkeypatch) as running:
+        yield running
 
 
 def test_the_cluster_is_read_and_files_win(server: type[ApiServer], tmp_path: Path) -> None:

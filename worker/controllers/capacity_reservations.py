@@ -21,8 +21,7 @@ from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import NODECLAIMS, NODES
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
-from tenon.ec2.capacity_reservations import drains
-from tenon.ec2.instance_types import RESERVATION_LABELS
+from tenon.ec2.capacity_reservations import RESERVATION_LABELS, drains
 from tenon.kube.claim_record import ClaimRecord
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache

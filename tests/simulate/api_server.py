@@ -1,0 +1,62 @@
+"""An API server that only lists what a test gives it, for ``--live``."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.kubernetes.fake_api import KUBECONFIG
+
+
+class ApiServer(BaseHTTPRequestHandler):
+    """Answers lists of what ``objects`` holds by plural; kinds that it does not hold are unknown to it."""
+
+    objects: dict[str, list[Any]]
+    single: dict[str, Any]
+    """Objects that are asked for by name."""
+    methods: list[str]
+
+    def do_GET(self) -> None:
+        plural = self.path.partition("?")[0].rpartition("/")[2]
+        self.methods.append(self.command)
+        known = plural in self.objects or plural in self.single
+        answer: Any = {"kind": "Status", "reason": "NotFound"}
+        if known:
+            answer = self.single.get(plural) or {"kind": "List", "items": self.objects[plural]}
+        body = json.dumps(answer).encode()
+        self.send_response(200 if known else 404)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("do_"):
+            self.methods.append(name)
+        raise AttributeError(name)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+@contextlib.contextmanager
+def api_server(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[ApiServer]]:
+    """A running API server that the kubeconfig names."""
+    handler = type("Handler", (ApiServer,), {"objects": {}, "single": {}, "methods": []})
+    served = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    thread = threading.Thread(target=served.serve_forever)
+    thread.start()
+    kubeconfig = folder / "kubeconfig"
+    kubeconfig.write_text(KUBECONFIG % served.server_address[1])
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+    yield handler
+    served.shutdown()
+    served.server_close()
+    thread.join()
