@@ -15,7 +15,7 @@ from activities.ec2.errors import EC2Error, translated
 from activities.ec2.launch import fleet_parameters, template_parameters
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.ec2.cluster import Cluster
-from tenon.ec2.dry_runs import REASONS, Trial, trial_of
+from tenon.ec2.dry_runs import REASONS, Trial, trials_of
 from tenon.ec2.nodeclass_status import PASSED, CheckResult
 from tenon.scheduling.model import InstanceType
 
@@ -52,29 +52,34 @@ class DryRuns:
         Raises:
             EC2Error: AWS throttled a call or did not answer.
         """
-        trial = trial_of(node_class, self._cluster(node_class), self._instance_types(node_class))
-        if trial is None:
+        trials = trials_of(node_class, self._cluster(node_class), self._instance_types(node_class))
+        refused = [refusal for trial in trials for refusal in self._refused(trial)]
+        if not refused:
             return PASSED
+        return CheckResult(refused[0][0], "; ".join(dict.fromkeys(sentence for _, sentence in refused)))
+
+    def _refused(self, trial: Trial) -> list[tuple[str, str]]:
+        """The reason and the sentence of each call of a trial that AWS refuses for lack of a right."""
         now = self._clock()
         with self._lock:
             self._passed = {digest: until for digest, until in self._passed.items() if until > now}
             if trial.digest in self._passed:
-                return PASSED
+                return []
         refused: list[tuple[str, str]] = []
-        for operation, call in self._calls(trial).items():
+        calls = self._calls(trial)
+        for operation in trial.operations:
             try:
                 with translated(operation):
-                    _dry_run(call)
+                    _dry_run(calls[operation])
             except EC2Error as error:
                 if error.retryable:
                     raise
                 if error.unauthorized:
                     refused.append((REASONS[operation], error.explained))
-        if refused:
-            return CheckResult(refused[0][0], "; ".join(sentence for _, sentence in refused))
-        with self._lock:
-            self._passed[trial.digest] = now + self._seconds
-        return PASSED
+        if not refused:
+            with self._lock:
+                self._passed[trial.digest] = now + self._seconds
+        return refused
 
     def _calls(self, trial: Trial) -> dict[str, Callable[[], Any]]:
         ec2 = self._clients.ec2

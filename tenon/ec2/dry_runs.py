@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tenon.apis import labels
@@ -23,7 +23,11 @@ REASONS = {
     "RunInstances": "RunInstancesAuthCheckFailed",
 }
 """The calls that are tried out, in the order of a launch, with the reason of the condition if EC2 refuses one."""
+MOST_RESERVATIONS = 5
+"""How many capacity reservations of a class are tried out: each costs a call. Rights rarely differ between them."""
 _NAME = "dry-run"
+_AS_IN_TEMPLATE = ("Placement", "CapacityReservationSpecification", "InstanceMarketOptions")
+"""What names a placement group and a capacity reservation, in the same form in a template and in RunInstances."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +36,8 @@ class Trial:
 
     plan: LaunchPlan
     run_instances: dict[str, Any]
+    operations: Sequence[str] = tuple(REASONS)
+    """The calls of the launch that need rights which no other trial of the class needs."""
 
     @property
     def digest(self) -> str:
@@ -44,29 +50,44 @@ class Trial:
         return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
 
 
-def trial_of(node_class: EC2NodeClass, cluster: Cluster, instance_types: Sequence[InstanceType]) -> Trial | None:
-    """Return the trial of the cheapest on-demand instance type of a resolved class, or None if it can buy no type.
+def trials_of(node_class: EC2NodeClass, cluster: Cluster, instance_types: Sequence[InstanceType]) -> Iterator[Trial]:
+    """Yield the trials of a resolved class: of its cheapest on-demand instance type, and of its capacity reservations.
+
+    EC2 judges the rights on a reservation at RunInstances only. There is no trial of what the class cannot buy.
 
     Raises:
         ValueError: the class's user data cannot be rendered.
     """
+    cheapest = sorted(instance_types, key=lambda kind: (_price(kind), kind.name))
+    on_demand = (_trial(node_class, cluster, each, labels.ON_DEMAND) for each in cheapest)
+    found = next(filter(None, on_demand), None)
+    if found is not None:
+        yield found
+    reserved = [(one, each) for each in instance_types for one in each.offerings if one.reservation_id]
+    for offering, each in sorted(reserved, key=lambda pair: pair[0].reservation_id)[:MOST_RESERVATIONS]:
+        # It may be full now. That says nothing about rights.
+        free = replace(offering, available=True, reservation_capacity=max(1, offering.reservation_capacity))
+        trial = _trial(node_class, cluster, replace(each, offerings=(free,)), labels.RESERVED)
+        if trial is not None:
+            yield replace(trial, operations=("RunInstances",))
+
+
+def _trial(node_class: EC2NodeClass, cluster: Cluster, instance_type: InstanceType, capacity_type: str) -> Trial | None:
     claim = NodeClaim.model_validate(
         {
             "metadata": {"name": _NAME, "uid": node_class.metadata.uid},
             "spec": {
-                "requirements": [{"key": labels.CAPACITY_TYPE, "operator": "In", "values": [labels.ON_DEMAND]}],
+                "requirements": [{"key": labels.CAPACITY_TYPE, "operator": "In", "values": [capacity_type]}],
                 "nodeClassRef": {"group": labels.AWS_GROUP, "kind": "EC2NodeClass", "name": node_class.metadata.name},
             },
         }
     )
     addresses = {subnet.id: 1 for subnet in node_class.status.subnets}
-    for each in sorted(instance_types, key=lambda kind: (_price(kind), kind.name)):
-        try:
-            plan = plan_launch(claim, node_class, cluster, [each], addresses, 1)
-        except NoOfferingError:
-            continue
-        return Trial(plan, _run_instances(node_class, plan))
-    return None
+    try:
+        plan = plan_launch(claim, node_class, cluster, [instance_type], addresses, 1)
+    except NoOfferingError:
+        return None
+    return Trial(plan, _run_instances(node_class, plan))
 
 
 def _price(instance_type: InstanceType) -> float:
@@ -92,4 +113,5 @@ def _run_instances(node_class: EC2NodeClass, plan: LaunchPlan) -> dict[str, Any]
             name: value for name, value in template.data["MetadataOptions"].items() if name != "InstanceMetadataTags"
         },
         "TagSpecifications": [{"ResourceType": kind, "Tags": tag_list(tags)} for kind, tags in tagged.items()],
+        **{name: template.data[name] for name in _AS_IN_TEMPLATE if name in template.data},
     }

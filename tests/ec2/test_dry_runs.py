@@ -18,6 +18,7 @@ from sandbox.ec2.faults import Fault
 from tenon.apis.common import Condition
 from tenon.apis.conditions import get_condition
 from tenon.apis.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus
+from tenon.ec2.dry_runs import MOST_RESERVATIONS
 from tests.ec2.samples import node_class
 
 if TYPE_CHECKING:
@@ -32,14 +33,21 @@ def fresh(clients: Ec2) -> Ec2Provider:
     return Ec2Provider(clients, describe_cluster(clients, "sandbox"))
 
 
+@pytest.fixture(autouse=True)
+def _nothing_reserved(server: Server) -> Iterator[None]:
+    yield
+    server.world.reservations.clear()
+    server.world.groups.clear()
+
+
 @pytest.fixture
-def without(server: Server) -> Iterator[Callable[[str], None]]:
+def without(server: Server) -> Iterator[Callable[..., None]]:
     """Takes a right from the worker, until the test ends or it is called with an empty name."""
 
-    def take(right: str) -> None:
+    def take(right: str, resource: str = "*") -> None:
         document: dict[str, Any] = json.loads(POLICY.read_text())
         if right:
-            document["Statement"].append({"Effect": "Deny", "Action": right, "Resource": "*"})
+            document["Statement"].append({"Effect": "Deny", "Action": right, "Resource": resource})
         server.world.judge.replace("sandbox", json.dumps(document))
 
     yield take
@@ -100,7 +108,7 @@ def test_aws167_a_class_is_tried_out_again_as_often_as_it_is_resolved(clients: E
     ],
 )
 def test_ecs7_the_condition_names_the_refused_call_and_the_right(
-    fresh: Ec2Provider, without: Callable[[str], None], right: str, reason: str, call: str
+    fresh: Ec2Provider, without: Callable[..., None], right: str, reason: str, call: str
 ) -> None:
     without(right)
     status = fresh.resolve_node_class(written())
@@ -156,6 +164,51 @@ def test_ecs7_a_class_without_its_parts_is_not_tried_out(fresh: Ec2Provider, ser
     assert (found.status, found.reason) == ("Unknown", "DependenciesNotReady")
     assert "SubnetsReady" in found.message
     assert asked(server) == []
+
+
+def test_aws167_the_placement_group_of_a_class_is_tried_out(
+    fresh: Ec2Provider, server: Server, without: Callable[..., None]
+) -> None:
+    server.world.groups.create("rack", "spread")
+    allowed = fresh.resolve_node_class(written(placementGroupSelector={"name": "rack"}))
+    assert validation(allowed).status == "True"
+    without("ec2:RunInstances", "arn:aws:ec2:us-west-2:*:placement-group/*")
+    found = validation(fresh.resolve_node_class(written(placementGroupSelector={"name": "rack"}, tags={"a": "b"})))
+    assert (found.status, found.reason) == ("False", "RunInstancesAuthCheckFailed")
+    assert "denies ec2:RunInstances on arn:aws:" in found.message
+    assert ":placement-group/" in found.message
+    assert validation(fresh.resolve_node_class(written(tags={"a": "b"}))).status == "True", "it names no group"
+
+
+def test_aws167_each_capacity_reservation_of_a_class_is_tried_out(
+    fresh: Ec2Provider, server: Server, without: Callable[..., None]
+) -> None:
+    """Also a full one. What it does not need is not asked for again: three calls, and one for each reservation."""
+    made = [
+        server.world.reservations.create(instance_type="m5.large", zone="us-west-2a", total=total, tags={"team": "a"})
+        for total in (2, 0)
+    ]
+    selecting = {"capacityReservationSelectorTerms": [{"tags": {"team": "a"}}]}
+    status = fresh.resolve_node_class(written(**selecting))
+    assert validation(status).status == "True"
+    assert asked(server) == [*CALLS, "RunInstances", "RunInstances"]
+    fresh.resolve_node_class(resolved(status, **selecting))
+    assert len(asked(server)) == 5, "what passed is not asked for again"
+    for each in made:
+        fresh.count_places()
+        without("ec2:RunInstances", f"arn:aws:ec2:us-west-2:*:capacity-reservation/{each.id}")
+        again = fresh.resolve_node_class(resolved(status, **selecting, tags={"for": each.id}))
+        found = validation(again)
+        assert (found.status, found.reason) == ("False", "RunInstancesAuthCheckFailed")
+        assert f":capacity-reservation/{each.id}" in found.message
+        assert validation(fresh.resolve_node_class(written())).status == "True", "it selects no reservation"
+
+
+def test_aws167_of_many_reservations_only_the_first_are_tried_out(fresh: Ec2Provider, server: Server) -> None:
+    for _ in range(MOST_RESERVATIONS + 3):
+        server.world.reservations.create(instance_type="m5.large", zone="us-west-2a", total=1, tags={"team": "a"})
+    fresh.resolve_node_class(written(capacityReservationSelectorTerms=[{"tags": {"team": "a"}}]))
+    assert len(asked(server)) == len(CALLS) + MOST_RESERVATIONS
 
 
 def test_set27_dry_runs_can_be_turned_off(clients: Ec2, server: Server) -> None:

@@ -169,6 +169,8 @@ def _direct_launch(call: Call) -> Launch:
         profile=profile,
         tags=specified_tags(form),
         spot=form.get("InstanceMarketOptions.MarketType") == "spot",
+        placement_group=form.get("Placement.GroupId", ""),
+        reservation=form.get("CapacityReservationSpecification.CapacityReservationTarget.CapacityReservationId", ""),
     )
 
 
