@@ -59,14 +59,30 @@ class Profiles:
         return name
 
     def delete_managed(self, node_class: EC2NodeClass) -> None:
-        """Delete the profile that was created for the class. Do nothing if it is gone already."""
-        name = managed_name(self._cluster, self._clients.region, node_class)
-        roles = self._roles(name)
-        if roles is None:  # IAM would refuse to delete it, because Tenon's policy asks for the profile's tags
-            return
-        for role in roles:
-            self._quiet_delete(name, role)
-        self._quiet_delete(name)
+        """Delete the profiles that were created for the class, also for its earlier roles.
+
+        Call it only when no instance of the class is left: an instance without its profile loses its rights.
+        """
+        for name, roles in self._managed(node_class).items():
+            for role in roles:
+                self._quiet_delete(name, role)
+            self._quiet_delete(name)
+
+    def _managed(self, node_class: EC2NodeClass) -> dict[str, list[str]]:
+        """The profiles that were created for this very class, with their roles."""
+        path = self._path(node_class)
+        pages = self._clients.iam.get_paginator("list_instance_profiles").paginate(PathPrefix=path)
+        with translated("ListInstanceProfiles"):
+            listed = [each for page in pages for each in page["InstanceProfiles"]]
+        return {
+            each["InstanceProfileName"]: [role["RoleName"] for role in each["Roles"]]
+            for each in listed
+            if each["Path"] == path
+        }
+
+    def _path(self, node_class: EC2NodeClass) -> str:
+        """The path of a class's profiles, which Karpenter uses too. It has the UID, so no other class shares it."""
+        return f"/karpenter/{self._clients.region}/{self._cluster}/{node_class.metadata.uid}/"
 
     def _quiet_delete(self, name: str, role: str = "") -> None:
         try:
@@ -97,7 +113,7 @@ class Profiles:
             with translated("CreateInstanceProfile"):
                 self._clients.iam.create_instance_profile(
                     InstanceProfileName=name,
-                    Path=f"/karpenter/{region}/{self._cluster}/{node_class.metadata.uid}/",
+                    Path=self._path(node_class),
                     Tags=[{"Key": tag["Key"], "Value": tag["Value"]} for tag in tags],
                 )
         except EC2Error as error:

@@ -10,6 +10,7 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 
+from activities import loggers
 from activities.ec2.capacity_reservations import COUNT_SECONDS, CapacityReservations
 from activities.ec2.catalogue import Catalogue
 from activities.ec2.client import Ec2
@@ -29,19 +30,23 @@ from activities.ec2.pricing import Pricing
 from activities.ec2.profiles import Profiles
 from activities.ec2.ttl_cache import DEFAULT, Refresh
 from activities.ec2.zonal_shifts import ZonalShifts
+from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.ec2.cluster import Cluster
 from tenon.ec2.expressions_check import check_expressions
 from tenon.ec2.instance_types import without
-from tenon.ec2.launch_filters import NoOfferingError
+from tenon.ec2.launch_filters import NoOfferingError, few_types
 from tenon.ec2.launch_request import plan_launch, without_addresses
 from tenon.ec2.nodeclass_status import CheckResult, not_ready, readiness_unknown
 from tenon.ec2.zonal_shifts import without_zones
 from tenon.housekeeping.facts import ObservedInstance, ObservedTemplate
 from tenon.kube.offerings import OfferingKey
+from tenon.kube.requirements import Requirements
 from tenon.lifecycle.messages.launch import Instance, LaunchGroup, LaunchRequest, LaunchResult
 from tenon.scheduling.model import InstanceType
+
+log = loggers.NODECLAIM_LIFECYCLE
 
 
 class Ec2Provider:
@@ -185,6 +190,7 @@ class Ec2Provider:
             why = f"{error}; no subnet of the class in {', '.join(full)} has a free address" if full else str(error)
             raise InsufficientCapacityError(why, refused) from error
         self._launcher.ensure_templates(plan.templates, afresh=attempt > 1)
+        _warn_of_few_types(claim, plan.request)
         return plan.request
 
     def launch(self, request: LaunchRequest) -> LaunchResult:
@@ -263,6 +269,19 @@ class Ec2Provider:
         return self._launcher.delete_templates(node_class_name)
 
     def delete_instance_profile(self, node_class: EC2NodeClass) -> None:
-        """Delete the instance profile that was created for the class's role. A profile that the class names stays."""
-        if node_class.spec.instance_profile is None:
-            self._profiles.delete_managed(node_class)
+        """Delete the instance profiles that were created for the class's roles. One that the class names stays."""
+        self._profiles.delete_managed(node_class)
+
+
+def _warn_of_few_types(claim: NodeClaim, request: LaunchRequest) -> None:
+    requirements = Requirements.from_terms(term.to_dict() for term in claim.spec.requirements)
+    types = sorted({row.instance_type for template in request.templates for row in template.overrides})
+    if warning := few_types(requirements, request.capacity_type, types):
+        log.warning(
+            warning,
+            extra={
+                "nodeclaim": claim.metadata.name,
+                "nodepool": claim.metadata.labels.get(labels.NODEPOOL, ""),
+                "instance_types": ", ".join(types),
+            },
+        )

@@ -20,6 +20,11 @@ class Cluster:
     kubernetes_version: str = ""
     """Major and minor version when it was read, such as ``1.36``."""
 
+    @property
+    def ipv6(self) -> bool:
+        """Whether nodes and pods have IPv6 addresses. A cluster has one family, and the service range shows which."""
+        return ":" in (self.service_cidr or self.dns_ip)
+
 
 def minor_version(version: str) -> tuple[int, int]:
     """Parse ``1.36``, ``v1.36.3`` or ``1.36+`` into a pair that can be compared.

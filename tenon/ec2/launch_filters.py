@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tenon.apis import labels
@@ -13,6 +13,9 @@ from tenon.scheduling.model import OFFERING_KEYS, InstanceType, Offering
 
 MAX_TYPES = 60
 """The most types in one fleet request. More would slow EC2 down without changing the result."""
+
+FLEXIBLE_TYPES = 5
+"""With fewer types to choose from, spot capacity is often missing."""
 
 _EXOTIC_COUNTS = tuple(f"{labels.AWS_GROUP}/instance-{name}-count" for name in ("gpu", "accelerator"))
 _SIZE = f"{labels.AWS_GROUP}/instance-size"
@@ -35,6 +38,20 @@ class TypeOfferings:
     def price(self) -> float:
         """The price of the cheapest remaining offering."""
         return min(offering.price for offering in self.offerings)
+
+
+def few_types(requirements: Requirements, capacity_type: str, instance_types: Collection[str]) -> str:
+    """Return a warning if a claim that prefers spot is bought on demand from few types; otherwise nothing (AWS-012).
+
+    With more types, spot capacity would probably have been found.
+    """
+    prefers_spot = requirements.get(labels.CAPACITY_TYPE).has(labels.SPOT)
+    if not prefers_spot or capacity_type != labels.ON_DEMAND or len(instance_types) >= FLEXIBLE_TYPES:
+        return ""
+    return (
+        "A NodeClaim that may be spot is launched on demand, and it allows few instance types: "
+        f"let its NodePool and its pods allow at least {FLEXIBLE_TYPES}"
+    )
 
 
 def choose(

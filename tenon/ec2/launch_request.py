@@ -251,6 +251,7 @@ def _template(
         capacity_type=capacity_type,
         tags=shared_tags(cluster.name, node_class, claim.metadata.labels.get(labels.NODEPOOL, "")),
         efa_interfaces=group.efa_interfaces,
+        ipv6=cluster.ipv6,
         enclaves=group.enclaves,
         tenancy=group.tenancy,
         partition=group.partition,

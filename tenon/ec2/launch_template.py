@@ -19,6 +19,8 @@ from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.ec2.families import GIB, family_named, volume_bytes
 
 NAME_PREFIX = f"{labels.AWS_GROUP}/"
+_WITHOUT_ADDRESS = "efa-only"
+"""The type of an interface that has no IP address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ def build(
     capacity_type: str,
     tags: Mapping[str, str],
     efa_interfaces: int = 0,
+    ipv6: bool = False,
     enclaves: bool = False,
     tenancy: str = labels.DEFAULT_TENANCY,
     partition: int | None = None,
@@ -72,6 +75,7 @@ def build(
         capacity_type: what the instances are bought as.
         tags: those of the template and of what its launches create.
         efa_interfaces: how many EFA interfaces the instances get.
+        ipv6: whether they need an IPv6 address, because that is the family of the cluster.
         enclaves: whether they may run Nitro enclaves.
         tenancy: whether they share their hardware.
         partition: their partition of the class's placement group; None leaves it to EC2.
@@ -96,7 +100,7 @@ def build(
         "CapacityReservationSpecification": _reservation(reservation) if reservation or not open_reservations else "",
         "UserData": b64encode(user_data.encode()).decode(),
         "TagSpecifications": [{"ResourceType": kind, "Tags": tag_list(tags)} for kind in tagged],
-        **_network(node_class, efa_interfaces),
+        **_network(node_class, efa_interfaces, ipv6=ipv6),
     }
     if spec.cpu_options is not None and spec.cpu_options.nested_virtualization:
         data["CpuOptions"] = {"NestedVirtualization": spec.cpu_options.nested_virtualization}
@@ -173,8 +177,11 @@ def _ebs(volume: BlockDevice) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def _network(node_class: EC2NodeClass, efa_interfaces: int) -> dict[str, Any]:
-    """Return security groups only, or interfaces if the class or EFA needs more than EC2's default interface."""
+def _network(node_class: EC2NodeClass, efa_interfaces: int, *, ipv6: bool) -> dict[str, Any]:
+    """Return security groups only, or interfaces if class, EFA or cluster need more than EC2's default interface.
+
+    In an IPv6 cluster every interface gets an IPv6 address, also in a subnet that assigns none by itself.
+    """
     spec = node_class.spec
     groups = [group.id for group in node_class.status.security_groups]
     places: list[tuple[int, int, str]] = [
@@ -197,8 +204,9 @@ def _network(node_class: EC2NodeClass, efa_interfaces: int) -> dict[str, Any]:
         primary["ConnectionTrackingSpecification"] = {
             name: value for name, value in seconds.items() if value is not None
         }
-    if not places and not primary:
+    if not places and not primary and not ipv6:
         return {"SecurityGroupIds": groups}
+    address = {"Ipv6AddressCount": 1, "PrimaryIpv6": True} if ipv6 else {}
     return {
         "NetworkInterfaces": [
             {
@@ -206,6 +214,7 @@ def _network(node_class: EC2NodeClass, efa_interfaces: int) -> dict[str, Any]:
                 "DeviceIndex": device,
                 "InterfaceType": kind,
                 "Groups": groups,
+                **(address if kind != _WITHOUT_ADDRESS else {}),
                 **(primary if (card, device) == (0, 0) else {}),
             }
             for card, device, kind in places or [(0, 0, "interface")]

@@ -156,6 +156,11 @@ def test_an_error_knows_the_call_that_was_refused_which_may_be_one_for_credentia
         ("MaxSpotInstanceCountExceeded", "", "SpotQuotaExceeded"),
         ("MaxFleetCountExceeded", "", "FleetQuotaExceeded"),
         ("InsufficientFreeAddressesInSubnet", "", "InsufficientFreeAddressesInSubnet"),
+        ("FreeTierRestrictionError", "", "FreeTierIneligible"),
+        ("InvalidSubnetID.NotFound", "", "SubnetResolutionFailed"),
+        ("InvalidInstanceType", "", "InstanceTypeResolutionFailed"),
+        ("AuthFailure", "Not authorized for images: [ami-1]", "AMIAuthorizationFailure"),
+        ("InternalError", "", "InternalError"),
         ("NeverHeardOf", "", "LaunchFailed"),
     ],
 )

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tenon.ec2.instance_types import without
-from tenon.ec2.launch_filters import MAX_TYPES, NoOfferingError, choose
+from tenon.ec2.launch_filters import MAX_TYPES, NoOfferingError, choose, few_types
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import Requirements
 from tenon.scheduling.model import InstanceType
@@ -40,6 +40,22 @@ def test_spot_is_preferred_and_on_demand_is_the_fallback() -> None:
     assert chosen(terms((CAPACITY_TYPE, "In", ["on-demand"])), m5)[0] == "on-demand"
     refused = without([m5], {OfferingKey("spot", "m5.large", zone) for zone in ZONES})
     assert chosen(terms(), *refused) == ("on-demand", {"m5.large": sorted(ZONES)})
+
+
+@pytest.mark.parametrize(
+    ("allowed", "capacity_type", "types", "warns"),
+    [
+        (["spot", "on-demand"], "on-demand", 4, True),
+        (["spot", "on-demand"], "on-demand", 5, False),
+        (["spot", "on-demand"], "spot", 1, False),
+        (["on-demand"], "on-demand", 1, False),
+    ],
+)
+def test_aws012_a_spot_claim_on_demand_of_few_types_is_warned_of(
+    allowed: list[str], capacity_type: str, types: int, warns: bool
+) -> None:
+    wanted = terms((CAPACITY_TYPE, "In", allowed))
+    assert bool(few_types(wanted, capacity_type, [f"t{number}" for number in range(types)])) is warns
 
 
 def test_only_compatible_types_that_fit_are_left() -> None:

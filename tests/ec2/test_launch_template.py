@@ -12,7 +12,12 @@ from tests.ec2.samples import node_class
 
 
 def template(
-    efa: int = 0, capacity_type: str = "on-demand", tags: dict[str, str] | None = None, **spec: Any
+    efa: int = 0,
+    capacity_type: str = "on-demand",
+    tags: dict[str, str] | None = None,
+    *,
+    ipv6: bool = False,
+    **spec: Any,
 ) -> LaunchTemplate:
     return launch_template.build(
         node_class(**spec),
@@ -21,6 +26,7 @@ def template(
         capacity_type=capacity_type,
         tags=tags or {"a": "b"},
         efa_interfaces=efa,
+        ipv6=ipv6,
     )
 
 
@@ -126,6 +132,30 @@ def test_wishes_on_the_primary_interface(spec: dict[str, Any], primary: dict[str
     base = {"NetworkCardIndex": 0, "DeviceIndex": 0, "InterfaceType": "interface", "Groups": ["sg-1", "sg-2"]}
     assert data["NetworkInterfaces"] == [base | primary]
     assert "SecurityGroupIds" not in data
+
+
+def test_aws102_nodes_of_an_ipv6_cluster_have_an_ipv6_address() -> None:
+    """Whatever the subnet says: without it no node joins. An efa-only interface has no address."""
+    wanted = {"Ipv6AddressCount": 1, "PrimaryIpv6": True}
+
+    def addressed(built: LaunchTemplate) -> list[bool]:
+        return [wanted.items() <= each.items() for each in built.data["NetworkInterfaces"]]
+
+    assert addressed(template(ipv6=True)) == [True]
+    assert addressed(template(ipv6=True, efa=2)) == [True, True]
+    listed = [
+        {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"},
+        {"networkCardIndex": 1, "deviceIndex": 0, "interfaceType": "efa-only"},
+    ]
+    assert addressed(template(ipv6=True, networkInterfaces=listed)) == [True, False]
+    assert addressed(template(associatePublicIPAddress=True)) == [False]
+    assert "NetworkInterfaces" not in template().data
+
+
+def test_ec19_ec23_monitoring_and_nested_virtualization_are_asked_for() -> None:
+    data = template(detailedMonitoring=True, cpuOptions={"nestedVirtualization": "enabled"}).data
+    assert data["Monitoring"] == {"Enabled": True}
+    assert data["CpuOptions"] == {"NestedVirtualization": "enabled"}
 
 
 def test_efa_interfaces() -> None:

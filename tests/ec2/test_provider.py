@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from activities.ec2.client import Ec2
+from activities.ec2.cluster import describe_cluster
 from activities.ec2.errors import InsufficientCapacityError, NodeClassReadinessUnknownError
 from activities.ec2.instances import Instances
 from activities.ec2.launch import Launcher
@@ -79,6 +81,38 @@ def test_launch_find_and_end(provider: Ec2Provider, clients: Ec2, ready_class: E
     assert provider.terminate(instance.id) in ("shutting-down", "terminated")
     assert provider.terminate(instance.id) in ("shutting-down", "terminated")
     assert provider.find_instance("life-1") is None
+
+
+def test_aws102_a_launch_for_an_ipv6_cluster(clients: Ec2, admin: Ec2, ready_class: EC2NodeClass) -> None:
+    """The instance gets an IPv6 address, and its user data names the DNS address of the IPv6 service range."""
+    cluster = replace(describe_cluster(clients, "sandbox"), service_cidr="fd30:1c53:5f8a::/108", dns_ip="")
+    provider = Ec2Provider(clients, cluster)
+    request = provider.prepare_launch(node_claim(name="six"), ready_class, 1)
+    assert provider.launch(request).instance is not None
+    name = request.templates[0].name
+    version = admin.ec2.describe_launch_template_versions(LaunchTemplateName=name, Versions=["$Latest"])
+    data = version["LaunchTemplateVersions"][0]["LaunchTemplateData"]
+    (interface,) = data["NetworkInterfaces"]
+    assert interface["Ipv6AddressCount"] == 1
+    assert "fd30:1c53:5f8a::a" in base64.b64decode(data["UserData"]).decode()
+
+
+def test_aws012_few_types_on_demand_are_logged(
+    provider: Ec2Provider, ready_class: EC2NodeClass, server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    anywhere = ("karpenter.sh/capacity-type", "In", ["spot", "on-demand"])
+    refused = {
+        OfferingKey("spot", each.name, offering.zone)
+        for each in provider.instance_types(ready_class)
+        for offering in each.offerings
+        if offering.capacity_type == "spot"
+    }
+    for names, warnings in ((["m5.large"], 1), ([], 0)):
+        caplog.clear()
+        terms = [anywhere, *([(TYPE, "In", names)] if names else [])]
+        request = provider.prepare_launch(node_claim(*terms, name="narrow"), ready_class, 1, refused)
+        assert request.capacity_type == "on-demand"
+        assert sum("few instance types" in record.message for record in caplog.records) == warnings
 
 
 def test_what_is_not_there_is_no_error(provider: Ec2Provider) -> None:

@@ -115,6 +115,29 @@ def test_a_managed_profile_can_be_deleted_twice(provider: Ec2Provider, clients: 
         clients.iam.get_instance_profile(InstanceProfileName=name)
 
 
+def test_ecs11_act05_profiles_of_earlier_roles_are_deleted_with_the_class(
+    provider: Ec2Provider, clients: Ec2, admin: Ec2
+) -> None:
+    """Also if the class names a profile of its own by then. Those of other classes stay, whatever their names."""
+    first = renamed(node_class(role="KarpenterNodeRole-sandbox"), "moved")
+    other = renamed(node_class(role="KarpenterNodeRole-sandbox"), "stays")
+    for chosen, uid in ((first, "moved-uid"), (other, "moved-uid-2")):
+        chosen.metadata.uid = uid
+    kept = provider.resolve_node_class(other).instance_profile or ""
+    earlier = provider.resolve_node_class(first).instance_profile or ""
+    for now in (
+        first.model_copy(update={"spec": first.spec.model_copy(update={"role": "another"})}),
+        first.model_copy(update={"spec": first.spec.model_copy(update={"role": None, "instance_profile": kept})}),
+    ):
+        provider.delete_instance_profile(now)
+        with pytest.raises(clients.iam.exceptions.NoSuchEntityException):
+            clients.iam.get_instance_profile(InstanceProfileName=earlier)
+        provider.resolve_node_class(first)
+    assert clients.iam.get_instance_profile(InstanceProfileName=kept)["InstanceProfile"]
+    provider.delete_instance_profile(first)
+    provider.delete_instance_profile(other)
+
+
 @pytest.mark.parametrize(
     ("spec", "expected"),
     [
