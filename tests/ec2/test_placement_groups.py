@@ -89,6 +89,8 @@ def test_ecs7_a_refused_call_is_a_finding(provider: Ec2Provider, server: Server)
     found = ready(in_group(provider, name="rack"))
     assert found.reason == "Unauthorized"
     assert "ec2:DescribePlacementGroups" in found.message
+    server.world.faults.add(Fault(action="DescribePlacementGroups", code="InvalidParameterValue", status=400))
+    assert ready(in_group(provider, name="rack")).reason == "PlacementGroupResolutionFailed"
 
 
 def test_aws112_alb20_an_instance_is_launched_into_the_group(

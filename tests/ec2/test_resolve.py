@@ -173,6 +173,19 @@ def test_other_ways_to_select(provider: Ec2Provider, spec: dict[str, Any]) -> No
     assert failed(status_of(provider, **spec)) == {}
 
 
+def test_ec07_images_are_selected_by_tags(provider: Ec2Provider, admin: Ec2, ready_class: EC2NodeClass) -> None:
+    image = ready_class.status.amis[0].id
+    admin.ec2.create_tags(Resources=[image], Tags=[{"Key": "team", "Value": "ml"}])
+    for value, found in (("ml", [image]), ("*", [image]), ("web", [])):
+        chosen = node_class(
+            role="KarpenterNodeRole-sandbox",
+            amiFamily="AL2023",
+            amiSelectorTerms=[{"tags": {"team": value}, "owner": "amazon"}],
+        )
+        assert [each.id for each in provider.resolve_node_class(chosen).amis] == found
+    admin.ec2.delete_tags(Resources=[image], Tags=[{"Key": "team"}])
+
+
 def test_images_by_id_and_name_boot_their_architecture(provider: Ec2Provider, ready_class: EC2NodeClass) -> None:
     """AWS-108: of the many images with the name, the newest for each architecture."""
     chosen = ready_class.status.amis[0]
