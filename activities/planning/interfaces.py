@@ -14,6 +14,7 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.provisioning.problem import Cluster
+from tenon.resources import Resources
 from tenon.scheduling.model import InstanceType
 
 
@@ -107,6 +108,16 @@ class ClusterView(Cluster, Protocol):
 
     def quiet_since(self) -> Mapping[str, datetime]:
         """When the last pod came to each initialized node or left it, or when it was initialized, by NodeClaim."""
+        ...
+
+    def evictions_allowed(self) -> int:
+        """How often something that kept a pod from being evicted may have gone away: do-not-disrupt on the pod, or a
+        PodDisruptionBudget that allows none.
+        """
+        ...
+
+    def requests_on_nodes(self) -> Mapping[str, Resources]:
+        """What the pods of each node request, by NodeClaim."""
         ...
 
     async def changed(self, seconds: float) -> None:

@@ -33,13 +33,13 @@ from tenon.disruption.commands import arrivals_of, command_id, pods_sent, to_mes
 from tenon.disruption.consolidatable import moves_from
 from tenon.disruption.deciding import decide
 from tenon.disruption.ledger import claims_of, hosts_of
+from tenon.disruption.look_facts import LookFacts, look_facts
 from tenon.disruption.methods.base import Method
 from tenon.disruption.model import (
     ClusterModel,
     Command,
     Decision,
     ManagedNode,
-    PoolPolicy,
     Situation,
     model_of,
     policy_of,
@@ -67,10 +67,12 @@ log = loggers.DISRUPTION
 
 LOOK_SECONDS = 10.0
 """Seconds between two looks, as in Karpenter."""
-PAUSE_FACTOR = 100.0
-"""A round of looks that found nothing is followed by a pause of this many times its CPU time: 1 % of a core."""
 BUSY_PAUSE_FACTOR = 10.0
-"""The same for each look of a round that is not over or found commands: these looks may use 10 % of a core."""
+"""A look is followed by a pause of this many times its CPU time: looks may use 10 % of a core."""
+PAUSE_FACTOR = 100.0
+"""After a round of looks that found nothing, the same until something changes that may let a look find more (DIS-39).
+Looks at a cluster at rest use 1 % of a core.
+"""
 MAX_PAUSE = 300.0
 MAX_COMMANDS = 25
 """How many commands of one look start. Each is validated on the whole cluster, and together they must fit in a message.
@@ -124,11 +126,11 @@ class MoveFinder:
         self._look: asyncio.Task[list[DisruptionCommand]] | None = None
         self._limit: Limit | None = None
         self._due = 0.0
-        self._ended = 0.0
-        """When the last look ended, in the event loop's time."""
-        self._drifted: frozenset[str] = frozenset()
-        self._policies: Mapping[str, PoolPolicy] = {}
-        """The drifted NodeClaims and the NodePools' policies that the last look knew."""
+        """When the next look may start, in the event loop's time."""
+        self._rests_until = 0.0
+        """Until then it starts only if something has changed that may let it find more than the last round."""
+        self._known: LookFacts | None = None
+        """The facts at the start of the last round."""
         self._computed = 0.0
         """The CPU seconds of the round that runs, of which each look at a large cluster is a part."""
         self._found = False
@@ -154,29 +156,27 @@ class MoveFinder:
             ledger: the open and the failed commands, by NodeClaim.
         """
         clock = asyncio.get_running_loop().time
-        drifted = frozenset(node.claim for node in nodes if node.drifted)
-        policies = {pool.metadata.name: policy_of(pool) for pool in self._view.node_pools()}
-        if drifted - self._drifted or policies != self._policies:  # a look that found nothing did not know this
-            self._due = min(self._due, self._ended + LOOK_SECONDS)
         if self._look is None and clock() >= self._due:
-            if (wait := self._idle_for(nodes)) > 0:
+            outline = self._outline(nodes, ledger)
+            quiet = self._view.quiet_since()
+            if (wait := _idle_for(outline, quiet)) > 0:
                 self._due = clock() + wait
             elif self._batcher.undecided():
                 self._due = clock() + 1.0  # pods come first: their plan changes the cluster in a moment
             else:
-                self._drifted, self._policies = drifted, policies
+                used, allowed = self._view.requests_on_nodes(), self._view.evictions_allowed()
+                facts = look_facts(outline, quiet, used, allowed, self._known)
+                if clock() < self._rests_until and self._known is not None and not facts.offer_more_than(self._known):
+                    self._due = min(self._rests_until, clock() + LOOK_SECONDS)
+                    return None
+                if self._round_is_over():
+                    self._known = facts
                 self._look = asyncio.create_task(self._find_and_free(nodes, ledger))
         return self._look
 
-    def _idle_for(self, nodes: Sequence[ManagedNode]) -> float:
-        """Return for how many seconds no node with pods has to leave; 0 if a look is worth its time."""
-        if any(node.drifted for node in nodes):
-            return 0.0
-        policies = {pool.metadata.name: policy_of(pool) for pool in self._view.node_pools()}
-        due = moves_from(nodes, policies, self._view.quiet_since())
-        if due is None:
-            return LOOK_SECONDS
-        return min(LOOK_SECONDS, max(0.0, (due - self._now()).total_seconds()))
+    def _round_is_over(self) -> bool:
+        """Whether the next look begins a round: the last one did not leave nodes for it."""
+        return self._cursor is None or not self._cursor.more
 
     @property
     def cursor(self) -> LookCursor | None:
@@ -267,8 +267,8 @@ class MoveFinder:
     async def _find(self, nodes: Sequence[ManagedNode], ledger: Mapping[str, LedgerEntry]) -> list[DisruptionCommand]:
         clock = asyncio.get_running_loop().time
         limit = self._limit = Limit(MAX_SECONDS)
-        pause = LOOK_SECONDS
-        if self._cursor is None or not self._cursor.more:
+        pause = rest = LOOK_SECONDS
+        if self._round_is_over():
             self._computed, self._found = 0.0, False
         before = self._computed
         try:
@@ -281,13 +281,12 @@ class MoveFinder:
             decision = replace(decision, commands=decision.commands[:MAX_COMMANDS])
             self._cursor = decision.cursor or LookCursor()
             self._found |= bool(decision.commands)
-            if self._cursor.more or self._found:
-                pause = BUSY_PAUSE_FACTOR * (self._computed - before)
-            else:
-                pause = PAUSE_FACTOR * self._computed
+            pause = BUSY_PAUSE_FACTOR * (self._computed - before)
+            if self._round_is_over() and not self._found:
+                rest = PAUSE_FACTOR * self._computed
         finally:
-            self._ended = clock()
-            self._due = self._ended + min(MAX_PAUSE, max(LOOK_SECONDS, pause))
+            self._due = clock() + min(MAX_PAUSE, max(LOOK_SECONDS, pause))
+            self._rests_until = clock() + min(MAX_PAUSE, max(LOOK_SECONDS, rest))
             self._limit = None
         _report(decision, methods, situation)
         self._events.decided(decision, {node.claim: node for node in nodes}, self._view.node_pools())
@@ -299,26 +298,28 @@ class MoveFinder:
         self, nodes: Sequence[ManagedNode], ledger: Mapping[str, LedgerEntry]
     ) -> tuple[Situation, Overlaid]:
         """The situation with its model, and what the pools can buy."""
-        node_pools = self._view.node_pools()
         sold = await self._sold()
         snapshot = self._view.snapshot()
         reserved = self._batcher.reserved()
         refused = frozenset(self._refusals.breakers())
         model = await self._compute(_model, snapshot, sold, self._policy, reserved, refused, self._tables)
-        situation = Situation(
-            nodes=with_strays(nodes, model.details, self._now()),
-            policies={pool.metadata.name: policy_of(pool) for pool in node_pools},
+        outline = self._outline(with_strays(nodes, model.details, self._now()), ledger)
+        return replace(outline, model=model), sold
+
+    def _outline(self, nodes: Sequence[ManagedNode], ledger: Mapping[str, LedgerEntry]) -> Situation:
+        """The situation without its model, which takes long to build."""
+        return Situation(
+            nodes=nodes,
+            policies={pool.metadata.name: policy_of(pool) for pool in self._view.node_pools()},
             now=self._now(),
             under_command=claims_of(ledger, postponed=False),
             postponed=claims_of(ledger, postponed=True),
             nominated=frozenset(self._batcher.nominated_nodes()) | hosts_of(ledger),
             buffer_hosts=self._buffers.hosts(),
-            model=model,
             slowed=slowed_pools(self._slowed.savings, ledger, self._now()),
             cursor=self._cursor or LookCursor(),
             blocked_at=dict(self._blocked_at),
         )
-        return situation, sold
 
     async def _compute(self, function: Callable[..., Result], *given: object) -> Result:
         """Run a function in a thread and add its CPU time, so that waiting for EC2 or for a core does not count."""
@@ -368,6 +369,16 @@ class MoveFinder:
             sent=pods_sent(command, model, names),
             surge=surge,
         )
+
+
+def _idle_for(situation: Situation, quiet_since: Mapping[str, datetime]) -> float:
+    """Return for how many seconds no node with pods has to leave; 0 if a look is worth its time."""
+    if any(node.drifted for node in situation.nodes):
+        return 0.0
+    due = moves_from(situation.nodes, situation.policies, quiet_since)
+    if due is None:
+        return LOOK_SECONDS
+    return min(LOOK_SECONDS, max(0.0, (due - situation.now).total_seconds()))
 
 
 def _model(

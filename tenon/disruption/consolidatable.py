@@ -38,11 +38,23 @@ def moves_from(
         policies: by NodePool.
         quiet_since: by NodeClaim, the last pod event, or the initialization if that is later.
     """
-    due = []
-    for node in nodes:
-        policy, since = policies.get(node.pool), quiet_since.get(node.claim)
-        if policy is None or since is None or node.leaving or node.empty:
-            continue
-        if policy.consolidate_after is not None and policy.consolidation_policy != "WhenEmpty":
-            due.append(since + policy.consolidate_after)
-    return min(due, default=None)
+    due = (may_move_from(node, policies, quiet_since) for node in nodes)
+    return min((time for time in due if time is not None), default=None)
+
+
+def may_move_from(
+    node: ManagedNode, policies: Mapping[str, PoolPolicy], quiet_since: Mapping[str, datetime]
+) -> datetime | None:
+    """Return from when on consolidation may move the pods of a node; None if it may not, or the node has none.
+
+    Args:
+        node: the node.
+        policies: by NodePool.
+        quiet_since: by NodeClaim, the last pod event, or the initialization if that is later.
+    """
+    policy, since = policies.get(node.pool), quiet_since.get(node.claim)
+    if policy is None or since is None or node.leaving or node.empty:
+        return None
+    if policy.consolidate_after is None or policy.consolidation_policy == "WhenEmpty":
+        return None
+    return since + policy.consolidate_after

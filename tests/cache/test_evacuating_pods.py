@@ -9,6 +9,7 @@ import pytest
 from tests.cache.objects import budget, claim, node, owned_by, running, waiting
 from worker.cache.capacity import scheduling_nodes
 from worker.cache.cluster import ClusterCache
+from worker.cache.planning_view import PlanningView
 from worker.cache.state import ClusterState
 
 NOW = 1_800_000_000.0
@@ -91,6 +92,37 @@ def test_only_a_budget_that_never_lets_a_pod_go_keeps_it_sch_005(given: Any, sta
     assert moving(found) == ([] if stays else ["web"])
     found.moving.pdbs.on_event(given.key, None)
     assert moving(found) == ["web"]
+
+
+def test_dis39_what_lets_pods_be_evicted_is_counted() -> None:
+    """Looks for moves that found nothing rest until then."""
+    found = state(pdbs=[budget(maxUnavailable=1, disruptions_allowed=0)])
+    view = PlanningView(found)  # type: ignore[arg-type]
+
+    def counted(table: Any, key: str, record: Any) -> int:
+        before = view.evictions_allowed()
+        table.on_event(key, record)
+        return view.evictions_allowed() - before
+
+    pdbs = [budget(maxUnavailable=2, disruptions_allowed=allowed) for allowed in (0, 1, 2, 0)]
+    assert [counted(found.moving.pdbs, pdb.key, pdb) for pdb in pdbs] == [0, 1, 0, 0]
+    assert counted(found.moving.pdbs, pdbs[0].key, None) == 1
+
+    held, free, ended = (
+        running("p", "n", meta={"resourceVersion": str(number), "annotations": annotations}, status={"phase": phase})
+        for number, (annotations, phase) in enumerate(
+            [({"karpenter.sh/do-not-disrupt": "true"}, "Running"), ({}, "Running"), ({}, "Succeeded")]
+        )
+    )
+    pods = [held, free, held, ended, None, free, None, held, None]
+    assert [counted(found.pods, held.key, pod) for pod in pods] == [0, 1, 0, 1, 0, 0, 0, 0, 1]
+
+
+def test_dis39_what_the_pods_of_each_node_request_is_known_by_nodeclaim() -> None:
+    pods = [running("a", "n", cpu="1"), running("b", "n", cpu="500m")]
+    found = state(claims=[claim("c", node_name="n"), claim("d", node_name="")], nodes=[node()], pods=pods)
+    view = PlanningView(found)  # type: ignore[arg-type]
+    assert view.requests_on_nodes() == {"c": {"cpu": 1500, "pods": 2}}
 
 
 def test_a_claim_answers_for_a_pod_until_its_old_node_lets_it_go_sch_005() -> None:

@@ -70,6 +70,8 @@ class FakeView:
         self.usage: Resources = {}
         self.spaces: dict[str, dict[str, str]] = {"default": {}}
         self.node_overlays: list[NodeOverlay] = []
+        self.eased = 0
+        self.requests: dict[str, Resources] = {}
         self.waits = 0
         self.known_batch = 0
         self.behind: list[Collection[str]] = []
@@ -165,6 +167,12 @@ class FakeView:
 
     def quiet_since(self) -> Mapping[str, datetime]:
         return {name: detail.quiet_since for name, detail in self.details.items() if detail.quiet_since is not None}
+
+    def evictions_allowed(self) -> int:
+        return self.eased
+
+    def requests_on_nodes(self) -> Mapping[str, Resources]:
+        return self.requests
 
     def managed_nodes(self) -> Sequence[ManagedNode]:
         return self.managed

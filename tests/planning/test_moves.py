@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from math import inf
@@ -390,25 +390,168 @@ async def test_the_pause_after_a_look_does_not_count_the_wait_for_ec2(monkeypatc
     assert at.finder.due_in() <= moves.LOOK_SECONDS
 
 
-async def test_a_node_that_drifts_during_the_long_pause_does_not_wait_for_its_end(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The pause follows a look that found nothing, and that look did not know the drift."""
+@pytest.fixture
+def resting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pause after a round that found nothing does not end, and other pauses are over at once."""
     monkeypatch.setattr(moves, "PAUSE_FACTOR", 1e9)
+    monkeypatch.setattr(moves, "BUSY_PAUSE_FACTOR", 0.0)
+    monkeypatch.setattr(moves, "LOOK_SECONDS", 0.0)
+
+
+ONE_A_TIME = {"disruption/budgets": [{"nodes": "1"}], "disruption/consolidateAfter": "30s"}
+
+
+def resting_setting(**facts: Any) -> Setting:
+    """Three nodes with two pods each. The third is inside consolidateAfter. ``facts`` are those of the second."""
+    at = Setting("a", "b", "c")
+    at.view.pools = [node_pool(edits=ONE_A_TIME)]
+    at.view.managed[1] = replace(at.view.managed[1], **facts)
+    at.view.details["c"] = replace(detail("c"), quiet_since=START + timedelta(hours=1))
+    at.view.requests = {name: {"cpu": 1000, "pods": 2} for name in "abc"}
+    return at
+
+
+def drifts(at: Setting) -> None:
+    at.view.managed = [replace(node, drifted=True) for node in at.view.managed]
+
+
+def loses_a_pod(at: Setting) -> None:
+    at.view.requests["b"] = {"cpu": 500, "pods": 1}
+
+
+def is_quiet(at: Setting) -> None:
+    at.view.details["c"] = detail("c")
+
+
+def loses_its_annotation(at: Setting) -> None:
+    at.view.managed = [replace(node, protected=False) for node in at.view.managed]
+
+
+def comes_back(at: Setting) -> None:
+    at.view.managed = [replace(node, ready=True) for node in at.view.managed]
+
+
+def gets_another_policy(at: Setting) -> None:
+    at.view.pools = [node_pool(edits={**ONE_A_TIME, "disruption/consolidateAfter": "1s"})]
+
+
+def may_evict(at: Setting) -> None:
+    at.view.eased += 1
+
+
+@pytest.mark.parametrize(
+    ("facts", "change"),
+    [
+        ({}, drifts),
+        ({}, loses_a_pod),
+        ({}, is_quiet),
+        ({"protected": True}, loses_its_annotation),
+        ({"ready": False}, comes_back),
+        ({}, gets_another_policy),
+        ({}, may_evict),
+    ],
+)
+@pytest.mark.usefixtures("resting")
+async def test_dis39_a_change_that_may_let_a_look_find_more_ends_its_rest(
+    facts: dict[str, Any], change: Callable[[Setting], None]
+) -> None:
+    """After a look that found nothing, users waited up to five minutes for a cluster that had just scaled in."""
+    at = resting_setting(**facts)
+    assert await at.look() == []
+    assert at.finder.start(at.view.managed, {}) is None
+    change(at)
+    assert at.finder.start(at.view.managed, {}) is not None
+
+
+def has_a_pod_event(at: Setting) -> None:
+    at.view.details["b"] = replace(detail("b"), quiet_since=START + timedelta(hours=1))
+
+
+def has_its_pod_replaced(at: Setting) -> None:
+    at.view.details["b"] = replace(detail("b"), quiet_since=START + timedelta(minutes=30))
+
+
+def gets_a_pod(at: Setting) -> None:
+    at.view.requests["b"] = {"cpu": 1500, "pods": 3}
+
+
+def begins_to_leave(at: Setting) -> None:
+    at.view.managed[1] = replace(at.view.managed[1], leaving=True)
+
+
+def is_protected(at: Setting) -> None:
+    at.view.managed[1] = replace(at.view.managed[1], protected=True)
+
+
+def is_joined_by_another(at: Setting) -> None:
+    at.view.managed = [*at.view.managed, managed("d", empty=False, initialized=False)]
+
+
+@pytest.mark.parametrize(
+    "change", [has_a_pod_event, has_its_pod_replaced, gets_a_pod, begins_to_leave, is_protected, is_joined_by_another]
+)
+@pytest.mark.usefixtures("resting")
+async def test_dis39_looks_rest_while_nothing_gives_a_move_a_new_chance(change: Callable[[Setting], None]) -> None:
+    at = resting_setting()
+    assert await at.look() == []
+    change(at)
+    assert at.finder.start(at.view.managed, {}) is None
+
+
+@pytest.mark.usefixtures("resting")
+async def test_dis39_a_node_that_is_quiet_again_as_it_was_is_no_reason_to_look() -> None:
+    """In a cluster whose pods are replaced all the time, some node always becomes consolidatable again."""
+    at = resting_setting()
+    assert await at.look() == []
+    has_a_pod_event(at)
+    is_quiet(at)
+    assert await at.look() == []  # knows b from the look before
+    at.view.details["b"] = detail("b")
+    assert at.finder.start(at.view.managed, {}) is None
+
+
+@pytest.mark.parametrize("change", [may_evict, gets_another_policy])
+@pytest.mark.usefixtures("resting")
+async def test_dis39_what_changed_for_all_nodes_counts_again_for_a_node_that_is_quiet_later(
+    change: Callable[[Setting], None],
+) -> None:
+    """A pod that loses do-not-disrupt is a pod event, so the first look after it leaves its node."""
+    at = resting_setting()
+    assert await at.look() == []
+    has_a_pod_event(at)
+    change(at)
+    assert await at.look() == []
+    assert at.finder.start(at.view.managed, {}) is None
+    at.view.details["b"] = detail("b")
+    assert at.finder.start(at.view.managed, {}) is not None
+
+
+@pytest.mark.usefixtures("resting")
+async def test_dis39_looks_do_not_rest_for_longer_than_five_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(moves, "MAX_PAUSE", 0.0)
     at = Setting("a")
     assert await at.look() == []
-    assert at.finder.due_in() > moves.LOOK_SECONDS
-    nodes = [replace(node, drifted=True) for node in at.view.managed_nodes()]
-    assert at.finder.start(nodes, {}) is None
-    assert at.finder.due_in() <= moves.LOOK_SECONDS
+    assert at.finder.start(at.view.managed, {}) is not None
 
 
-async def test_a_look_at_a_part_of_the_nodes_is_soon_followed_by_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only after a round that found nothing is there a long pause, for what the whole round computed."""
-    monkeypatch.setattr(moves, "PAUSE_FACTOR", 1e9)
+async def test_a_look_that_follows_a_change_waits_ten_times_the_cpu_time_of_the_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So looks at a cluster that changes all the time use 10 % of a core at most."""
+    monkeypatch.setattr(moves, "BUSY_PAUSE_FACTOR", 1e9)
+    at = Setting("a")
+    assert await at.look() == []
+    drifts(at)
+    assert at.finder.start(at.view.managed, {}) is None
+    assert moves.LOOK_SECONDS < at.finder.due_in() <= moves.MAX_PAUSE
+
+
+@pytest.mark.usefixtures("resting")
+async def test_a_look_at_a_part_of_the_nodes_is_soon_followed_by_the_next() -> None:
+    """Looks rest only after a round that found nothing, and until something changes since the round began."""
     half = LookCursor(last={"default": LastLooked(price_per_cost=0.1, claim="a")}, more=True)
     seen: list[LookCursor | None] = []
-    answers = [(half, ()), (LookCursor(), ()), (half, (command("a"),)), (LookCursor(), ())]
+    answers = [(half, ()), (LookCursor(), ()), (half, ()), (LookCursor(), ()), (half, (command("a"),))]
 
     class Turns(Scripted):
         def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
@@ -417,13 +560,16 @@ async def test_a_look_at_a_part_of_the_nodes_is_soon_followed_by_the_next(monkey
             return Proposal(commands, cursor=cursor)
 
     at = Setting("a", "b", methods=[Turns(Proposal(), Reason.UNDERUTILIZED, "multi")])
-    pauses = []
-    for _ in answers:
-        await at.look()
-        pauses.append(at.finder.due_in())
-        at.finder._due = 0.0
-    assert seen == [LookCursor(), half, LookCursor(), half]
-    assert [pause > moves.LOOK_SECONDS for pause in pauses] == [False, True, False, False]
+    await at.look()
+    await at.look()
+    assert at.finder.start(at.view.managed, {}) is None
+    may_evict(at)
+    await at.look()
+    may_evict(at)  # the first half of the round does not know it
+    await at.look()
+    await at.look()
+    assert seen == [LookCursor(), half, LookCursor(), half, LookCursor()]
+    assert at.finder.start(at.view.managed, {}) is not None
 
 
 async def test_the_workflow_keeps_where_the_next_look_goes_on() -> None:

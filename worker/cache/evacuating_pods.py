@@ -28,7 +28,9 @@ class EvacuatingPods:
     """The table ``pdbs``, and which pods must move."""
 
     def __init__(self) -> None:
-        self.pdbs: Table[ValueRecord[PodDisruptionBudget]] = Table(lambda _key, _before, _after: self._pdbs_changed())
+        self.pdbs: Table[ValueRecord[PodDisruptionBudget]] = Table(lambda _, *change: self._pdb_changed(*change))
+        self.evictions_allowed = 0
+        """How often a PodDisruptionBudget may have begun to allow evictions, because it changed or was deleted."""
         self._leaving: set[str] = set()
         self._candidates: set[str] = set()
         self._holding: dict[str, list[LabelSelector]] | None = None
@@ -92,5 +94,9 @@ class EvacuatingPods:
                     self._holding.setdefault(record.value.namespace, []).append(record.value.selector)
         return self._holding.get(namespace, ())
 
-    def _pdbs_changed(self) -> None:
+    def _pdb_changed(
+        self, before: ValueRecord[PodDisruptionBudget] | None, after: ValueRecord[PodDisruptionBudget] | None
+    ) -> None:
         self._holding = self._by_namespace = None
+        if before is not None and (after is None or not after.value.blocks):
+            self.evictions_allowed += 1

@@ -240,6 +240,17 @@ class PlanningView:
                 found[claim.name] = since
         return found
 
+    def evictions_allowed(self) -> int:
+        """How often something that kept a pod from being evicted may have gone away: do-not-disrupt on the pod, or a
+        PodDisruptionBudget that allows none.
+        """
+        return self._cache.pods_released + self._cache.moving.evictions_allowed
+
+    def requests_on_nodes(self) -> dict[str, Resources]:
+        """What the pods of each node request, by NodeClaim."""
+        nodes = ((claim.name, self._cache.node_of(claim)) for claim in self._cache.claims)
+        return {claim: self._cache.used(node.name) for claim, node in nodes if node is not None}
+
     def managed_nodes(self) -> list[ManagedNode]:
         """The nodes that disruption may consider."""
         return self._managed.now()

@@ -60,6 +60,8 @@ class ClusterState:
         """Number of changes of Nodes and NodeClaims that were published to `changes`."""
         self.empty_nodes: set[str] = set()
         """The Nodes that have no pod that would need another node."""
+        self.pods_released = 0
+        """How often a pod that may not be evicted ended, went away or lost the annotation do-not-disrupt."""
         self.namespace_changes = 0
         """Number of changes of namespaces' labels."""
         self._pods_by_node: dict[str, dict[str, PodRecord]] = {}
@@ -245,6 +247,8 @@ class ClusterState:
             self._used.pop(after.node_name, None)
         for node_name in {pod.node_name for pod in (before, after) if pod and pod.node_name}:
             self._note_empty(node_name)
+        if before is not None and before.do_not_disrupt and not before.terminal:
+            self.pods_released += after is None or after.terminal or after.do_not_disrupt != before.do_not_disrupt
         if _matters(before) != _matters(after):
             self._note_pod_event(before, after)
             concerned = {pod.node_name for pod in (before, after) if pod and pod.node_name}

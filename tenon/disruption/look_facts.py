@@ -1,0 +1,120 @@
+"""What a look for moves depends on, so that one which found nothing is soon repeated only if it may find something now.
+
+Karpenter skips consolidation while the cluster is as a pass without a result left it, for five minutes at most
+(DIS-39). A busy cluster never stays as it was, so here only what gives a move a new chance counts as a change. A pod
+that another of the same size replaces on its node gives none, and neither does a pod that comes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from tenon.apis.reasons import Reason
+from tenon.disruption.consolidatable import may_move_from
+from tenon.disruption.deciding import eligible
+from tenon.disruption.model import ManagedNode, PoolPolicy, Situation
+from tenon.disruption.pool_budgets import PoolBudgets
+from tenon.resources import Resources
+
+_REASONS = (Reason.DRIFTED, Reason.UNDERUTILIZED)
+"""The reasons for which a look moves pods."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What a look may do with a node."""
+
+    reasons: frozenset[Reason]
+    """For which it may leave. Rules about its pods do not count."""
+    used: Resources
+    """What its pods request. Other pods may use the rest."""
+
+    def offer_more_than(self, before: NodeFacts) -> bool:
+        """Return whether the node may leave for one more reason, or has more room."""
+        return not self.reasons <= before.reasons or any(
+            self.used.get(name, 0) < used for name, used in before.used.items()
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LookFacts:
+    """What a look may use."""
+
+    policies: Mapping[str, PoolPolicy]
+    budgets: Mapping[tuple[str, Reason], int]
+    """How many nodes of each NodePool may leave for a reason."""
+    nodes: Mapping[str, NodeFacts]
+    """By NodeClaim, without those whose consolidateAfter is not over."""
+    evictions_allowed: int
+    """How often something that kept a pod from being evicted went away."""
+
+    def offer_more_than(self, before: LookFacts) -> bool:
+        """Return whether a look may find what it did not find with the facts ``before``."""
+        return self.allow_more_than(before) or any(
+            claim not in before.nodes or node.offer_more_than(before.nodes[claim]) for claim, node in self.nodes.items()
+        )
+
+    def allow_more_than(self, before: LookFacts) -> bool:
+        """Return whether something that holds for many nodes changed: a policy, a budget, or what forbids evictions."""
+        return (
+            self.policies != before.policies
+            or self.evictions_allowed != before.evictions_allowed
+            or any(left > before.budgets.get(key, 0) for key, left in self.budgets.items())
+        )
+
+
+def look_facts(
+    situation: Situation,
+    quiet_since: Mapping[str, datetime],
+    used: Mapping[str, Resources],
+    evictions_allowed: int,
+    before: LookFacts | None = None,
+) -> LookFacts:
+    """Return the facts now. It is cheap and needs no model.
+
+    Args:
+        situation: the nodes and the open commands.
+        quiet_since: by NodeClaim, the last pod event, or the initialization if that is later.
+        used: by NodeClaim, what the pods of its node request.
+        evictions_allowed: how often something that kept a pod from being evicted went away.
+        before: the facts of the last round. For a node whose consolidateAfter began again since then, they still hold.
+    """
+    budgets = {reason: PoolBudgets(situation, reason) for reason in _REASONS}
+    facts = LookFacts(
+        policies=situation.policies,
+        budgets={(pool, reason): budgets[reason].left(pool) for pool in situation.policies for reason in _REASONS},
+        nodes={
+            claim: NodeFacts(frozenset(reasons), used.get(claim, {}))
+            for claim, reasons in _reasons(situation, quiet_since).items()
+        },
+        evictions_allowed=evictions_allowed,
+    )
+    if before is None or facts.allow_more_than(before):
+        return facts
+    restless = (node.claim for node in situation.nodes if node.claim not in facts.nodes)
+    kept = {claim: before.nodes[claim] for claim in restless if claim in before.nodes}
+    return replace(facts, nodes={**facts.nodes, **kept})
+
+
+def _reasons(situation: Situation, quiet_since: Mapping[str, datetime]) -> dict[str, set[Reason]]:
+    """Return why each node may leave, of all nodes that may leave or that pods may move to."""
+    found: dict[str, set[Reason]] = {
+        node.claim: set() for node in situation.nodes if _takes_pods(node, situation, quiet_since)
+    }
+    for node in eligible(situation, Reason.DRIFTED):
+        if node.drifted:
+            found.setdefault(node.claim, set()).add(Reason.DRIFTED)
+    for node in eligible(situation, Reason.UNDERUTILIZED):
+        due = may_move_from(node, situation.policies, quiet_since)
+        if due is not None and due <= situation.now:
+            found.setdefault(node.claim, set()).add(Reason.UNDERUTILIZED)
+    return found
+
+
+def _takes_pods(node: ManagedNode, situation: Situation, quiet_since: Mapping[str, datetime]) -> bool:
+    policy, since = situation.policies.get(node.pool), quiet_since.get(node.claim)
+    if policy is None or since is None or node.leaving:
+        return False
+    return policy.consolidate_after is None or since + policy.consolidate_after <= situation.now
