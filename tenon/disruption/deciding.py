@@ -54,6 +54,8 @@ def decide(situation: Situation, methods: Sequence[Method] = METHODS, around: Ar
         if proposal.look_again is not None:
             looks.append(proposal.look_again)
         situation = replace(situation, under_command=situation.under_command | _claims(proposal.commands))
+    if Reason.DRIFTED in {method.reason for method in methods}:
+        blocked = {**_protected(situation), **blocked}
     look_again = min(looks, default=None)
     return Decision(tuple(commands), look_again, failed, counts, blocked, unconsolidatable, tuple(verdicts), cursor)
 
@@ -86,6 +88,14 @@ def _may_be_disrupted(node: ManagedNode, situation: Situation) -> bool:
         and node.claim not in situation.postponed
         and not node.named_in(situation.nominated)
     )
+
+
+def _protected(situation: Situation) -> dict[str, str]:
+    """Return the NodeClaims that drifted and that an annotation protects, each with a clause that says so (DIS-15)."""
+    why = "its node drifted, but an annotation of its Node or NodeClaim protects it"
+    return {
+        node.claim: why for node in situation.nodes if node.drifted and node.protected and may_leave(node, situation)
+    }
 
 
 def _proposal(method: Method, situation: Situation) -> Proposal:

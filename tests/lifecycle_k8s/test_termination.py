@@ -74,6 +74,18 @@ async def test_met28_dis85_the_pods_of_a_disrupted_node_are_counted_once(
         assert (REGISTRY.get_sample_value("karpenter_pods_disruption_initiated_total", labels) or 0) == pods
 
 
+@pytest.mark.parametrize("reason", ["expired", "deleted"])
+async def test_dis84_do_not_disrupt_stops_neither_expiration_nor_deletion(reason: str) -> None:
+    """It keeps its pods until the terminationGracePeriod ends, but the node goes."""
+    world = World().put_live().put_pods(pod("a"))
+    for kept in (world.claim, world.node):
+        kept["metadata"].setdefault("annotations", {})["karpenter.sh/do-not-disrupt"] = "true"
+    result = await run(world, reason=reason)
+    assert (result.cordoned, result.pods) == (True, 1)
+    assert world.node["metadata"]["deletionTimestamp"]
+    assert world.claim["metadata"]["deletionTimestamp"]
+
+
 async def test_cordon_again_changes_nothing() -> None:
     world = World().put_live(terminationGracePeriod="10m")
     first = await run(world, reason="drifted")

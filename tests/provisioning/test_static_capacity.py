@@ -186,6 +186,11 @@ def test_sch100_scale_down_order() -> None:
     assert names(*decide(static(4), claims).delete) == names(unlaunched, older)
 
 
+def test_dis56_budgets_do_not_hold_back_a_scale_down() -> None:
+    pool = static(1, {"disruption/budgets": [{"nodes": "0"}]})
+    assert names(*decide(pool, [made("a"), made("b"), made("c")]).delete) == ["a", "b"]
+
+
 def test_dis02_a_node_that_a_command_replaces_is_neither_a_gap_nor_a_surplus() -> None:
     """From the taint until its replacement is initialized, and the command deletes it."""
     pool = static(2)

@@ -244,6 +244,14 @@ async def test_aws140_a_message_stays_until_its_node_is_tainted_and_its_claim_de
     assert world.leaving() == world.tainted() == [interrupted]
 
 
+async def test_dis84_do_not_disrupt_does_not_keep_a_node_whose_instance_is_interrupted(world: World) -> None:
+    interrupted = world.node(55, meta={"annotations": {labels.DO_NOT_DISRUPT: "true"}})
+    world.send(about(SPOT, interrupted))
+    async with reading(world):
+        await world.emptied()
+    assert world.leaving() == world.tainted() == [interrupted]
+
+
 def _unreachable() -> None:
     raise ApiUnreachableError("https://x", "refused")
 

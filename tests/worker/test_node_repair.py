@@ -40,8 +40,13 @@ class World:
     def now(self) -> datetime:
         return START + timedelta(seconds=self.loop.time() - self.began)
 
-    def node(self, name: str, ready: str = "True", *, pool: str = "pool", seen: bool = True, **other: str) -> None:
-        """A node as API server and cache have it; ``other`` are its further conditions."""
+    def node(
+        self, name: str, ready: str = "True", *, pool: str = "pool", seen: bool = True, held: bool = False, **other: str
+    ) -> None:
+        """A node as API server and cache have it; ``other`` are its further conditions.
+
+        ``held``: its NodeClaim has the annotation do-not-disrupt.
+        """
         provider = f"aws:///us-west-2a/i-{name}"
         at = stamp(self.now())
         conditions = [
@@ -59,6 +64,7 @@ class World:
             return
         meta: dict[str, Any] = {"labels": {labels.NODEPOOL: pool} if pool else {}, "finalizers": ["tenon"]}
         meta["labels"] |= {labels.CAPACITY_TYPE: "spot"}
+        meta["annotations"] = {labels.DO_NOT_DISRUPT: "true"} if held else {}
         record = claim(name, node_name=name, meta=meta, status={"imageID": "ami-1"})
         if ("nodeclaims", "", name) not in self.kube.objects:
             self.kube.add(NODECLAIMS, dict(record.body))
@@ -111,6 +117,14 @@ async def test_sch104_ctl08_a_node_that_stays_unhealthy_loses_its_claim_by_force
         assert counted("karpenter_nodeclaims_disrupted_total", **of_node, **modes) == 1
         await asyncio.sleep(3600)
         assert counted("karpenter_nodeclaims_unhealthy_disrupted_total", **image) == 1, "a slow end counts once"
+
+
+async def test_dis84_do_not_disrupt_does_not_stop_repair() -> None:
+    async with watched() as world:
+        for name in "abcde":
+            world.node(name, "Unknown" if name == "a" else "True", held=True)
+        await asyncio.sleep(HALF_AN_HOUR + 1)
+        assert world.repaired() == ["a"]
 
 
 async def test_sch104_a_node_that_recovers_or_that_the_cache_is_wrong_about_stays() -> None:
