@@ -282,6 +282,6 @@ def _warn_of_few_types(claim: NodeClaim, request: LaunchRequest) -> None:
             extra={
                 "nodeclaim": claim.metadata.name,
                 "nodepool": claim.metadata.labels.get(labels.NODEPOOL, ""),
-                "instance_types": ", ".join(types),
+                "types": ", ".join(types),
             },
         )

@@ -83,7 +83,7 @@ def test_launch_find_and_end(provider: Ec2Provider, clients: Ec2, ready_class: E
     assert provider.find_instance("life-1") is None
 
 
-def test_aws102_a_launch_for_an_ipv6_cluster(clients: Ec2, admin: Ec2, ready_class: EC2NodeClass) -> None:
+def test_aws102_a_launch_for_an_ipv6_cluster(clients: Ec2, admin: Administrator, ready_class: EC2NodeClass) -> None:
     """The instance gets an IPv6 address, and its user data names the DNS address of the IPv6 service range."""
     cluster = replace(describe_cluster(clients, "sandbox"), service_cidr="fd30:1c53:5f8a::/108", dns_ip="")
     provider = Ec2Provider(clients, cluster)

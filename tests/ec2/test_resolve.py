@@ -115,9 +115,7 @@ def test_a_managed_profile_can_be_deleted_twice(provider: Ec2Provider, clients: 
         clients.iam.get_instance_profile(InstanceProfileName=name)
 
 
-def test_ecs11_act05_profiles_of_earlier_roles_are_deleted_with_the_class(
-    provider: Ec2Provider, clients: Ec2, admin: Ec2
-) -> None:
+def test_ecs11_act05_profiles_of_earlier_roles_are_deleted_with_the_class(provider: Ec2Provider, clients: Ec2) -> None:
     """Also if the class names a profile of its own by then. Those of other classes stay, whatever their names."""
     first = renamed(node_class(role="KarpenterNodeRole-sandbox"), "moved")
     other = renamed(node_class(role="KarpenterNodeRole-sandbox"), "stays")
@@ -173,7 +171,9 @@ def test_other_ways_to_select(provider: Ec2Provider, spec: dict[str, Any]) -> No
     assert failed(status_of(provider, **spec)) == {}
 
 
-def test_ec07_images_are_selected_by_tags(provider: Ec2Provider, admin: Ec2, ready_class: EC2NodeClass) -> None:
+def test_ec07_images_are_selected_by_tags(
+    provider: Ec2Provider, admin: Administrator, ready_class: EC2NodeClass
+) -> None:
     image = ready_class.status.amis[0].id
     admin.ec2.create_tags(Resources=[image], Tags=[{"Key": "team", "Value": "ml"}])
     for value, found in (("ml", [image]), ("*", [image]), ("web", [])):
