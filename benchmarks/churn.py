@@ -17,8 +17,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.churn_cluster import ModelCluster, Record, six_families
+from benchmarks.churn_cluster import ModelCluster, six_families
 from benchmarks.churn_load import day_of_load
+from benchmarks.churn_record import Record
 from tenon.apis.nodepool import ConsolidationPolicy
 
 POLICIES: tuple[ConsolidationPolicy, ...] = ("WhenEmptyOrUnderutilized", "WhenEmpty")

@@ -1,0 +1,236 @@
+"""A scenario of nodes and pools: which commands disruption must choose, why other nodes stay, what budgets allow.
+
+A command may also be validated on the cluster as it is later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from tenon.apis import labels
+from tenon.apis.reasons import Reason
+from tenon.disruption.budgets import UNLIMITED
+from tenon.disruption.carried_out import carried_out
+from tenon.disruption.commands import to_message
+from tenon.disruption.deciding import decide
+from tenon.disruption.methods import METHODS, moving_methods
+from tenon.disruption.methods.base import Method
+from tenon.disruption.methods.consolidation import Consolidation
+from tenon.disruption.methods.consolidation_price import LEAST_SAVING
+from tenon.disruption.model import Command, Decision, Situation
+from tenon.disruption.pool_budgets import PoolBudgets, budget_states
+from tenon.disruption.validation import why_invalid
+from tenon.disruption.why_stays import WhyStays
+from tenon.lifecycle.messages.disruption import DisruptionCommand, Replacement
+from tenon.provisioning.pools import instance_type_requirement
+from tenon.scheduling.deadline import never
+from tenon.scheduling.model import Plan, PlannedClaim
+from tests.conformance.disruption_expected import ExpectedCommand, differences
+from tests.conformance.disruption_head import DescribedScenario
+from tests.disruption.clusters import Cluster, Spec, duration, findings, situation
+
+Name = Literal["expiration", "emptiness", "static drift", "drift", "consolidation"]
+
+
+class Later(Spec):
+    """The cluster when a command is validated, which must still hold or end with a sentence."""
+
+    changes: dict[str, Any] = Field(default_factory=dict)
+    """Keys of the cluster, merged into it; lists are replaced."""
+    gone: list[str] = Field(default_factory=list)
+    """Nodes that are no longer there."""
+    ends: str
+    """The clause that says why the command must not start; empty if it holds."""
+
+
+class ClusterScenario(DescribedScenario):
+    """Nodes and pools, and what disruption makes of them."""
+
+    cluster: Cluster
+    methods: tuple[Name, ...] = ("expiration", "emptiness", "static drift", "drift", "consolidation")
+    spot_to_spot: bool = False
+    least_saving: float = LEAST_SAVING
+    expect: list[ExpectedCommand]
+    in_order: bool = False
+    """The commands, and the nodes of each, come in the order in which they are listed."""
+    eligible: int | None = None
+    look_again: str | None = None
+    """In how much time; nothing is said about it if it is left out."""
+    stays: dict[str, list[str]] = Field(default_factory=dict)
+    """By node that stays: fragments of the sentences that say why."""
+    blocked: dict[str, str] | None = None
+    """By node: a fragment of the event DisruptionBlocked, of all nodes that get one."""
+    unconsolidatable: dict[str, str] | None = None
+    """By node: a fragment of the event Unconsolidatable, of all nodes that get one."""
+    allowed: dict[str, dict[Reason, int | Literal["unlimited"]]] = Field(default_factory=dict)
+    """By NodePool and reason: how many more nodes its budgets let leave."""
+    closed: dict[str, list[Reason]] = Field(default_factory=dict)
+    """By NodePool: the reasons for which its budgets allow nothing although it has nodes."""
+    then: list[Later] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _says_why(self) -> ClusterScenario:
+        named = {*self.stays, *(name for command in self.expect for name in command.removes)}
+        if unknown := named - self.cluster.nodes.keys():
+            raise ValueError(f"expect and stays name nodes that the cluster does not have: {sorted(unknown)}")
+        told = any(command.explanation for command in self.expect)
+        if not (told or self.stays or self.blocked or self.unconsolidatable or self.allowed):
+            raise ValueError("nothing says why: add stays, blocked, unconsolidatable or allowed")
+        if self.then and len(self.expect) != 1:
+            raise ValueError("then needs exactly one command to validate")
+        if overfull := _overfull(self.cluster):
+            raise ValueError(f"nodes hold more pods than they have room for: {overfull}")
+        return self
+
+    def failures(self) -> list[str]:
+        """What is wrong with the decision, with all of it for a person to read."""
+        given = situation(self.cluster)
+        decision = decide(given, self._methods())
+        found = [
+            *map(repr, decision.failed.values()),
+            *_wrong(self, decision),
+            *self._wrong_reasons(given, decision),
+            *self._wrong_budgets(given),
+            *(str(each) for each in findings(self.cluster, decision.commands)),
+            *(self._wrong_later(given, decision) if len(decision.commands) == 1 else ()),
+        ]
+        return [*found, "--- commands", *_told(decision)] if found else []
+
+    def _methods(self) -> list[Method]:
+        every: list[Method] = [
+            *METHODS,
+            *(one for one in moving_methods(never) if not isinstance(one, Consolidation)),
+            Consolidation(spot_to_spot=self.spot_to_spot, least_saving=self.least_saving),
+        ]
+        return [method for method in every if method.name in self.methods]
+
+    def _wrong_reasons(self, given: Situation, decision: Decision) -> Iterator[str]:
+        if self.stays:
+            why = WhyStays(
+                _after(given, decision.commands),
+                blocked=decision.blocked,
+                hosts={name for command in decision.commands for name in command.destinations},
+                spot_to_spot=self.spot_to_spot,
+            )
+            known = {node.claim: node for node in given.nodes}
+            for name, fragments in self.stays.items():
+                told = "\n".join(why.sentences(known[name]))
+                yield from (f"{name}: {each!r} is not in:\n{told}" for each in fragments if each not in told)
+        for event, wanted, got in (
+            ("blocked", self.blocked, decision.blocked),
+            ("unconsolidatable", self.unconsolidatable, decision.unconsolidatable),
+        ):
+            if wanted is not None:
+                fits = wanted.keys() == got.keys() and all(each in got[name] for name, each in wanted.items())
+                if not fits:
+                    yield f"expected {event} {wanted}, got {dict(got)}"
+
+    def _wrong_budgets(self, given: Situation) -> Iterator[str]:
+        for pool, reasons in self.allowed.items():
+            for reason, wanted in reasons.items():
+                left = PoolBudgets(given, reason).left(pool)
+                if left != (UNLIMITED if wanted == "unlimited" else wanted):
+                    yield f"expected NodePool {pool} to allow {wanted} nodes for {reason}, got {left}"
+        states = budget_states(given)
+        for pool, closed in self.closed.items():
+            got = {state.reason for state in states if state.pool == pool and state.blocks}
+            if got != set(closed):
+                yield f"expected NodePool {pool} to be closed for {closed}, got {sorted(got)}"
+
+    def _wrong_later(self, given: Situation, decision: Decision) -> Iterator[str]:
+        assert given.model is not None
+        (command,) = decision.commands
+        pods = {one.node.claim: given.model.details[one.node.claim].pods for one in command.candidates}
+        message: DisruptionCommand = to_message(
+            command, ident="validated", replacements=[_replacement(claim) for claim in command.replacements], pods=pods
+        )
+        for number, later in enumerate(self.then):
+            stated = _merged(self.cluster.model_dump(by_alias=True, exclude_unset=True), later.changes)
+            for name in later.gone:
+                del stated["nodes"][name]
+            got = why_invalid(message, situation(Cluster.model_validate(stated)))
+            if got != later.ends:
+                yield f"then[{number}]: expected {later.ends!r}, got {got!r}"
+
+
+def _wrong(scenario: ClusterScenario, decision: Decision) -> Iterator[str]:
+    chosen = {tuple(sorted(_removed(command))): command for command in decision.commands}
+    wanted = {tuple(sorted(command.removes)): command for command in scenario.expect}
+    if chosen.keys() != wanted.keys():
+        yield f"expected commands for {sorted(wanted)}, got {sorted(chosen)}"
+        return
+    if scenario.in_order:
+        order = [_removed(command) for command in decision.commands]
+        if order != [command.removes for command in scenario.expect]:
+            yield f"expected the order of expect, got {order}"
+    for removed, command in wanted.items():
+        for difference in differences(command, chosen[removed]):
+            yield f"{', '.join(removed)}: {difference}"
+    eligible = sum(decision.eligible.values())
+    if scenario.eligible is not None and eligible != scenario.eligible:
+        yield f"expected {scenario.eligible} eligible nodes, got {eligible}"
+    if scenario.look_again is not None:
+        due = scenario.cluster.now + duration(scenario.look_again) if scenario.look_again else None
+        if decision.look_again != due:
+            yield f"expected to look again at {due}, got {decision.look_again}"
+
+
+def _removed(command: Command) -> list[str]:
+    return [candidate.node.claim for candidate in command.candidates]
+
+
+def _after(given: Situation, commands: Sequence[Command]) -> Situation:
+    """The situation once the commands have begun, as `tenon simulate --disruption` explains it."""
+    assert given.model is not None
+    sold = {pool.name for pool in given.model.problem.pools}
+    moves = [
+        (_removed(command), Plan(tuple(c for c in command.replacements if c.pool in sold), dict(command.destinations)))
+        for command in commands
+    ]
+    gone = frozenset(name for command in commands for name in _removed(command))
+    later = carried_out(given.model, moves).model
+    return replace(given, under_command=given.under_command | gone, model=later)
+
+
+def _replacement(claim: PlannedClaim) -> Replacement:
+    only = instance_type_requirement(claim.instance_types)
+    requirements = [
+        each for each in claim.requirements.with_(only).to_selectors() if each["key"] == labels.INSTANCE_TYPE
+    ]
+    return Replacement(name="new", pool=claim.pool, body={"spec": {"requirements": requirements}})
+
+
+def _merged(stated: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    found = dict(stated)
+    for key, value in changes.items():
+        before = found.get(key)
+        found[key] = _merged(before, value) if isinstance(before, dict) and isinstance(value, dict) else value
+    return found
+
+
+def _overfull(cluster: Cluster) -> list[str]:
+    model = situation(cluster).model
+    assert model is not None
+    return [
+        node.name
+        for node in model.problem.nodes
+        if any(amount > node.allocatable.get(name, 0) for name, amount in node.used.items())
+    ]
+
+
+def _told(decision: Decision) -> list[str]:
+    return [
+        f"- {line}" if number == 0 else f"  {line}"
+        for command in decision.commands
+        for number, line in enumerate(
+            (
+                f"{command.reason} {_removed(command)} {command.consolidation_type} saving {command.saving:.4f}",
+                *command.explanation,
+                *(f"lists {c.instance_types}" for c in command.replacements),
+            )
+        )
+    ]
