@@ -25,7 +25,7 @@ REST = timedelta(hours=1)
 """How long a pod that a command moved stays where it is, if it may move again that day."""
 WITHIN = timedelta(minutes=20)
 """How long after the command a pod is created that it moved: a drain takes some time."""
-MAX_KEPT = 16
+MAX_KEPT = 64
 """How many arrivals a NodeClaim remembers. The oldest are forgotten first."""
 
 

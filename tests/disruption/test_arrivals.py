@@ -82,10 +82,26 @@ def test_the_annotation_keeps_what_is_of_the_last_day() -> None:
     for hours in range(30):
         text = with_arrival(text, NOW + timedelta(hours=hours), {"0a0b0c0d": 1}, {"0a0b0c0d": 3})
     found = read_arrivals(text)
-    assert len(found) == MAX_KEPT
+    assert [each.at for each in found] == [NOW + timedelta(hours=hours) for hours in range(6, 30)]
     assert found[-1] == Arrival(NOW + timedelta(hours=29), {"0a0b0c0d": 1}, {"0a0b0c0d": 3})
     later = with_arrival(text, NOW + timedelta(hours=60), {"0a0b0c0d": 2}, {})
     assert read_arrivals(later) == (Arrival(NOW + timedelta(hours=60), {"0a0b0c0d": 2}),)
+
+
+def test_wsh01_a_node_that_a_command_sends_pods_to_each_half_hour_forgets_none_of_them() -> None:
+    """A large node got more than 16 in a few hours, and the pods that came first were moved for the third time."""
+    text = "[]"
+    for number in range(48):
+        text = with_arrival(text, NOW + number * timedelta(minutes=30), {"0a0b0c0d": 2}, {"0a0b0c0d": 1})
+    assert read_arrivals(text)[0].at == NOW
+
+
+def test_the_annotation_stays_small() -> None:
+    text = "[]"
+    for number in range(2 * MAX_KEPT):
+        text = with_arrival(text, NOW + number * timedelta(minutes=1), {"0a0b0c0d": 1}, {"0a0b0c0d": 3})
+    assert len(read_arrivals(text)) == MAX_KEPT
+    assert len(text) < 10_000
 
 
 @pytest.mark.parametrize("text", ["", "{}", "1", "[1]", '[["x", {}]]', '[["2026-11-21T12:00:00Z", 1]]', "[[]]"])
