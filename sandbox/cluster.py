@@ -64,12 +64,13 @@ class Sandbox:
         on_progress: OnProgress = silent,
         boot_delay: float | None = None,
         keep_history: bool = False,
+        audit: bool = False,
         detach: bool = False,
     ) -> Sandbox:
         """Start a sandbox in ``state_dir`` (default: see layout) and return when it is ready.
 
         It ends with ``stop`` or when this process ends for any reason. With ``detach`` it outlives this process.
-        ``boot_delay`` is in seconds.
+        ``boot_delay`` is in seconds. ``audit`` writes every request to the API server to ``layout.audit_log``.
 
         Raises:
             SandboxError: the sandbox did not start, or one already runs in this folder.
@@ -90,6 +91,7 @@ class Sandbox:
         command += [f"--nodeadm={nodeadm}"]
         command += [] if boot_delay is None else [f"--boot-delay={boot_delay}"]
         command += ["--keep-history"] if keep_history else []
+        command += ["--audit"] if audit else []
         command += [] if detach else ["--end-with-parent"]
         with layout.log("supervisor").open("wb") as log:
             process = subprocess.Popen(

@@ -7,6 +7,7 @@ import sys
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from sandbox.audit import audit_flags
 from sandbox.kwok import NODE_GRACE_SECONDS
 from sandbox.layout import CLUSTER_NAME, SERVICE_CIDR, Layout
 from sandbox.metrics import API_SERVICE
@@ -73,6 +74,8 @@ class Options:
     """The program that reads user data. Without it no instance becomes a node."""
     keep_history: bool = False
     """Keep Temporal's histories across `down` and `up`. They always survive a stop and start of Temporal alone."""
+    audit: bool = False
+    """Write every request to the API server to the audit log."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,7 @@ def components(layout: Layout, ports: Ports, binaries: Path, temporal: Path, opt
     """All components, each after its dependencies."""
     parts = [
         _etcd(layout, ports, binaries),
-        _api_server(layout, ports, binaries),
+        _api_server(layout, ports, binaries, options),
         _controller_manager(layout, ports, binaries),
         _scheduler(layout, ports, binaries),
         _kwok(layout, ports, binaries),
@@ -130,7 +133,7 @@ def _etcd(layout: Layout, ports: Ports, binaries: Path) -> Component:
     return Component("etcd", argv, f"{client}/health", environment=GO_MEMORY)
 
 
-def _api_server(layout: Layout, ports: Ports, binaries: Path) -> Component:
+def _api_server(layout: Layout, ports: Ports, binaries: Path, options: Options) -> Component:
     pki = layout.pki
     argv = (
         str(binaries / "kube-apiserver"),
@@ -150,6 +153,7 @@ def _api_server(layout: Layout, ports: Ports, binaries: Path) -> Component:
         f"--service-account-signing-key-file={pki / 'service-accounts.key'}",
         "--allow-privileged=true",
         "--profiling=false",
+        *(audit_flags(layout) if options.audit else ()),
     )
     ready = f"https://{LOOPBACK}:{ports.kubernetes}/readyz"
     return Component(API_SERVER, argv, ready, after=("etcd",), environment=GO_MEMORY)

@@ -24,7 +24,7 @@ from pathlib import Path
 import aiohttp
 import psutil
 
-from sandbox import bootstrap, credentials, kwok
+from sandbox import audit, bootstrap, credentials, kwok
 from sandbox.components import API_SERVER, BOOTSTRAP, LOOPBACK, Component, Options, Ports, components, has_ec2
 from sandbox.control import serve_control
 from sandbox.kubectl import KubectlError, kubectl
@@ -319,6 +319,8 @@ async def supervise(layout: Layout, binaries: Path, options: Options, *, end_wit
     server = f"https://{LOOPBACK}:{ports.kubernetes}"
     credentials.create(layout, server)
     layout.kwok_config.write_text(kwok.config())
+    if options.audit:
+        layout.audit_policy.write_text(audit.POLICY)
     addresses = Addresses(
         kubernetes=server,
         temporal=f"{LOOPBACK}:{ports.temporal}",
@@ -355,6 +357,7 @@ def main() -> int:
     parser.add_argument("--nodeadm", required=True, type=Path)
     parser.add_argument("--boot-delay", type=float)
     parser.add_argument("--keep-history", action="store_true")
+    parser.add_argument("--audit", action="store_true", help="write the API server's audit log")
     parser.add_argument("--end-with-parent", action="store_true", help="stop when standard input closes")
     given = parser.parse_args()
     layout = Layout.at(given.state)
@@ -365,7 +368,7 @@ def main() -> int:
         except BlockingIOError:
             print(f"a sandbox runs in {layout.root} already", file=sys.stderr)
             return 2
-        options = Options(given.boot_delay, given.nodeadm, given.keep_history)
+        options = Options(given.boot_delay, given.nodeadm, given.keep_history, given.audit)
         try:
             return asyncio.run(supervise(layout, given.binaries, options, end_with_parent=given.end_with_parent))
         except (MissingToolError, OSError) as error:

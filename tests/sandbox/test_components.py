@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sandbox import kwok
+from sandbox import audit, kwok
 from sandbox.certificates import Authority
 from sandbox.cluster import Sandbox
 from sandbox.components import Component, Options, Ports, components
@@ -69,6 +69,17 @@ def test_temporal_keeps_what_it_knows_while_the_sandbox_runs_and_longer_when_ask
 
 def test_the_boot_delay_reaches_ec2(tmp_path: Path) -> None:
     assert "--boot-delay=2.5" in rendered(tmp_path, Options(boot_delay=2.5))["ec2"].argv
+
+
+def test_requests_are_logged_only_on_request(tmp_path: Path) -> None:
+    def flags(options: Options) -> list[str]:
+        return [word for word in rendered(tmp_path, options)["kube-apiserver"].argv if word.startswith("--audit")]
+
+    layout = Layout.at(tmp_path)
+    assert flags(Options()) == []
+    assert f"--audit-log-path={layout.audit_log}" in flags(Options(audit=True))
+    assert f"--audit-policy-file={layout.audit_policy}" in flags(Options(audit=True))
+    assert yaml.safe_load(audit.POLICY)["kind"] == "Policy"
 
 
 def test_kwok_gets_documents_and_waits_for_the_joiner() -> None:
