@@ -6,6 +6,7 @@ Each such program is a Go module of its own, so that an update of one does not r
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import platform
 import shutil
@@ -53,6 +54,29 @@ class GoTool:
             raise build.BuildError(f"{self.name} cannot be kept in {target}: {error}.") from error
         return program
 
+    def module_folder(self, module: str) -> Path:
+        """Return the source folder of a module that the program is built from. Downloads it if necessary.
+
+        Raises:
+            BuildError: Go could not find or download it.
+            MissingToolError: there is no suitable Go.
+        """
+        answer = self._run_go("mod", "download", "-json", module)
+        if answer.returncode != 0:
+            raise build.BuildError(f"Go could not read {module}: {(answer.stderr or answer.stdout)[-2000:].strip()}")
+        return Path(json.loads(answer.stdout)["Dir"])
+
+    def _run_go(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        go = golang.find(golang.needed((self.source / "go.mod").read_text()))
+        return subprocess.run(
+            dying_with_parent(str(go), *arguments),
+            cwd=self.source,
+            env=os.environ | {"GOFLAGS": "", "GOWORK": "off"},  # ignore the settings of the user's own Go projects
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
     def _content_hash(self) -> str:
         digest = hashlib.sha256()
         for name in ("go.mod", "go.sum", self.code):
@@ -61,18 +85,10 @@ class GoTool:
         return digest.hexdigest()[:20]
 
     def _build(self, target: Path, on_progress: OnProgress) -> None:
-        go = golang.find(golang.needed((self.source / "go.mod").read_text()))
         on_progress(Progress(f"building {self.name} once, {self.duration}"))
         scratch = Path(tempfile.mkdtemp(prefix=f"{target.name}.", dir=target.parent))
         try:
-            answer = subprocess.run(
-                dying_with_parent(str(go), "build", *FLAGS, "-o", f"{scratch}/{self.name}", self.package),
-                cwd=self.source,
-                env=os.environ | {"GOFLAGS": "", "GOWORK": "off"},
-                capture_output=True,
-                text=True,
-                check=False,
-            )
+            answer = self._run_go("build", *FLAGS, "-o", f"{scratch}/{self.name}", self.package)
             if answer.returncode != 0:
                 raise build.BuildError(
                     f"Go could not build {self.name}. Its last lines:\n{answer.stderr[-2000:].rstrip()}"
