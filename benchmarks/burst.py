@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
 import json
 import os
-import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,14 +21,14 @@ from rich.table import Table
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import NODECLAIMS
 from benchmarks.bill import Bill, bill, pool_of
-from benchmarks.cluster import LABEL, Load, node_pool, prepare
-from benchmarks.milestones import CLAIM_STAGES, POD_STAGES, Milestones, followed
+from benchmarks.cluster import node_pool, prepare
+from benchmarks.load_run import Used, load_run
+from benchmarks.milestones import CLAIM_STAGES, POD_STAGES, Milestones
 from benchmarks.plans import connect, plans
 from benchmarks.running import Worker, running
-from benchmarks.usage import Tally, Usage, worker_and_sandbox
+from benchmarks.usage import worker_and_sandbox
 from sandbox.cluster import Sandbox
 
-WITHIN = 300.0
 SLOWEST, FAST, DEAREST = 40.0, 30.0, 1.03
 """The goals: upstream's seconds, the targeted seconds, and the price over a repack."""
 MAX_CPUS = 16
@@ -59,14 +57,6 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
-    """Resources that a group of processes used until all pods ran."""
-
-    cpu_seconds: float
-    peak_megabytes: float
-
-
-@dataclass(frozen=True, slots=True)
 class Figures:
     """The results of one run."""
 
@@ -81,37 +71,26 @@ class Figures:
     cores: int
 
 
-def loads(pods: int) -> list[Load]:
-    """Return the load: half of the pods are small, half are large."""
-    return [Load("small", pods // 2, "900m", "3100Mi"), Load("large", pods - pods // 2, "3500m", "28Gi")]
-
-
 async def measure(sandbox: Sandbox, worker: Worker, count: int, logs: Path | None = None) -> Figures:
     """Create the pods and wait until all of them run."""
     kube = await Kube.connect(str(sandbox.kubeconfig), qps=1000, burst=1000)
     await prepare(sandbox, kube, node_pool(most_cpus=MAX_CPUS))
-    pods, claims, watching = await followed(kube, LABEL)
-    with Usage(worker_and_sandbox(sandbox, worker)) as usage:
-        began = time.monotonic()
-        await asyncio.to_thread(sandbox.apply, [load.deployment() for load in loads(count)])
-        with contextlib.suppress(TimeoutError):  # the table shows how many ran
-            await pods.until("Running", count, WITHIN)
-        seconds = time.monotonic() - began
-    made = await plans(await connect(sandbox), sandbox.cluster_name)
-    alive = await kube.list(NODECLAIMS)
-    pool = await pool_of(sandbox, kube)
-    cost = await asyncio.to_thread(bill, alive, list(pods.objects.values()), pool)
-    requests = await kube.request("GET", "/metrics")
-    if logs is not None:
-        await asyncio.to_thread(_keep, logs, requests)
-    for task in watching:
-        task.cancel()
-    await asyncio.gather(*watching, return_exceptions=True)
+    async with load_run(sandbox, kube, worker_and_sandbox(sandbox, worker), count) as run:
+        made = await plans(await connect(sandbox), sandbox.cluster_name)
+        alive = await kube.list(NODECLAIMS)
+        pool = await pool_of(sandbox, kube)
+        cost = await asyncio.to_thread(bill, alive, list(run.pods.objects.values()), pool)
+        requests = await kube.request("GET", "/metrics")
+        if logs is not None:
+            await asyncio.to_thread(_keep, logs, requests)
     await kube.close()
     return Figures(
         pods=count,
-        seconds=seconds,
-        stages=[*stages("pods", pods, POD_STAGES, began), *stages("NodeClaims", claims, CLAIM_STAGES, began)],
+        seconds=run.seconds,
+        stages=[
+            *stages("pods", run.pods, POD_STAGES, run.began),
+            *stages("NodeClaims", run.claims, CLAIM_STAGES, run.began),
+        ],
         plans=[
             Planned(one.result.pods, len(one.result.claims), one.result.solve_seconds, one.seconds)
             for one in made
@@ -119,7 +98,7 @@ async def measure(sandbox: Sandbox, worker: Worker, count: int, logs: Path | Non
         ],
         bill=cost,
         refused=len(await asyncio.to_thread(sandbox.ec2().rejections)),
-        used={name: used(tally) for name, tally in usage.tallies.items()},
+        used=run.used,
         cores=os.cpu_count() or 1,
     )
 
@@ -133,11 +112,6 @@ def stages(what: str, seen: Milestones, names: tuple[str, ...], began: float) ->
     """Return the stages that at least one object reached."""
     found = [(name, seen.spread(name, began)) for name in names]
     return [Stage(f"{what} {name}", seen.count(name), *spread) for name, spread in found if spread]
-
-
-def used(tally: Tally) -> Used:
-    """Round a tally for display."""
-    return Used(round(tally.cpu_seconds, 2), round(tally.peak_bytes / 2**20, 1))
 
 
 def as_tables(seen: Figures) -> list[Table]:

@@ -18,6 +18,12 @@ EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 Object = dict[str, Any]
 LABEL = "bench"
 READY_SECONDS = 60.0
+CONSOLIDATES: Object = {
+    "consolidationPolicy": "WhenEmptyOrUnderutilized",
+    "consolidateAfter": "30s",
+    "budgets": [{"nodes": "100%"}],
+}
+"""How NodePools disrupt in the benchmarks that compare consolidation."""
 CREATORS = 200
 """Maximum number of pods that are created concurrently."""
 
@@ -99,7 +105,7 @@ async def prepare(sandbox: Sandbox, kube: Kube, pool: Object) -> None:
     """
     await node_class(sandbox, kube)
     await asyncio.to_thread(sandbox.apply, pool)
-    await _until_ready(kube, NODEPOOLS, pool["metadata"]["name"])
+    await until_ready(kube, NODEPOOLS, pool["metadata"]["name"])
 
 
 async def node_class(sandbox: Sandbox, kube: Kube) -> None:
@@ -109,10 +115,15 @@ async def node_class(sandbox: Sandbox, kube: Kube) -> None:
         TimeoutError: it is not ready in time.
     """
     await asyncio.to_thread(sandbox.apply, EXAMPLES / "ec2nodeclass.yaml")
-    await _until_ready(kube, EC2NODECLASSES, "default")
+    await until_ready(kube, EC2NODECLASSES, "default")
 
 
-async def _until_ready(kube: Kube, resource: Resource, name: str) -> None:
+async def until_ready(kube: Kube, resource: Resource, name: str) -> None:
+    """Wait until an object is ready.
+
+    Raises:
+        TimeoutError: it is not ready in time.
+    """
     async with asyncio.timeout(READY_SECONDS):
         while not await _ready(kube, resource, name):
             await asyncio.sleep(0.2)

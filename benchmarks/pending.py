@@ -25,8 +25,9 @@ from rich.table import Table
 
 from activities.kubernetes.client import Kube
 from benchmarks.bill import pending, pool_of
-from benchmarks.burst import Used, usage_table, used
+from benchmarks.burst import usage_table
 from benchmarks.cluster import LABEL, Load, create_pending, node_pool, prepare
+from benchmarks.load_run import Used, used
 from benchmarks.milestones import Milestones, followed
 from benchmarks.plans import connect, plans
 from benchmarks.running import Worker, running

@@ -23,8 +23,9 @@ from rich.table import Table
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import DEPLOYMENTS, NODECLAIMS, PODS
 from benchmarks.bill import Bill, bill, pool_of, price_of
-from benchmarks.burst import Used, loads, usage_table, used
-from benchmarks.cluster import LABEL, node_pool, prepare
+from benchmarks.burst import usage_table
+from benchmarks.cluster import CONSOLIDATES, LABEL, node_pool, prepare
+from benchmarks.load_run import Used, loads, used
 from benchmarks.milestones import followed
 from benchmarks.running import Worker, running
 from benchmarks.usage import Usage, worker_and_sandbox
@@ -70,11 +71,7 @@ class Figures:
 def pool() -> dict[str, Any]:
     """The NodePool, which consolidates."""
     body = node_pool(most_cpus=MAX_CPUS)
-    body["spec"]["disruption"] = {
-        "consolidationPolicy": "WhenEmptyOrUnderutilized",
-        "consolidateAfter": "30s",
-        "budgets": [{"nodes": "100%"}],
-    }
+    body["spec"]["disruption"] = CONSOLIDATES
     return body
 
 

@@ -84,13 +84,8 @@ def _read(process: psutil.Process) -> tuple[Identity, tuple[float, int]] | None:
         return None
 
 
-def worker_and_sandbox(sandbox: Sandbox, worker: Worker) -> Groups:
-    """Return groups for the whole worker, for two of its processes, and for each component of the sandbox."""
-    components = {
-        name: psutil.Process(part.process.pid)
-        for name, part in sandbox.status().components.items()
-        if part.process and part.process.alive()
-    }
+def of_worker(worker: Worker) -> Groups:
+    """Return groups for the whole worker, and for two of its processes."""
 
     def groups() -> dict[str, list[psutil.Process]]:
         found = {"worker": worker.processes()}
@@ -98,9 +93,25 @@ def worker_and_sandbox(sandbox: Sandbox, worker: Worker) -> Groups:
             for name in ("io", "cluster"):
                 if _runs(process, f"worker.runtime.{name}_process"):
                     found.setdefault(f"worker: {name}", []).append(process)
-        return found | {name: [process] for name, process in components.items()}
+        return found
 
     return groups
+
+
+def worker_and_sandbox(sandbox: Sandbox, worker: Worker) -> Groups:
+    """Return groups for the whole worker, for two of its processes, and for each component of the sandbox."""
+    return with_sandbox(sandbox, of_worker(worker))
+
+
+def with_sandbox(sandbox: Sandbox, autoscaler: Groups) -> Groups:
+    """Return the autoscaler's groups, and one for each component of the sandbox that runs."""
+    components = {
+        name: psutil.Process(part.process.pid)
+        for name, part in sandbox.status().components.items()
+        if part.process and part.process.alive()
+    }
+
+    return lambda: {**autoscaler(), **{name: [process] for name, process in components.items()}}
 
 
 def _runs(process: psutil.Process, module: str) -> bool:
