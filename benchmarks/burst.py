@@ -22,6 +22,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import NODECLAIMS
 from benchmarks.bill import Bill, bill, pool_of
 from benchmarks.cluster import node_pool, prepare
+from benchmarks.comparison import alternation
 from benchmarks.load_run import Used, load_run
 from benchmarks.milestones import CLAIM_STAGES, POD_STAGES, Milestones
 from benchmarks.plans import connect, plans
@@ -163,9 +164,14 @@ def as_document(seen: Figures) -> dict[str, Any]:
 def main() -> None:
     arguments = argparse.ArgumentParser(prog="python -m benchmarks.burst", description=__doc__)
     arguments.add_argument("--pods", type=int, default=1000, help="how many, half of them small")
+    arguments.add_argument("--beside", choices=("upstream",), help="compare with upstream Karpenter and no autoscaler")
+    arguments.add_argument("--runs", type=int, default=1, help="how often each is measured with --beside")
     arguments.add_argument("--logs", type=Path, help="a folder to keep the logs in")
     arguments.add_argument("-o", "--output", choices=("table", "json"), default="table")
     given = arguments.parse_args()
+    if given.beside:
+        alternation.main(given.pods, given.runs, given.logs, given.output)
+        return
     with running(Console(stderr=True), keep_logs=given.logs) as (sandbox, worker):
         seen = asyncio.run(measure(sandbox, worker, given.pods, given.logs))
     if given.output == "json":

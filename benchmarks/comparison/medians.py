@@ -1,0 +1,120 @@
+"""Combines the runs of one contender: the median of every figure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, TypeVar
+
+from benchmarks.comparison.api_requests import Request
+from benchmarks.comparison.histories import PerNode
+from benchmarks.comparison.sample import AUTOSCALER, Sample
+from benchmarks.load_run import Used
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class Medians:
+    """Medians over the runs."""
+
+    runs: list[float]
+    """The seconds of each run."""
+    seconds: float
+    running: int
+    """The fewest pods that ran at the end of a run: the runs with fewer than all pods did not finish."""
+    nodes: float
+    refused: float
+    used: dict[str, Used]
+    requests: dict[Request, float]
+    price: float | None
+    """Dollars an hour."""
+    price_ratio: float | None
+    """Over a repack of the same pods on the contender's own instance types."""
+    per_node: PerNode | None
+
+    @property
+    def cpu_seconds(self) -> float:
+        """CPU-seconds of everything but the benchmark itself."""
+        return round(sum(one.cpu_seconds for name, one in self.used.items() if is_whole(name)), 2)
+
+    @property
+    def worker(self) -> Used:
+        """What the autoscaler used."""
+        return self.used.get(AUTOSCALER, Used(0.0, 0.0))
+
+    def requests_by_client(self) -> dict[str, float]:
+        """Return the number of requests of each client, the largest first."""
+        found: dict[str, float] = {}
+        for request, count in self.requests.items():
+            found[request.client] = found.get(request.client, 0) + count
+        return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+
+def is_whole(group: str) -> bool:
+    """True unless the group is a part of another one, such as ``worker: io``."""
+    return ": " not in group
+
+
+def medians(samples: Sequence[Sample]) -> Medians:
+    """Combine runs. What a run did not see counts as 0."""
+    bills = [sample.bill for sample in samples if sample.bill is not None]
+    return Medians(
+        runs=[round(sample.seconds, 1) for sample in samples],
+        seconds=round(statistics.median(sample.seconds for sample in samples), 1),
+        running=min(sample.running for sample in samples),
+        nodes=statistics.median(sample.nodes for sample in samples),
+        refused=statistics.median(sample.refused for sample in samples),
+        used=_used([sample.used for sample in samples]),
+        requests=_each([sample.requests for sample in samples]),
+        price=round(statistics.median(one.price for one in bills), 3) if bills else None,
+        price_ratio=round(statistics.median(one.ratio for one in bills), 4) if bills else None,
+        per_node=_per_node([sample.per_node for sample in samples if sample.per_node is not None]),
+    )
+
+
+def _used(runs: Sequence[Mapping[str, Used]]) -> dict[str, Used]:
+    cpu = _each([{name: one.cpu_seconds for name, one in run.items()} for run in runs])
+    memory = _each([{name: one.peak_megabytes for name, one in run.items()} for run in runs])
+    return {name: Used(round(cpu[name], 2), round(memory[name], 1)) for name in cpu}
+
+
+def _each(runs: Sequence[Mapping[Key, float]]) -> dict[Key, float]:
+    keys = dict.fromkeys(key for run in runs for key in run)
+    return {key: statistics.median(run.get(key, 0) for run in runs) for key in keys}
+
+
+def _per_node(runs: Iterable[PerNode]) -> PerNode | None:
+    found = [asdict(run) for run in runs]
+    if not found:
+        return None
+    return PerNode(**{one.name: statistics.median(run[one.name] for run in found) for one in fields(PerNode)})
+
+
+def as_document(seen: Medians) -> dict[str, Any]:
+    """Format the medians as JSON."""
+    return {
+        "seconds": seen.seconds,
+        "cpuSeconds": seen.cpu_seconds,
+        "nodes": seen.nodes,
+        "workerMegabytes": seen.worker.peak_megabytes,
+        "workerCpuSeconds": seen.worker.cpu_seconds,
+        "runs": seen.runs,
+        "running": seen.running,
+        "refused": seen.refused,
+        "price": seen.price,
+        "priceRatio": seen.price_ratio,
+        "components": {
+            name: {"cpuSeconds": one.cpu_seconds, "megabytes": one.peak_megabytes} for name, one in seen.used.items()
+        },
+        "requests": {
+            "all": sum(seen.requests.values()),
+            "byClient": seen.requests_by_client(),
+            "counts": [
+                {**request._asdict(), "count": count}
+                for request, count in sorted(seen.requests.items(), key=lambda item: (-item[1], item[0]))
+            ],
+        },
+        "perNode": None if seen.per_node is None else asdict(seen.per_node),
+    }

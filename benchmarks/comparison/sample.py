@@ -1,0 +1,140 @@
+"""Measures one burst: the floor, upstream, or Tenon, each in a sandbox of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+from rich.console import Console
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.resources import NODECLAIMS
+from benchmarks import bill, cluster
+from benchmarks.comparison import floor, kwok_types, upstream
+from benchmarks.comparison.api_requests import Request, count_requests
+from benchmarks.comparison.histories import PerNode, per_node
+from benchmarks.load_run import LoadRun, Used, load_run
+from benchmarks.plans import connect
+from benchmarks.running import Worker, sandboxed, started
+from benchmarks.usage import of_worker, with_sandbox
+from sandbox import audit
+from sandbox.cluster import Sandbox
+
+MAX_CPUS = 16
+AUTOSCALER = "worker"
+"""The group of the autoscaler's processes, for both autoscalers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """The results of one burst."""
+
+    seconds: float
+    running: int
+    """Pods that ran at the end."""
+    nodes: int
+    refused: int
+    """Pods that a kubelet refused because the node was full. Their owner replaced them."""
+    used: Mapping[str, Used]
+    requests: Counter[Request]
+    bill: bill.Bill | None = None
+    """The floor buys nothing."""
+    per_node: PerNode | None = None
+
+
+def measure_floor(console: Console, pods: int, logs: Path | None) -> Sample:
+    """Run the burst without an autoscaler."""
+    with sandboxed(console, audit=True, keep_logs=logs) as sandbox:
+        sandbox.stop_component("temporal")
+
+        async def measure() -> Sample:
+            kube = await _connect(sandbox)
+
+            async def create_nodes(seen: Any) -> None:
+                await floor.create_nodes_when_refused(kube, seen, pods)
+
+            async with load_run(sandbox, kube, with_sandbox(sandbox, dict), pods, create_nodes) as run:
+                found = await _sample(sandbox, run, len(list(floor.nodes(pods))))
+            await kube.close()
+            return found
+
+        return asyncio.run(measure())
+
+
+def measure_upstream(console: Console, pods: int, logs: Path | None) -> Sample:
+    """Run the burst with upstream."""
+    module = upstream.KARPENTER.module_folder(upstream.MODULE)
+    pool = upstream.node_pool(most_cpus=MAX_CPUS)
+    with sandboxed(console, audit=True, keep_logs=logs) as sandbox:
+        sandbox.stop_component("temporal")
+        autoscaler = upstream.install(sandbox, module)
+
+        def processes() -> dict[str, list[psutil.Process]]:
+            return {AUTOSCALER: autoscaler.processes()}
+
+        async def measure() -> Sample:
+            kube = await _connect(sandbox)
+            await upstream.prepare(sandbox, kube, pool)
+            async with load_run(sandbox, kube, with_sandbox(sandbox, processes), pods) as run:
+                claims = await kube.list(NODECLAIMS)
+                types = kwok_types.pool_of(pool, module)
+                cost = await asyncio.to_thread(bill.bill, claims, list(run.pods.objects.values()), types)
+                found = await _sample(sandbox, run, len(claims), cost)
+            await kube.close()
+            return found
+
+        with started(autoscaler):
+            return asyncio.run(measure())
+
+
+def measure_tenon(console: Console, pods: int, logs: Path | None) -> Sample:
+    """Run the burst with Tenon."""
+    with sandboxed(console, audit=True, keep_logs=logs) as sandbox:
+        worker = Worker(sandbox)
+        pool = cluster.node_pool(most_cpus=MAX_CPUS)
+        pool["spec"]["disruption"] = cluster.CONSOLIDATES
+
+        async def measure() -> Sample:
+            kube = await _connect(sandbox)
+            await cluster.prepare(sandbox, kube, pool)
+            async with load_run(sandbox, kube, with_sandbox(sandbox, of_worker(worker)), pods) as run:
+                claims = await kube.list(NODECLAIMS)
+                workflows = await per_node(await connect(sandbox), sandbox.cluster_name)
+                types = await bill.pool_of(sandbox, kube)
+                cost = await asyncio.to_thread(bill.bill, claims, list(run.pods.objects.values()), types)
+                found = await _sample(sandbox, run, len(claims), cost, workflows)
+            await kube.close()
+            return found
+
+        with started(worker):
+            return asyncio.run(measure())
+
+
+async def _connect(sandbox: Sandbox) -> Kube:
+    return await Kube.connect(str(sandbox.kubeconfig), qps=1000, burst=1000)
+
+
+async def _sample(
+    sandbox: Sandbox, run: LoadRun, nodes: int, cost: bill.Bill | None = None, workflows: PerNode | None = None
+) -> Sample:
+    await asyncio.sleep(2 * audit.WRITTEN_WITHIN)
+    return Sample(
+        seconds=run.seconds,
+        running=run.pods.count("Running"),
+        nodes=nodes,
+        refused=len(await asyncio.to_thread(sandbox.ec2().rejections)),
+        used=run.used,
+        requests=await asyncio.to_thread(_requests, sandbox, run.between),
+        bill=cost,
+        per_node=workflows,
+    )
+
+
+def _requests(sandbox: Sandbox, between: tuple[float, float]) -> Counter[Request]:
+    with sandbox.layout.audit_log.open() as lines:
+        return count_requests(lines, between)
