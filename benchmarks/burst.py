@@ -23,11 +23,11 @@ from activities.kubernetes.resources import NODECLAIMS
 from benchmarks.bill import Bill, bill, pool_of
 from benchmarks.cluster import node_pool, prepare
 from benchmarks.comparison import alternation
-from benchmarks.load_run import Used, load_run
+from benchmarks.load_run import load_run
 from benchmarks.milestones import CLAIM_STAGES, POD_STAGES, Milestones
 from benchmarks.plans import connect, plans
 from benchmarks.running import Worker, running
-from benchmarks.usage import worker_and_sandbox
+from benchmarks.usage import Used, usage_table, worker_and_sandbox
 from sandbox.cluster import Sandbox
 
 SLOWEST, FAST, DEAREST = 40.0, 30.0, 1.03
@@ -143,17 +143,6 @@ def as_tables(seen: Figures) -> list[Table]:
     for plan in seen.plans:
         made.add_row(f"{plan.pods}", f"{plan.nodes}", f"{plan.solve_seconds:.2f}", f"{plan.seconds:.2f}")
     return [total, times, made, usage_table(seen.used, seen.seconds, seen.cores)]
-
-
-def usage_table(found: dict[str, Used], seconds: float, cores: int) -> Table:
-    """Format the usage of each group of processes as a table."""
-    table = Table(title="processes")
-    for column in ("", "CPU-seconds", "share of the machine", "peak MB"):
-        table.add_column(column, justify="left" if not column else "right")
-    for name, one in found.items():
-        share = one.cpu_seconds / (seconds * cores) if seconds else 0.0
-        table.add_row(name, f"{one.cpu_seconds:.1f}", f"{share:.0%}", f"{one.peak_megabytes:.0f}")
-    return table
 
 
 def as_document(seen: Figures) -> dict[str, Any]:

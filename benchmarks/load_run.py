@@ -12,24 +12,11 @@ from dataclasses import dataclass
 from activities.kubernetes.client import Kube
 from benchmarks.cluster import LABEL, Load
 from benchmarks.milestones import Milestones, followed
-from benchmarks.usage import Groups, Tally, Usage
+from benchmarks.usage import Groups, Usage, Used, used
 from sandbox.cluster import Sandbox
 
 WITHIN = 300.0
 """Seconds after which a run ends anyway."""
-
-
-@dataclass(frozen=True, slots=True)
-class Used:
-    """Resources that a group of processes used until all pods ran."""
-
-    cpu_seconds: float
-    peak_megabytes: float
-
-
-def used(tally: Tally) -> Used:
-    """Round a tally for display."""
-    return Used(round(tally.cpu_seconds, 2), round(tally.peak_bytes / 2**20, 1))
 
 
 def loads(pods: int) -> list[Load]:

@@ -25,13 +25,11 @@ from rich.table import Table
 
 from activities.kubernetes.client import Kube
 from benchmarks.bill import pending, pool_of
-from benchmarks.burst import usage_table
 from benchmarks.cluster import LABEL, Load, create_pending, node_pool, prepare
-from benchmarks.load_run import Used, used
 from benchmarks.milestones import Milestones, followed
 from benchmarks.plans import connect, plans
 from benchmarks.running import Worker, running
-from benchmarks.usage import Usage, worker_and_sandbox
+from benchmarks.usage import Usage, Used, usage_table, used, worker_and_sandbox
 from sandbox.cluster import Sandbox
 from tenon.apis import labels
 from tenon.kube.planned_pods import parse_planned

@@ -23,12 +23,11 @@ from rich.table import Table
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import DEPLOYMENTS, NODECLAIMS, PODS
 from benchmarks.bill import Bill, bill, pool_of, price_of
-from benchmarks.burst import usage_table
 from benchmarks.cluster import CONSOLIDATES, LABEL, node_pool, prepare
-from benchmarks.load_run import Used, loads, used
+from benchmarks.load_run import loads
 from benchmarks.milestones import followed
 from benchmarks.running import Worker, running
-from benchmarks.usage import Usage, worker_and_sandbox
+from benchmarks.usage import Usage, Used, usage_table, used, worker_and_sandbox
 from sandbox.cluster import Sandbox
 from tenon.apis import labels
 

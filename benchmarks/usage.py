@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import psutil
+from rich.table import Table
 
 from benchmarks.running import Worker
 from sandbox.cluster import Sandbox
@@ -41,6 +42,19 @@ class Tally:
             self.first = {identity: cpu for identity, (cpu, _) in seen.items()}
         self.last |= {identity: cpu for identity, (cpu, _) in seen.items()}
         self.peak_bytes = max(self.peak_bytes, sum(memory for _, memory in seen.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """Resources that a group of processes used."""
+
+    cpu_seconds: float
+    peak_megabytes: float
+
+
+def used(tally: Tally) -> Used:
+    """Round a tally for display."""
+    return Used(round(tally.cpu_seconds, 2), round(tally.peak_bytes / 2**20, 1))
 
 
 class Usage:
@@ -82,6 +96,17 @@ def _read(process: psutil.Process) -> tuple[Identity, tuple[float, int]] | None:
             return identity, (times.user + times.system, process.memory_info().rss)
     except psutil.NoSuchProcess:
         return None
+
+
+def usage_table(found: dict[str, Used], seconds: float, cores: int) -> Table:
+    """Format the usage of each group of processes as a table."""
+    table = Table(title="processes")
+    for column in ("", "CPU-seconds", "share of the machine", "peak MB"):
+        table.add_column(column, justify="left" if not column else "right")
+    for name, one in found.items():
+        share = one.cpu_seconds / (seconds * cores) if seconds else 0.0
+        table.add_row(name, f"{one.cpu_seconds:.1f}", f"{share:.0%}", f"{one.peak_megabytes:.0f}")
+    return table
 
 
 def of_worker(worker: Worker) -> Groups:

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
+from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.comparison.upstream import NAME as UPSTREAM
@@ -31,6 +32,12 @@ class Request(NamedTuple):
     client: str
     verb: str
     resource: str
+
+
+def read_requests(log: Path, between: tuple[float, float]) -> Counter[Request]:
+    """Count the requests of an audit log. Its last line may not be complete yet."""
+    with log.open() as lines:
+        return count_requests((line for line in lines if line.endswith("\n")), between)
 
 
 def count_requests(lines: Iterable[str], between: tuple[float, float]) -> Counter[Request]:

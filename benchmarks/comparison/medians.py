@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from benchmarks.comparison.api_requests import Request
 from benchmarks.comparison.histories import PerNode
 from benchmarks.comparison.sample import AUTOSCALER, Sample
-from benchmarks.load_run import Used
+from benchmarks.usage import Used
 
 Key = TypeVar("Key", bound=Hashable)
 

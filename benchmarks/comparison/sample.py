@@ -16,12 +16,12 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import NODECLAIMS
 from benchmarks import bill, cluster
 from benchmarks.comparison import floor, kwok_types, upstream
-from benchmarks.comparison.api_requests import Request, count_requests
+from benchmarks.comparison.api_requests import Request, read_requests
 from benchmarks.comparison.histories import PerNode, per_node
-from benchmarks.load_run import LoadRun, Used, load_run
+from benchmarks.load_run import LoadRun, load_run
 from benchmarks.plans import connect
 from benchmarks.running import Worker, sandboxed, started
-from benchmarks.usage import of_worker, with_sandbox
+from benchmarks.usage import Used, of_worker, with_sandbox
 from sandbox import audit
 from sandbox.cluster import Sandbox
 
@@ -129,12 +129,7 @@ async def _sample(
         nodes=nodes,
         refused=len(await asyncio.to_thread(sandbox.ec2().rejections)),
         used=run.used,
-        requests=await asyncio.to_thread(_requests, sandbox, run.between),
+        requests=await asyncio.to_thread(read_requests, sandbox.layout.audit_log, run.between),
         bill=cost,
         per_node=workflows,
     )
-
-
-def _requests(sandbox: Sandbox, between: tuple[float, float]) -> Counter[Request]:
-    with sandbox.layout.audit_log.open() as lines:
-        return count_requests(lines, between)

@@ -6,6 +6,7 @@ import io
 import json
 from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,12 +16,13 @@ from temporalio.api.history.v1 import HistoryEvent, MarkerRecordedEventAttribute
 
 from benchmarks.bill import Bill
 from benchmarks.comparison import floor, histories, kwok_types, report, upstream
-from benchmarks.comparison.api_requests import Request, count_requests
+from benchmarks.comparison.api_requests import Request, count_requests, read_requests
 from benchmarks.comparison.histories import PerNode
 from benchmarks.comparison.machine import Machine, processor
 from benchmarks.comparison.medians import Medians, as_document, medians
 from benchmarks.comparison.sample import Sample
-from benchmarks.load_run import Used, loads
+from benchmarks.load_run import loads
+from benchmarks.usage import Used
 from sandbox.kwok import KUBELET_ANNOTATION, NODE_ANNOTATION
 from tenon.apis import labels
 from tenon.resources import parse_resources
@@ -72,6 +74,13 @@ def test_requests_count_by_client_verb_and_resource_within_the_run() -> None:
         Request("kube-controller-manager", "create", "pods"): 1,
         Request("system:node:new", "get", "nodes"): 1,
     }
+
+
+def test_a_line_that_is_not_complete_yet_does_not_count(tmp_path: Path) -> None:
+    log = tmp_path / "audit.log"
+    line = audited("system:serviceaccount:tenon:tenon", "get", "nodes", 1)
+    log.write_text(f"{line}\n{line[:40]}")
+    assert read_requests(log, (0.0, 9.0)) == {GET_NODE: 1}
 
 
 def test_a_watch_counts_once_when_it_begins() -> None:
@@ -234,7 +243,7 @@ def kwok_type(name: str, cpu: str, memory: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def test_upstreams_types_are_what_its_provider_makes_of_them(tmp_path: Any) -> None:
+def test_upstreams_types_are_what_its_provider_makes_of_them(tmp_path: Path) -> None:
     file = tmp_path / kwok_types.FILE
     file.parent.mkdir(parents=True)
     entries = [
@@ -274,7 +283,7 @@ def test_the_floor_has_room_for_every_pod_on_ready_nodes() -> None:
 
 
 @pytest.mark.parametrize("other", ["aggregate.yaml", "readme.md"])
-def test_only_the_modules_crds_are_installed(tmp_path: Any, other: str) -> None:
+def test_only_the_modules_crds_are_installed(tmp_path: Path, other: str) -> None:
     for path in ("pkg/apis/crds/a.yaml", "kwok/apis/crds/b.yaml", f"kwok/charts/templates/{other}"):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).touch()
