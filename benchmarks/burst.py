@@ -23,6 +23,7 @@ from activities.kubernetes.resources import NODECLAIMS
 from benchmarks.bill import Bill, bill, pool_of
 from benchmarks.cluster import node_pool, prepare
 from benchmarks.comparison import alternation
+from benchmarks.comparison.sample import Load
 from benchmarks.load_run import load_run
 from benchmarks.milestones import CLAIM_STAGES, POD_STAGES, Milestones
 from benchmarks.plans import connect, plans
@@ -33,6 +34,8 @@ from sandbox.cluster import Sandbox
 SLOWEST, FAST, DEAREST = 40.0, 30.0, 1.03
 """The goals: upstream's seconds, the targeted seconds, and the price over a repack."""
 MAX_CPUS = 16
+KEPT = 0.7
+"""The part of the pods that stays after a scale-in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,11 +158,13 @@ def main() -> None:
     arguments.add_argument("--pods", type=int, default=1000, help="how many, half of them small")
     arguments.add_argument("--beside", choices=("upstream",), help="compare with upstream Karpenter and no autoscaler")
     arguments.add_argument("--runs", type=int, default=1, help="how often each is measured with --beside")
+    arguments.add_argument("--scale-in", action="store_true", help="scale in afterwards with --beside: 1,000 to 700")
     arguments.add_argument("--logs", type=Path, help="a folder to keep the logs in")
     arguments.add_argument("-o", "--output", choices=("table", "json"), default="table")
     given = arguments.parse_args()
     if given.beside:
-        alternation.main(given.pods, given.runs, given.logs, given.output)
+        load = Load(given.pods, round(given.pods * KEPT) if given.scale_in else None)
+        alternation.main(load, given.runs, given.logs, given.output)
         return
     with running(Console(stderr=True), keep_logs=given.logs) as (sandbox, worker):
         seen = asyncio.run(measure(sandbox, worker, given.pods, given.logs))

@@ -27,12 +27,14 @@ from benchmarks.cluster import CONSOLIDATES, LABEL, node_pool, prepare
 from benchmarks.load_run import loads
 from benchmarks.milestones import followed
 from benchmarks.running import Worker, running
-from benchmarks.usage import Usage, Used, usage_table, used, worker_and_sandbox
+from benchmarks.usage import Groups, Usage, Used, usage_table, used, worker_and_sandbox
 from sandbox.cluster import Sandbox
 from tenon.apis import labels
+from tenon.scheduling.model import Pool
 
 MAX_CPUS = 16
 STARTS_WITHIN = 400.0
+WITHIN = 600.0
 STILL_SECONDS = 90.0
 """Nothing has left or come for so many seconds: the cluster is still."""
 GOAL_RATIO, GOAL_SECONDS, GOAL_DRAINED = 1.03, 180.0, 100
@@ -75,14 +77,28 @@ def pool() -> dict[str, Any]:
 
 
 async def measure(sandbox: Sandbox, worker: Worker, before: int, after: int, within: float) -> Figures:
-    """Create ``before`` pods, scale to ``after``, and watch for ``within`` seconds or until the cluster is still."""
+    """Create ``before`` pods and scale to ``after``."""
     kube = await Kube.connect(str(sandbox.kubeconfig), qps=1000, burst=1000)
     await prepare(sandbox, kube, pool())
     pods, _, watching = await followed(kube, LABEL)
     await asyncio.to_thread(sandbox.apply, [load.deployment() for load in loads(before)])
     await pods.until("Running", before, STARTS_WITHIN)
-    bought = await pool_of(sandbox, kube)
-    with Usage(worker_and_sandbox(sandbox, worker)) as usage:
+    found = await scale_in(
+        kube, await pool_of(sandbox, kube), worker_and_sandbox(sandbox, worker), before, after, within
+    )
+    for task in watching:
+        task.cancel()
+    await asyncio.gather(*watching, return_exceptions=True)
+    await kube.close()
+    return found
+
+
+async def scale_in(kube: Kube, bought: Pool, groups: Groups, before: int, after: int, within: float) -> Figures:
+    """Scale the load to ``after`` pods, and watch for ``within`` seconds or until the cluster is still.
+
+    ``bought`` has the instance types that the autoscaler buys.
+    """
+    with Usage(groups) as usage:
         began = time.monotonic()
         for load in loads(after):
             await kube.patch(DEPLOYMENTS, load.name, {"spec": {"replicas": load.pods}}, namespace="default")
@@ -103,10 +119,6 @@ async def measure(sandbox: Sandbox, worker: Worker, before: int, after: int, wit
     everything = await kube.list(PODS, label_selector=LABEL)  # a watch that broke may have missed deletions
     there = [pod for pod in everything if not pod["metadata"].get("deletionTimestamp")]
     cost = await asyncio.to_thread(bill, alive, there, bought)
-    for task in watching:
-        task.cancel()
-    await asyncio.gather(*watching, return_exceptions=True)
-    await kube.close()
     return Figures(
         before=before,
         after=after,
@@ -125,7 +137,7 @@ def _living(pods: Iterable[dict[str, Any]]) -> set[str]:
     return {pod["metadata"]["uid"] for pod in pods if not pod["metadata"].get("deletionTimestamp")}
 
 
-def _look(claims: list[dict[str, Any]], bought: Any, seconds: float) -> Look:
+def _look(claims: list[dict[str, Any]], bought: Pool, seconds: float) -> Look:
     launched = [claim for claim in claims if labels.INSTANCE_TYPE in claim["metadata"]["labels"]]
     leaving = sum(bool(claim["metadata"].get("deletionTimestamp")) for claim in claims)
     return Look(round(seconds, 1), len(claims), leaving, round(price_of(launched, bought.instance_types), 3))
@@ -171,7 +183,7 @@ def main() -> None:
     arguments = argparse.ArgumentParser(prog="python -m benchmarks.scale_in", description=__doc__)
     arguments.add_argument("--pods", type=int, default=1000, help="how many at first, half of them small")
     arguments.add_argument("--to", type=int, default=700, help="how many stay")
-    arguments.add_argument("--within", type=float, default=600.0, help="seconds after which the run ends anyway")
+    arguments.add_argument("--within", type=float, default=WITHIN, help="seconds after which the run ends anyway")
     arguments.add_argument("--logs", type=Path, help="a folder to keep the logs in")
     arguments.add_argument("-o", "--output", choices=("table", "json"), default="table")
     given = arguments.parse_args()

@@ -11,29 +11,29 @@ from rich.console import Console
 from benchmarks.comparison import report
 from benchmarks.comparison.machine import this_machine
 from benchmarks.comparison.medians import medians
-from benchmarks.comparison.sample import Sample, measure_floor, measure_tenon, measure_upstream
+from benchmarks.comparison.sample import Load, Sample, measure_floor, measure_tenon, measure_upstream
 
-Measure = Callable[[Console, int, Path | None], Sample]
+Measure = Callable[[Console, Load, Path | None], Sample]
 CONTENDERS: Mapping[str, Measure] = {"floor": measure_floor, "upstream": measure_upstream, "tenon": measure_tenon}
 
 
-def compare(console: Console, pods: int, runs: int, logs: Path | None) -> dict[str, list[Sample]]:
+def compare(console: Console, load: Load, runs: int, logs: Path | None) -> dict[str, list[Sample]]:
     """Measure each contender ``runs`` times, in turn. ``logs`` gets a folder for each run."""
     found: dict[str, list[Sample]] = {name: [] for name in CONTENDERS}
     for number in range(1, runs + 1):
         for name, measure in CONTENDERS.items():
             console.print(f"run {number} of {runs}: {name}", highlight=False)
-            sample = measure(console, pods, logs / f"{name}-{number}" if logs else None)
+            sample = measure(console, load, logs / f"{name}-{number}" if logs else None)
             found[name].append(sample)
-            console.print(f"{name}: {sample.seconds:.1f} s, {sample.running} of {pods} pods run", highlight=False)
+            console.print(f"{name}: {sample.seconds:.1f} s, {sample.running} of {load.pods} pods run", highlight=False)
     return found
 
 
-def main(pods: int, runs: int, logs: Path | None, output: str) -> None:
+def main(load: Load, runs: int, logs: Path | None, output: str) -> None:
     """Compare and print."""
     machine = this_machine()
-    found = {name: medians(samples) for name, samples in compare(Console(stderr=True), pods, runs, logs).items()}
+    found = {name: medians(samples) for name, samples in compare(Console(stderr=True), load, runs, logs).items()}
     if output == "json":
-        print(json.dumps(report.as_document(pods, machine, found), indent=2))
+        print(json.dumps(report.as_document(load.pods, machine, found), indent=2))
     else:
-        Console().print(report.as_table(pods, machine, found))
+        Console().print(report.as_table(load.pods, machine, found))

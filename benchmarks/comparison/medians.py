@@ -10,9 +10,26 @@ from typing import Any, TypeVar
 from benchmarks.comparison.api_requests import Request
 from benchmarks.comparison.histories import PerNode
 from benchmarks.comparison.sample import AUTOSCALER, Sample
+from benchmarks.scale_in import Figures
 from benchmarks.usage import Used
 
 Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleIn:
+    """Medians of the scale-in after the burst."""
+
+    runs: int
+    to_goal: list[float]
+    """The seconds until the price was near that of a repack and stayed so, of the runs that came so far."""
+    still_after: list[float]
+    """The seconds until nothing changed any more, of the runs that came so far."""
+    nodes: float
+    price_ratio: float
+    drained: float
+    """Pods that were moved."""
+    used: dict[str, Used]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +50,12 @@ class Medians:
     price_ratio: float | None
     """Over a repack of the same pods on the contender's own instance types."""
     per_node: PerNode | None
+    scale_in: ScaleIn | None
 
     @property
     def cpu_seconds(self) -> float:
         """CPU-seconds of everything but the benchmark itself."""
-        return round(sum(one.cpu_seconds for name, one in self.used.items() if is_whole(name)), 2)
+        return all_cpu_seconds(self.used)
 
     @property
     def worker(self) -> Used:
@@ -50,6 +68,11 @@ class Medians:
         for request, count in self.requests.items():
             found[request.client] = found.get(request.client, 0) + count
         return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+
+def all_cpu_seconds(used: Mapping[str, Used]) -> float:
+    """Add up the CPU-seconds of all processes."""
+    return round(sum(one.cpu_seconds for name, one in used.items() if is_whole(name)), 2)
 
 
 def is_whole(group: str) -> bool:
@@ -71,6 +94,7 @@ def medians(samples: Sequence[Sample]) -> Medians:
         price=round(statistics.median(one.price for one in bills), 3) if bills else None,
         price_ratio=round(statistics.median(one.ratio for one in bills), 4) if bills else None,
         per_node=_per_node([sample.per_node for sample in samples if sample.per_node is not None]),
+        scale_in=_scale_in([sample.scale_in for sample in samples if sample.scale_in is not None]),
     )
 
 
@@ -90,6 +114,25 @@ def _per_node(runs: Iterable[PerNode]) -> PerNode | None:
     if not found:
         return None
     return PerNode(**{one.name: statistics.median(run[one.name] for run in found) for one in fields(PerNode)})
+
+
+def _scale_in(runs: Sequence[Figures]) -> ScaleIn | None:
+    if not runs:
+        return None
+    return ScaleIn(
+        runs=len(runs),
+        to_goal=[run.seconds_to_goal for run in runs if run.seconds_to_goal is not None],
+        still_after=[run.still_after for run in runs if run.still_after is not None],
+        nodes=statistics.median(run.bill.nodes for run in runs),
+        price_ratio=round(statistics.median(run.bill.ratio for run in runs), 4),
+        drained=statistics.median(run.drained for run in runs),
+        used=_used([run.used for run in runs]),
+    )
+
+
+def median_if_all(seconds: Sequence[float], runs: int) -> float | None:
+    """Return the median, or None if a run did not come so far."""
+    return round(statistics.median(seconds), 1) if seconds and len(seconds) == runs else None
 
 
 def as_document(seen: Medians) -> dict[str, Any]:
@@ -117,4 +160,17 @@ def as_document(seen: Medians) -> dict[str, Any]:
             ],
         },
         "perNode": None if seen.per_node is None else asdict(seen.per_node),
+        "scaleIn": None if seen.scale_in is None else _scale_in_document(seen.scale_in),
+    }
+
+
+def _scale_in_document(seen: ScaleIn) -> dict[str, Any]:
+    return {
+        "seconds": median_if_all(seen.to_goal, seen.runs),
+        "stillAfter": median_if_all(seen.still_after, seen.runs),
+        "nodes": seen.nodes,
+        "priceRatio": seen.price_ratio,
+        "drained": seen.drained,
+        "cpuSeconds": all_cpu_seconds(seen.used),
+        "workerCpuSeconds": seen.used.get(AUTOSCALER, Used(0.0, 0.0)).cpu_seconds,
     }

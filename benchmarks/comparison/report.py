@@ -12,7 +12,8 @@ from benchmarks.comparison import medians
 from benchmarks.comparison.api_requests import Request
 from benchmarks.comparison.histories import PerNode
 from benchmarks.comparison.machine import Machine
-from benchmarks.comparison.medians import Medians, is_whole
+from benchmarks.comparison.medians import Medians, ScaleIn, all_cpu_seconds, is_whole, median_if_all
+from benchmarks.scale_in import GOAL_RATIO
 
 FEWEST_REQUESTS = 100
 """Requests that no contender sent so often are only in the JSON output."""
@@ -46,10 +47,12 @@ def as_table(pods: int, machine: Machine, found: Mapping[str, Medians]) -> Table
     table.add_column("")
     for contender in found:
         table.add_column(contender, justify="right")
-    for rows in (_results(pods, columns), _processes(columns), _requests(columns), _workflows(columns)):
-        for row in rows:
-            table.add_row(*row)
+    for row in _results(pods, columns):
+        table.add_row(*row)
+    for section in (_processes, _requests, _workflows, _scale_in):
         table.add_section()
+        for row in section(columns):
+            table.add_row(*row)
     return table
 
 
@@ -90,6 +93,29 @@ def _workflows(columns: Sequence[Medians]) -> Iterator[Row]:
     yield "Temporal, for each node", *("" for _ in columns)
     for name, cell in PER_NODE.items():
         yield name, *(ABSENT if seen.per_node is None else f"{cell(seen.per_node):g}" for seen in columns)
+
+
+def _scale_in(columns: Sequence[Medians]) -> Iterator[Row]:
+    if all(seen.scale_in is None for seen in columns):
+        return
+    yield "scale-in", *("" for _ in columns)
+    for name, cell in SCALE_IN.items():
+        yield name, *(ABSENT if seen.scale_in is None else cell(seen.scale_in) for seen in columns)
+
+
+def _reached(seconds: Sequence[float], runs: int) -> str:
+    middle = median_if_all(seconds, runs)
+    return f"in {len(seconds)} of {runs} runs" if middle is None else f"{middle:.0f}"
+
+
+SCALE_IN: Mapping[str, Callable[[ScaleIn], str]] = {
+    f"seconds until at most {GOAL_RATIO:g} of a repack": lambda seen: _reached(seen.to_goal, seen.runs),
+    "seconds until nothing changes": lambda seen: _reached(seen.still_after, seen.runs),
+    "nodes left": lambda seen: f"{seen.nodes:g}",
+    "price over a repack at the end": lambda seen: f"{seen.price_ratio:.3f}",
+    "pods moved": lambda seen: f"{seen.drained:g}",
+    "CPU-seconds in all": lambda seen: f"{all_cpu_seconds(seen.used):.1f}",
+}
 
 
 def _used(seen: Medians, group: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,11 @@ from benchmarks.comparison.histories import PerNode, per_node
 from benchmarks.load_run import LoadRun, load_run
 from benchmarks.plans import connect
 from benchmarks.running import Worker, sandboxed, started
-from benchmarks.usage import Used, of_worker, with_sandbox
+from benchmarks.scale_in import WITHIN, Figures, scale_in
+from benchmarks.usage import Groups, Used, of_worker, with_sandbox
 from sandbox import audit
 from sandbox.cluster import Sandbox
+from tenon.scheduling.model import Pool
 
 MAX_CPUS = 16
 AUTOSCALER = "worker"
@@ -45,9 +47,19 @@ class Sample:
     bill: bill.Bill | None = None
     """The floor buys nothing."""
     per_node: PerNode | None = None
+    scale_in: Figures | None = None
 
 
-def measure_floor(console: Console, pods: int, logs: Path | None) -> Sample:
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What every contender gets."""
+
+    pods: int
+    then: int | None = None
+    """Pods after a scale-in that follows the burst. Without an autoscaler nothing follows."""
+
+
+def measure_floor(console: Console, load: Load, logs: Path | None) -> Sample:
     """Run the burst without an autoscaler."""
     with sandboxed(console, audit=True, keep_logs=logs) as sandbox:
         sandbox.stop_component("temporal")
@@ -56,17 +68,17 @@ def measure_floor(console: Console, pods: int, logs: Path | None) -> Sample:
             kube = await _connect(sandbox)
 
             async def create_nodes(seen: Any) -> None:
-                await floor.create_nodes_when_refused(kube, seen, pods)
+                await floor.create_nodes_when_refused(kube, seen, load.pods)
 
-            async with load_run(sandbox, kube, with_sandbox(sandbox, dict), pods, create_nodes) as run:
-                found = await _sample(sandbox, run, len(list(floor.nodes(pods))))
+            async with load_run(sandbox, kube, with_sandbox(sandbox, dict), load.pods, create_nodes) as run:
+                found = await _sample(sandbox, run, len(list(floor.nodes(load.pods))))
             await kube.close()
             return found
 
         return asyncio.run(measure())
 
 
-def measure_upstream(console: Console, pods: int, logs: Path | None) -> Sample:
+def measure_upstream(console: Console, load: Load, logs: Path | None) -> Sample:
     """Run the burst with upstream."""
     module = upstream.KARPENTER.module_folder(upstream.MODULE)
     pool = upstream.node_pool(most_cpus=MAX_CPUS)
@@ -80,11 +92,13 @@ def measure_upstream(console: Console, pods: int, logs: Path | None) -> Sample:
         async def measure() -> Sample:
             kube = await _connect(sandbox)
             await upstream.prepare(sandbox, kube, pool)
-            async with load_run(sandbox, kube, with_sandbox(sandbox, processes), pods) as run:
+            groups = with_sandbox(sandbox, processes)
+            async with load_run(sandbox, kube, groups, load.pods) as run:
                 claims = await kube.list(NODECLAIMS)
                 types = kwok_types.pool_of(pool, module)
                 cost = await asyncio.to_thread(bill.bill, claims, list(run.pods.objects.values()), types)
                 found = await _sample(sandbox, run, len(claims), cost)
+                found = replace(found, scale_in=await _scale_in(kube, types, groups, load))
             await kube.close()
             return found
 
@@ -92,7 +106,7 @@ def measure_upstream(console: Console, pods: int, logs: Path | None) -> Sample:
             return asyncio.run(measure())
 
 
-def measure_tenon(console: Console, pods: int, logs: Path | None) -> Sample:
+def measure_tenon(console: Console, load: Load, logs: Path | None) -> Sample:
     """Run the burst with Tenon."""
     with sandboxed(console, audit=True, keep_logs=logs) as sandbox:
         worker = Worker(sandbox)
@@ -102,12 +116,14 @@ def measure_tenon(console: Console, pods: int, logs: Path | None) -> Sample:
         async def measure() -> Sample:
             kube = await _connect(sandbox)
             await cluster.prepare(sandbox, kube, pool)
-            async with load_run(sandbox, kube, with_sandbox(sandbox, of_worker(worker)), pods) as run:
+            groups = with_sandbox(sandbox, of_worker(worker))
+            async with load_run(sandbox, kube, groups, load.pods) as run:
                 claims = await kube.list(NODECLAIMS)
                 workflows = await per_node(await connect(sandbox), sandbox.cluster_name)
                 types = await bill.pool_of(sandbox, kube)
                 cost = await asyncio.to_thread(bill.bill, claims, list(run.pods.objects.values()), types)
                 found = await _sample(sandbox, run, len(claims), cost, workflows)
+                found = replace(found, scale_in=await _scale_in(kube, types, groups, load))
             await kube.close()
             return found
 
@@ -117,6 +133,12 @@ def measure_tenon(console: Console, pods: int, logs: Path | None) -> Sample:
 
 async def _connect(sandbox: Sandbox) -> Kube:
     return await Kube.connect(str(sandbox.kubeconfig), qps=1000, burst=1000)
+
+
+async def _scale_in(kube: Kube, types: Pool, groups: Groups, load: Load) -> Figures | None:
+    if load.then is None:
+        return None
+    return await scale_in(kube, types, groups, load.pods, load.then, WITHIN)
 
 
 async def _sample(

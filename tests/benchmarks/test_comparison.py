@@ -22,6 +22,7 @@ from benchmarks.comparison.machine import Machine, processor
 from benchmarks.comparison.medians import Medians, as_document, medians
 from benchmarks.comparison.sample import Sample
 from benchmarks.load_run import loads
+from benchmarks.scale_in import Figures
 from benchmarks.usage import Used
 from sandbox.kwok import KUBELET_ANNOTATION, NODE_ANNOTATION
 from tenon.apis import labels
@@ -41,9 +42,10 @@ def sample(
     requests: Mapping[Request, int] | None = None,
     price: float | None = None,
     per_node: PerNode | None = None,
+    then: Figures | None = None,
 ) -> Sample:
     cost = None if price is None else Bill(price, nodes, 1.0, nodes, 1.0)
-    return Sample(seconds, running, nodes, 0, used or {}, Counter(requests or {}), cost, per_node)
+    return Sample(seconds, running, nodes, 0, used or {}, Counter(requests or {}), cost, per_node, then)
 
 
 def audited(user: str, verb: str, resource: str, second: int, *, subresource: str = "", stage: str = "") -> str:
@@ -220,6 +222,29 @@ def test_a_run_that_did_not_finish_has_no_time() -> None:
     seen = rows({"tenon": medians([sample(80.0), sample(300.0, running=9)])})
     assert seen["seconds until all pods run"] == ["never"]
     assert seen["pods that run"] == ["9"]
+
+
+def scaled_in(to_goal: float | None, still: float | None, drained: int) -> Figures:
+    used = {"worker": Used(2.0, 10.0), "worker: io": Used(1.0, 5.0), "etcd": Used(3.0, 1.0)}
+    return Figures(10, 7, [], to_goal, still, drained, Bill(1.1, 2, 1.0, 2, 1.0), used, 2)
+
+
+def test_a_scale_in_has_medians_and_says_how_many_runs_came_to_its_goal() -> None:
+    seen = {
+        "floor": medians([sample(1.0)]),
+        "upstream": medians([sample(1.0, then=scaled_in(None, 200.0, 9)), sample(1.0, then=scaled_in(90.0, 100.0, 5))]),
+        "tenon": medians([sample(1.0, then=scaled_in(80.0, 200.0, 3)), sample(1.0, then=scaled_in(90.0, 100.0, 5))]),
+    }
+    found = rows(seen)
+    assert found["seconds until at most 1.03 of a repack"] == ["-", "in 1 of 2 runs", "85"]
+    assert found["seconds until nothing changes"] == ["-", "150", "150"]
+    assert found["pods moved"] == ["-", "7", "4"]
+    assert found["CPU-seconds in all"] == ["-", "5.0", "5.0"]
+    documents = {name: as_document(one)["scaleIn"] for name, one in seen.items()}
+    assert documents["floor"] is None
+    assert documents["upstream"]["seconds"] is None
+    assert documents["tenon"]["seconds"] == 85.0
+    assert documents["tenon"]["workerCpuSeconds"] == 2.0
 
 
 def test_the_processor_is_named() -> None:
