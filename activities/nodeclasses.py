@@ -88,8 +88,10 @@ class NodeClassActivities:
         except UnansweredError as error:
             status, unanswered = error.status, error
         dumped = status.model_dump(by_alias=True, exclude_none=True, mode="json")
-        if dumped != (raw.get("status") or {}):
-            await self._kube.patch(EC2NODECLASSES, given.name, {"status": dumped}, subresource="status")
+        present = raw.get("status") or {}
+        if dumped != present:
+            patch = {"status": _status_patch(dumped, present)}
+            await self._kube.patch(EC2NODECLASSES, given.name, patch, subresource="status")
         ready = get_condition(status.conditions, READY)
         is_ready = ready is not None and ready.status == "True"
         if ready is not None and not is_ready:
@@ -154,3 +156,12 @@ class NodeClassActivities:
         await self._kube.patch(EC2NODECLASSES, name, patch)
         log.info("An EC2NodeClass was deleted", extra={"ec2nodeclass": name})
         return NodeClassResult(exists=False, deleting=True)
+
+
+def _status_patch(wanted: JsonObject, present: JsonObject) -> JsonObject:
+    """The merge patch that makes the present status the wanted one. A field that is left out would stay as it is."""
+    gone = {field: None for field in ("instanceProfile", "placementGroup") if field in present and field not in wanted}
+    patch = {**wanted, **gone}
+    if isinstance(group := patch.get("placementGroup"), dict):
+        patch["placementGroup"] = {"partitionCount": None, **group}
+    return patch

@@ -25,6 +25,8 @@ COUNT_SECONDS = 60.0
 """How old a count of free places may be (ACT-01). NodeClaims that EC2 has not counted are subtracted from it."""
 RETRY_SECONDS = 10.0
 """How soon to count again after EC2 refused or did not answer."""
+FORGET_SECONDS = 600.0
+"""How long after it was last needed a reservation is still counted. Classes take turns to ask for theirs."""
 MOST_IDS = 200
 """The maximum number of values in one EC2 filter."""
 
@@ -45,7 +47,9 @@ class CapacityReservations:
         self._seconds = seconds
         self._lock = threading.Lock()
         self._places: dict[str, Places] = {}
-        self._asked: frozenset[str] = frozenset()
+        self._asked: dict[str, float] = {}
+        """When each reservation was last asked for."""
+        self._counted: frozenset[str] = frozenset()
         self._read_again_at = self._failed_until = 0.0
 
     def find(self, node_class: EC2NodeClass) -> list[CapacityReservation]:
@@ -72,11 +76,10 @@ class CapacityReservations:
             return {}
         with self._lock:
             now = self._clock()
-            wanted = frozenset(ids) | self._asked
-            if now >= self._read_again_at:
-                self._read(frozenset(ids), now)
-            elif now >= self._failed_until and not wanted <= self._asked:
-                self._read(wanted, now)
+            self._asked |= dict.fromkeys(ids, now)
+            self._asked = {each: at for each, at in self._asked.items() if now - at < FORGET_SECONDS}
+            if now >= self._read_again_at or (now >= self._failed_until and not self._counted.issuperset(ids)):
+                self._read(frozenset(self._asked), now)
             return {each: self._places[each] for each in ids if each in self._places}
 
     def count(self, ids: Collection[str]) -> dict[str, Places]:
@@ -114,7 +117,7 @@ class CapacityReservations:
             )
             self._read_again_at = self._failed_until = now + RETRY_SECONDS
             return
-        self._asked, self._read_again_at, self._places = ids, now + self._seconds, found
+        self._counted, self._read_again_at, self._places = ids, now + self._seconds, found
 
     def _described(self, wanted: list[FilterTypeDef]) -> list[CapacityReservationTypeDef]:
         with translated("DescribeCapacityReservations"):

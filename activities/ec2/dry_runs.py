@@ -16,7 +16,8 @@ from activities.ec2.launch import fleet_parameters, template_parameters
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.ec2.cluster import Cluster
 from tenon.ec2.dry_runs import REASONS, Trial, trials_of
-from tenon.ec2.nodeclass_status import PASSED, CheckResult
+from tenon.ec2.nodeclass_status import PASSED, USER_DATA_TOO_LARGE, CheckResult
+from tenon.ec2.user_data import UserDataTooLargeError
 from tenon.scheduling.model import InstanceType
 
 ALLOWED = "DryRunOperation"
@@ -52,7 +53,10 @@ class DryRuns:
         Raises:
             EC2Error: AWS throttled a call or did not answer.
         """
-        trials = trials_of(node_class, self._cluster(node_class), self._instance_types(node_class))
+        try:
+            trials = trials_of(node_class, self._cluster(node_class), self._instance_types(node_class))
+        except UserDataTooLargeError as error:  # only with what a launch adds to it
+            return CheckResult(USER_DATA_TOO_LARGE, str(error))
         refused = [refusal for trial in trials for refusal in self._refused(trial)]
         if not refused:
             return PASSED

@@ -63,17 +63,29 @@ class Profiles:
 
         Call it only when no instance of the class is left: an instance without its profile loses its rights.
         """
-        for name, roles in self._managed(node_class).items():
+        profiles = self._managed(node_class)
+        if node_class.spec.role:  # an earlier object of this name may have created the profile, under another path
+            name = managed_name(self._cluster, self._clients.region, node_class)
+            profiles.setdefault(name, self._roles(name) or [])
+        for name, roles in profiles.items():
             for role in roles:
                 self._quiet_delete(name, role)
             self._quiet_delete(name)
 
     def _managed(self, node_class: EC2NodeClass) -> dict[str, list[str]]:
-        """The profiles that were created for this very class, with their roles."""
+        """The profiles that were created for this very class, with their roles.
+
+        None without the right to list them, which the policies of some releases of Karpenter do not grant.
+        """
         path = self._path(node_class)
         pages = self._clients.iam.get_paginator("list_instance_profiles").paginate(PathPrefix=path)
-        with translated("ListInstanceProfiles"):
-            listed = [each for page in pages for each in page["InstanceProfiles"]]
+        try:
+            with translated("ListInstanceProfiles"):
+                listed = [each for page in pages for each in page["InstanceProfiles"]]
+        except EC2Error as error:
+            if not error.unauthorized:
+                raise
+            return {}
         return {
             each["InstanceProfileName"]: [role["RoleName"] for role in each["Roles"]]
             for each in listed

@@ -31,10 +31,6 @@ class MoveEvents:
         if self._publishing is not None:
             self._publishing.cancel()
 
-    async def blocked(self, node: ManagedNode, why: str) -> None:
-        """Say why a node cannot leave although it should (DIS-15)."""
-        await self._recorder.publish(claim_reference(node.claim, node.uid), "DisruptionBlocked", why)
-
     async def rejected(self, command: DisruptionCommand, why: str) -> None:
         """Say why a consolidation is not carried out (DIS-46). Drift is no consolidation."""
         if not command.consolidation_type:
@@ -60,13 +56,24 @@ class MoveEvents:
         if self._publishing is not None and not self._publishing.done():
             return
         by_name = {pool.metadata.name: pool for pool in pools}
-        events = [*_approvals(decision, nodes, by_name), *_unconsolidatable(decision, nodes)]
+        events = [
+            *_blocked(decision, nodes),
+            *_approvals(decision, nodes, by_name),
+            *_unconsolidatable(decision, nodes),
+        ]
         if events:
             self._publishing = asyncio.create_task(self._publish(events), name=TASK)
 
     async def _publish(self, events: Sequence[Event]) -> None:
         for about, reason, text in events:
             await self._recorder.publish(about, reason, text)
+
+
+def _blocked(decision: Decision, nodes: Mapping[str, ManagedNode]) -> Iterator[Event]:
+    """Yield why each node cannot leave although it should (DIS-15)."""
+    for claim, why in decision.blocked.items():
+        if claim in nodes:
+            yield claim_reference(claim, nodes[claim].uid), "DisruptionBlocked", why
 
 
 def _approvals(decision: Decision, nodes: Mapping[str, ManagedNode], pools: Mapping[str, NodePool]) -> Iterator[Event]:

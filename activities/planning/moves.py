@@ -282,7 +282,8 @@ class MoveFinder:
             self._cursor = decision.cursor or LookCursor()
             self._found |= bool(decision.commands)
             pause = BUSY_PAUSE_FACTOR * (self._computed - before)
-            if self._round_is_over() and not self._found:
+            complete = not (decision.failed or limit())
+            if complete and self._round_is_over() and not self._found:
                 rest = PAUSE_FACTOR * self._computed
         finally:
             self._due = clock() + min(MAX_PAUSE, max(LOOK_SECONDS, pause))
@@ -290,7 +291,7 @@ class MoveFinder:
             self._limit = None
         _report(decision, methods, situation)
         self._events.decided(decision, {node.claim: node for node in nodes}, self._view.node_pools())
-        await self._publish_blocked(decision, nodes)
+        self._remember_blocked(decision, nodes)
         pools = {pool.metadata.name: pool for pool, _ in sold.sold}
         return [self._message(command, situation.model, pools, sold) for command in decision.commands]
 
@@ -332,16 +333,15 @@ class MoveFinder:
         self._computed += seconds
         return result
 
-    async def _publish_blocked(self, decision: Decision, nodes: Sequence[ManagedNode]) -> None:
-        """Remember which nodes cannot leave although they should, and say why in an event (DIS-15)."""
+    def _remember_blocked(self, decision: Decision, nodes: Sequence[ManagedNode]) -> None:
+        """Remember which nodes cannot leave although they should. Each is logged once."""
         now = self._now()
-        known = {node.claim: node for node in nodes}
+        known = {node.claim for node in nodes}
         self._blocked_at = {claim: at for claim, at in self._blocked_at.items() if claim in known}
         for claim, why in decision.blocked.items():
+            if claim not in self._blocked_at:
+                log.info("A node cannot leave although it should", extra={"nodeclaim": claim, "error": why})
             self._blocked_at[claim] = now
-            log.info("A node cannot leave although it should", extra={"nodeclaim": claim, "error": why})
-            if claim in known:
-                await self._events.blocked(known[claim], why)
 
     def _message(
         self, command: Command, model: ClusterModel | None, pools: Mapping[str, NodePool], sold: Overlaid

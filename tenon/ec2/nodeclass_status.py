@@ -43,6 +43,7 @@ class CheckResult:
         return "Unknown" if self.unknown else "False" if self.reason else "True"
 
 
+USER_DATA_TOO_LARGE = "UserDataSizeLimitExceeded"
 PASSED = CheckResult()
 DEPENDENCIES_NOT_READY = "DependenciesNotReady"
 
@@ -165,7 +166,7 @@ def validate(node_class: EC2NodeClass, cluster: Cluster) -> CheckResult:
     try:
         user_data.render(family_named(spec.resolved_family), node)
     except user_data.UserDataTooLargeError as error:
-        return CheckResult("UserDataSizeLimitExceeded", str(error))
+        return CheckResult(USER_DATA_TOO_LARGE, str(error))
     except ValueError as error:
         return CheckResult("UserDataInvalid", str(error))
     return PASSED

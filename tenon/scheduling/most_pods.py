@@ -37,8 +37,11 @@ def solve_for_most_pods(problem: Problem, expired: Expired = never, tables: Type
     """
     tables = tables or TypeTables()
     plan = solve(problem, expired, tables)
-    if not (plan.unschedulable and any(pool.limits for pool in problem.pools)) or expired():
+    limited = {pool.name for pool in problem.pools if pool.limits}
+    if not (plan.unschedulable and limited) or expired():
         return plan
+    if not (plan.placements or any(claim.pool in limited for claim in plan.claims)):
+        return plan  # the limits are used up: there is no room that other pods could have instead
     unlimited = replace(problem, pools=[replace(pool, limits=None) for pool in problem.pools])
     free = solve(unlimited, expired, tables)
     if expired() or all(key in free.unschedulable for key in plan.unschedulable):

@@ -160,6 +160,21 @@ def test_counts_stay_while_ec2_refuses(provider: Ec2Provider, server: Server) ->
     server.world.faults.clear()
 
 
+def test_counts_of_other_classes_stay_while_ec2_refuses(provider: Ec2Provider, server: Server) -> None:
+    """Each class asks for its own reservations, one after the other."""
+    from sandbox.ec2.faults import Fault
+
+    one, other = reserve(server, count=3), reserve(server, count=2)
+    classes = [selecting(provider, {"id": each.id}) for each in (one, other)]
+    for chosen in classes:
+        provider.instance_types(chosen)
+    provider.count_places()
+    provider.instance_types(classes[0])
+    server.world.faults.add(Fault(action="DescribeCapacityReservations", code="InternalError", status=500, count=None))
+    assert offered(provider.instance_types(classes[1]))[other.id].reservation_capacity == 2
+    server.world.faults.clear()
+
+
 def claim(name: str, reservation: str, launched: datetime | None = None, *, leaving: bool = False) -> ClaimRecord:
     ready = {"type": "Launched", "status": "True", "lastTransitionTime": launched.isoformat() if launched else None}
     deleted = {"deletionTimestamp": "2026-01-01T00:00:00Z"} if leaving else {}

@@ -71,6 +71,34 @@ async def test_ecs7_an_outage_is_on_a_new_class_and_resolved_again_soon(provider
     assert (await world.conditions())["Ready"][0] == "True", "an outage makes no class unready"
 
 
+async def test_ec04_a_placement_group_that_is_no_longer_selected_leaves_the_status(
+    provider: Ec2Provider, server: Server
+) -> None:
+    """Launches would go on into it. A group of another kind keeps nothing of the one before."""
+    server.world.groups.create("parts", "partition", 7)
+    server.world.groups.create("rack", "spread")
+    world = World(provider, "moves")
+
+    async def group(selector: dict[str, str] | None) -> dict[str, Any] | None:
+        await world.kube.patch(EC2NODECLASSES, "moves", {"spec": {"placementGroupSelector": selector}})
+        assert (await world.resolve()).ready
+        found = await world.kube.get(EC2NODECLASSES, "moves") or {}
+        status: dict[str, Any] = found["status"]
+        return status.get("placementGroup")
+
+    first = await group({"name": "parts"})
+    assert first is not None
+    assert first["partitionCount"] == 7
+    second = await group({"name": "rack"})
+    assert second is not None
+    assert (second["strategy"], "partitionCount" in second) == ("spread", False)
+    assert await group(None) is None
+    written = len(world.kube.calls)
+    await world.resolve()
+    assert len(world.kube.calls) == written, "what is written already is not written again"
+    server.world.groups.clear()
+
+
 async def test_ecs11_a_class_that_cannot_be_cleaned_up_says_why(provider: Ec2Provider, server: Server) -> None:
     world = World(provider, "leaving")
     assert (await world.resolve()).ready

@@ -115,6 +115,18 @@ def test_a_managed_profile_can_be_deleted_twice(provider: Ec2Provider, clients: 
         clients.iam.get_instance_profile(InstanceProfileName=name)
 
 
+def test_ecs11_a_profile_is_deleted_without_the_right_to_list_profiles(
+    provider: Ec2Provider, server: Server, clients: Ec2
+) -> None:
+    """The policy of some releases of Karpenter lacks it, and its classes must not stay for ever."""
+    other = renamed(node_class(role="KarpenterNodeRole-sandbox"), "unlisted")
+    name = provider.resolve_node_class(other).instance_profile or ""
+    server.world.faults.add(Fault(action="ListInstanceProfiles", code="AccessDenied", status=403, count=None))
+    provider.delete_instance_profile(other)
+    with pytest.raises(clients.iam.exceptions.NoSuchEntityException):
+        clients.iam.get_instance_profile(InstanceProfileName=name)
+
+
 def test_ecs11_act05_profiles_of_earlier_roles_are_deleted_with_the_class(provider: Ec2Provider, clients: Ec2) -> None:
     """Also if the class names a profile of its own by then. Those of other classes stay, whatever their names."""
     first = renamed(node_class(role="KarpenterNodeRole-sandbox"), "moved")

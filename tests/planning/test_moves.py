@@ -534,6 +534,15 @@ async def test_dis39_looks_do_not_rest_for_longer_than_five_minutes(monkeypatch:
     assert at.finder.start(at.view.managed, {}) is not None
 
 
+@pytest.mark.usefixtures("resting")
+async def test_dis39_looks_do_not_rest_after_one_that_ran_out_of_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It did not try every node, so there may be something to find."""
+    monkeypatch.setattr(moves, "MAX_SECONDS", 0.0)
+    at = resting_setting()
+    assert await at.look() == []
+    assert at.finder.start(at.view.managed, {}) is not None
+
+
 async def test_a_look_that_follows_a_change_waits_ten_times_the_cpu_time_of_the_last(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -12,13 +12,15 @@ import highspy
 import pytest
 
 from tenon.kube.pod import Pod
+from tenon.kube.requirements import Requirement, Requirements
+from tenon.scheduling import most_pods
 from tenon.scheduling.deadline import never
-from tenon.scheduling.engine import _complete
+from tenon.scheduling.engine import _complete, solve
 from tenon.scheduling.first_fit_baseline import Order
 from tenon.scheduling.model import InstanceType, Plan, Problem
 from tenon.scheduling.most_pods import solve_for_most_pods
 from tenon.scheduling.type_table import TypeTables
-from tests.scheduling.builders import ON_DEMAND, catalog, entry, pool, price, problem, replicas
+from tests.scheduling.builders import ON_DEMAND, catalog, entry, pod, pool, price, problem, replicas
 
 SEEDS = range(40)
 NODES = 8
@@ -122,6 +124,24 @@ def test_pods_of_high_priority_come_before_more_pods_of_low_priority() -> None:
     (claim,) = plan.claims
     assert sum(each in claim.pods for each in large) == 1
     assert len(claim.pods) == 2
+
+
+def test_a_nodepool_without_room_is_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pods may wait for a full NodePool for hours, and each search would hold up the plans of other NodePools."""
+    solves: list[Problem] = []
+
+    def counting(given: Problem, *rest: Any) -> Plan:
+        solves.append(given)
+        return solve(given, *rest)
+
+    monkeypatch.setattr(most_pods, "solve", counting)
+    red = Requirement.new("team", "In", ["red"])
+    full = pool("full", red, types=TYPES, limits={"cpu": "4"}, usage={"cpu": "4"})
+    other = pool("other", types=TYPES)
+    waiting = [pod(f"waits-{number}", "500m", "1Gi", Requirements.of(red)) for number in range(20)]
+    plan = solve_for_most_pods(problem([*waiting, *replicas(3)], full, other))
+    assert set(plan.unschedulable) == {one.key for one in waiting}
+    assert len(solves) == 1
 
 
 def test_many_small_pods_come_before_a_large_one_of_the_same_priority() -> None:
