@@ -160,8 +160,10 @@ class NodeClassActivities:
 
 def _status_patch(wanted: JsonObject, present: JsonObject) -> JsonObject:
     """The merge patch that makes the present status the wanted one. A field that is left out would stay as it is."""
-    gone = {field: None for field in ("instanceProfile", "placementGroup") if field in present and field not in wanted}
-    patch = {**wanted, **gone}
+    patch = dict(wanted)
+    for field in ("instanceProfile", "placementGroup"):
+        if field in present and field not in wanted:
+            patch[field] = None
     if isinstance(group := patch.get("placementGroup"), dict):
         patch["placementGroup"] = {"partitionCount": None, **group}
     return patch

@@ -28,9 +28,13 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that need a sandbox come last: one that nobody uses any more takes processor time from the other tests."""
+    """Files that need a sandbox come last, because an unused one takes processor time from the other tests.
+
+    Of these, files with a test that must be alone come first: other processes have no sandbox then.
+    """
     needing = {item.path for item in items if "sandbox" in getattr(item, "fixturenames", ())}
-    items.sort(key=lambda item: item.path in needing)
+    alone = {item.path for item in items if item.get_closest_marker("alone") is not None}
+    items.sort(key=lambda item: (item.path in needing, item.path not in alone))
 
 
 @pytest.fixture(scope="session")

@@ -66,7 +66,8 @@ class Profiles:
         profiles = self._managed(node_class)
         if node_class.spec.role:  # an earlier object of this name may have created the profile, under another path
             name = managed_name(self._cluster, self._clients.region, node_class)
-            profiles.setdefault(name, self._roles(name) or [])
+            if name not in profiles and (roles := self._roles(name)) is not None:
+                profiles[name] = roles
         for name, roles in profiles.items():
             for role in roles:
                 self._quiet_delete(name, role)
@@ -75,7 +76,7 @@ class Profiles:
     def _managed(self, node_class: EC2NodeClass) -> dict[str, list[str]]:
         """The profiles that were created for this very class, with their roles.
 
-        None without the right to list them, which the policies of some releases of Karpenter do not grant.
+        Without the right to list them, which the policies of some of Karpenter's releases do not grant, there are none.
         """
         path = self._path(node_class)
         pages = self._clients.iam.get_paginator("list_instance_profiles").paginate(PathPrefix=path)

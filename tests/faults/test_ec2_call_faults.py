@@ -18,6 +18,8 @@ WITHIN = 400.0
 """Bounds what would otherwise hang, on a machine that is busy with other tests too."""
 SHARE = 0.035
 """The share of calls with each of the three faults: a tenth of the calls altogether."""
+CHANGES = {"CreateFleet", "TerminateInstances"}
+"""Each loses an answer for certain. Chance may spare both, as most calls are descriptions."""
 
 
 @pytest.mark.alone
@@ -28,6 +30,8 @@ async def test_200_launches_and_terminations_while_a_tenth_of_the_calls_fails(
     pool = await make_pool(requirements=SMALL)
     async with observe(pool) as seen:
         ec2.clear_calls()
+        for change in CHANGES:
+            ec2.fault(change, "RequestTimeout", status=504, count=1, after_effect=True)
         ec2.fault("*", "RequestLimitExceeded", status=503, count=None, chance=SHARE, seed=1)
         ec2.fault("*", "InternalError", status=500, count=None, chance=SHARE, seed=2)
         ec2.fault("*", "RequestTimeout", status=504, count=None, chance=SHARE, seed=3, after_effect=True)
@@ -49,5 +53,5 @@ async def test_200_launches_and_terminations_while_a_tenth_of_the_calls_fails(
         failed = Counter(call["error"] for call in calls)
         assert min(failed[code] for code in ("RequestLimitExceeded", "InternalError", "RequestTimeout")) > 0
         hit = {call["action"] for call in calls if call["error"] == "RequestTimeout"}
-        assert hit & {"CreateFleet", "TerminateInstances"}, "no answer to a change was lost"
+        assert hit >= CHANGES, "no answer to a change was lost"
     assert seen.bought(pool) == WAVES * EACH
