@@ -6,6 +6,7 @@ The events have the form of the examples in AWS's documentation of EC2, AWS Heal
 from __future__ import annotations
 
 import json
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -96,8 +97,23 @@ class EventBridge:
             "detail": detail,
         }
         with self._existing_queue() as queue:
+            self.drop_expired()
             if queue is not None and len(queue._messages) < MAX_EVENTS:
                 self._backend().send_message(self.queue, json.dumps(event))
+
+    def drop_expired(self) -> None:
+        """Delete the messages that are older than their queue keeps them, as SQS does.
+
+        The mock keeps them and does not show them, and an expired message in front of others hides these too.
+        """
+        now = time.time()
+        with self.lock:
+            for queue in self._backend().queues.values():
+                sent_before = (now - int(queue.message_retention_period)) * 1000
+                expired = [message for message in queue._messages if message.sent_timestamp <= sent_before]
+                for message in expired:
+                    queue._messages.remove(message)
+                    queue.pending_messages.discard(message)
 
     @contextmanager
     def _existing_queue(self) -> Iterator[Any]:

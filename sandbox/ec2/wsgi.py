@@ -137,6 +137,7 @@ class Front:
         """Forward a call while no other call changes what it may change."""
         if call.service == "sqs":
             with self._world.events.lock:
+                self._world.events.drop_expired()
                 return self._forward(call, environ)
         with self._world.lock if call.changes else nullcontext():
             return self._forward(call, environ)

@@ -7,7 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from moto.sqs.models import sqs_backends
 
+from sandbox.ec2.authorization.identities import ACCOUNT
+from sandbox.ec2.eventbridge import RETENTION_SECONDS
 from tenon.ec2.interruption import Kind, Notice, read_notice
 from tests.ec2sandbox.conftest import Aws
 
@@ -83,6 +86,19 @@ def test_aws141_144_recommendations_and_retirements_are_sent(aws: Aws) -> None:
     aws.admin.recommend_rebalance(instance)
     aws.admin.schedule_retirement(instance)
     assert kinds(taken(aws), instance) == [Kind.REBALANCE_RECOMMENDATION, Kind.SCHEDULED_CHANGE]
+
+
+def test_messages_that_are_too_old_hide_no_new_ones(aws: Aws) -> None:
+    """A sandbox without a reader collects many, and SQS deletes them after the queue's retention period."""
+    instance = aws.launch(spot=True)
+    taken(aws)
+    for _ in range(3):
+        aws.admin.recommend_rebalance(instance)
+    queue = sqs_backends[ACCOUNT]["us-west-2"].queues["sandbox"]
+    for message in queue._messages:
+        message.sent_timestamp -= 1000 * (RETENTION_SECONDS + 1)
+    aws.admin.schedule_retirement(instance)
+    assert kinds(taken(aws), instance) == [Kind.SCHEDULED_CHANGE]
 
 
 def test_act06_a_call_that_waits_for_messages_keeps_no_other_call_waiting(aws: Aws) -> None:
