@@ -242,6 +242,8 @@ class Launching:
             wait = await self._putting_off.failed(given.claim, pool, error)
             return LaunchResult(waits=wait)
         for refused in result.unavailable:
+            if refused.capacity_type != given.request.capacity_type:
+                continue  # a full placement group is full for the other capacity types as well
             no_capacity = Reason.INSUFFICIENT_CAPACITY.camel_case
             metrics.LAUNCH_FAILURES.labels(refused.zone, "", refused.capacity_type, no_capacity).inc()
         self._breakers.sold_out(result.unavailable)

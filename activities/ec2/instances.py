@@ -289,6 +289,7 @@ class Instances:
             reservation_type=(labels.CAPACITY_BLOCK if block else labels.DEFAULT_RESERVATION) if reservation_id else "",
             reservation_interruptible=bool(reservation_id) and lifecycle == "interruptible-capacity-reservation",
             partition=raw["Placement"].get("PartitionNumber", 0),
+            placement_group_id=raw["Placement"].get("GroupId", ""),
             subnet_id=raw.get("SubnetId", ""),
             security_group_ids=_groups(raw),
         )

@@ -17,7 +17,14 @@ from tenon.ec2.launch_template import LaunchTemplate, tag_list
 from tenon.ec2.tags import group_tags
 from tenon.evolve import evolve
 from tenon.housekeeping.facts import ObservedTemplate
-from tenon.lifecycle.messages.launch import Instance, LaunchRequest, LaunchResult, LaunchWait, OfferingRef
+from tenon.lifecycle.messages.launch import (
+    FleetOverride,
+    Instance,
+    LaunchRequest,
+    LaunchResult,
+    LaunchWait,
+    OfferingRef,
+)
 from tenon.provisioning.launch_groups import group_token
 
 if TYPE_CHECKING:
@@ -184,7 +191,7 @@ class Launcher:
             return LaunchResult(instance=found)
         if error.code in codes.TEMPLATE_NOT_FOUND:
             self._forget(request)
-        unavailable = self._unavailable(request, [{"ErrorCode": error.code}])
+        unavailable = self._unavailable(request, [{"ErrorCode": error.code, "ErrorMessage": error.message}])
         reason = codes.reason_for(error.code, error.message)
         # EC2 may have accepted the same request before and its answer may be lost. The caller decides.
         waits = None if unavailable else LaunchWait(reason=reason, message=str(error), unsettled=True)
@@ -224,13 +231,22 @@ class Launcher:
         for subnet_id in codes.full_subnets(failures, subnets):
             self._mark_full(subnet_id)
         reservations = {(row.instance_type, row.zone): row.reservation_id for row in rows if row.reservation_id}
-        return codes.unavailable_offerings(failures, request.capacity_type, subnets, reservations)
+        return codes.unavailable_offerings(
+            failures,
+            request.capacity_type,
+            subnets,
+            reservations,
+            request.placement_group,
+            request.placement_strategy,
+        )
 
     def _bought(self, request: LaunchRequest) -> Instance | None:
         """The instance that an earlier request of the claim, or of its launch group, bought for it, or None."""
         if request.group is None:
-            return self._instances.by_token(request.client_token)
-        return self._instances.of_group(request.group, request.tags.get(labels.TAG_NODECLAIM, ""))
+            found = self._instances.by_token(request.client_token)
+        else:
+            found = self._instances.of_group(request.group, request.tags.get(labels.TAG_NODECLAIM, ""))
+        return None if found is None else _as_requested(request, found)
 
     def _without_a_reason(self, request: LaunchRequest) -> LaunchResult:
         """Handle an answer without instances and errors, which EC2 may give to a repeated request.
@@ -246,15 +262,14 @@ class Launcher:
 
     def _launched(self, request: LaunchRequest, instance_id: str, override: dict[str, Any]) -> Instance:
         """The instance as EC2 describes it or, while EC2 does not show it yet, as the fleet's answer describes it."""
-        chosen = (override.get("InstanceType"), override.get("AvailabilityZone"))
-        rows = (row for template in request.templates for row in template.overrides)
-        row = next((row for row in rows if (row.instance_type, row.zone) == chosen), None)
+        row = _row(request, override.get("InstanceType", ""), override.get("AvailabilityZone", ""))
         price = row.price if row is not None else None
         for attempt in range(VISIBILITY_ATTEMPTS):
             if attempt:
                 self._sleep(VISIBILITY_SECONDS)
             found = self._instances.describe(instance_id)
             if found is not None and found.private_dns_name:
+                found = _as_requested(request, found)
                 return found if price is None else evolve(found, price=price)
         zone = override.get("AvailabilityZone", "")
         return Instance(
@@ -269,11 +284,38 @@ class Launcher:
             reservation_id=row.reservation_id if row is not None else "",
             reservation_type=request.reservation_type,
             reservation_interruptible=request.reservation_interruptible,
+            placement_group_id=request.placement_group,
+            partition=request.partition,
         )
 
     def _forget(self, request: LaunchRequest) -> None:
         for template in request.templates:
             self._known.forget(template.name)
+
+
+def _row(request: LaunchRequest, instance_type: str, zone: str) -> FleetOverride | None:
+    rows = (row for template in request.templates for row in template.overrides)
+    return next((row for row in rows if (row.instance_type, row.zone) == (instance_type, zone)), None)
+
+
+def _as_requested(request: LaunchRequest, found: Instance) -> Instance:
+    """The instance with what its request fixed and EC2's description of it lacks yet.
+
+    A template that names a capacity reservation launches nowhere else, and neither does one that names a placement
+    group. EC2 is eventually consistent, so a new instance may be described without them.
+    """
+    row = _row(request, found.instance_type, found.zone)
+    if row is not None and row.reservation_id and not found.reservation_id:
+        found = evolve(
+            found,
+            capacity_type=request.capacity_type,
+            reservation_id=row.reservation_id,
+            reservation_type=request.reservation_type,
+            reservation_interruptible=request.reservation_interruptible,
+        )
+    if request.placement_group and not found.placement_group_id:
+        found = evolve(found, placement_group_id=request.placement_group)
+    return found if found.partition else evolve(found, partition=request.partition)
 
 
 def _tried(request: LaunchRequest) -> list[tuple[str, str]]:

@@ -9,6 +9,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from tenon.apis import labels
+from tenon.ec2.placement_groups import SPREAD
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.messages.launch import OfferingRef
 
@@ -28,6 +30,8 @@ account quotas that the next instance type would exceed as well.
 
 RESERVATION_CODES = ("InvalidCapacityReservation", "CapacityReservation", "ReservationCapacityExceeded")
 """Beginnings of the codes that say that a capacity reservation has no place for the launch, or has ended."""
+_ABOUT_GROUP = "placement group"
+"""Part of EC2's messages that say that a placement group, not the type, is what has no room."""
 PLACEMENT_GROUP_UNKNOWN = frozenset({"InvalidPlacementGroup.Unknown", "InvalidPlacementGroupId.Unknown"})
 SUBNET_FULL = "InsufficientFreeAddressesInSubnet"
 """The subnet has no address left. That says nothing about the type, or about another subnet of the zone."""
@@ -183,15 +187,21 @@ def unavailable_offerings(
     capacity_type: str,
     tried: Iterable[tuple[str, str]],
     reservations: Mapping[tuple[str, str], str] | None = None,
+    placement_group: str = "",
+    strategy: str = "",
 ) -> list[OfferingRef]:
     """Return the offerings that the ``Errors`` of a fleet rule out, sorted.
 
     ``tried`` are the (instance type, zone) pairs of the request, and ``reservations`` are those that they launch into.
     An error that rules out all spot capacity gives one key without type and zone. An error without a type or zone rules
     out every pair that matches the rest of it.
+
+    What EC2 refuses in a ``placement_group`` is ruled out for this group only. A spread group takes seven instances in
+    a zone, so an error about the group itself rules out the zone for the group, whatever the type and capacity type.
     """
     pairs = sorted(set(tried))
     refused: set[tuple[str, str]] = set()
+    full: set[str] = set()
     for error in fleet_errors:
         code = error.get("ErrorCode", "")
         if code in NO_SPOT:
@@ -199,11 +209,18 @@ def unavailable_offerings(
         if code in INSUFFICIENT_CAPACITY or (reservations and code.startswith(RESERVATION_CODES)):
             override = error.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
             wanted_type, wanted_zone = override.get("InstanceType", ""), override.get("AvailabilityZone", "")
-            refused.update(
-                (name, zone) for name, zone in pairs if wanted_type in ("", name) and wanted_zone in ("", zone)
-            )
-    found = [
-        OfferingKey.refusable(capacity_type, name, zone, (reservations or {}).get((name, zone), ""))
-        for name, zone in sorted(refused)
-    ]
-    return [OfferingRef(capacity_type=key[0], instance_type=key[1], zone=key[2]) for key in found]
+            meant = {(name, zone) for name, zone in pairs if wanted_type in ("", name) and wanted_zone in ("", zone)}
+            refused |= meant
+            if strategy == SPREAD and _ABOUT_GROUP in error.get("ErrorMessage", "").lower():
+                full |= {zone for _, zone in meant}
+    found = {
+        OfferingKey.refusable(capacity_type, name, zone, (reservations or {}).get((name, zone), ""), placement_group)
+        for name, zone in refused
+        if zone not in full
+    }
+    found |= {
+        OfferingKey.refusable(sold, "", zone, placement_group=placement_group)
+        for zone in full
+        for sold in (labels.RESERVED, labels.SPOT, labels.ON_DEMAND)
+    }
+    return [OfferingRef(capacity_type=key[0], instance_type=key[1], zone=key[2]) for key in sorted(found)]

@@ -126,13 +126,24 @@ def _requirements(values: Mapping[str, list[str]]) -> Requirements:
 
 
 def without(instance_types: Iterable[InstanceType], unavailable: Container[OfferingKey]) -> list[InstanceType]:
-    """Mark the refused offerings as unavailable. Types without refused offerings stay the same objects."""
+    """Mark the refused offerings as unavailable. Types without refused offerings stay the same objects.
+
+    A type that is launched into a placement group also lacks what EC2 refused in this group.
+    """
     return [_marked(each, unavailable) for each in instance_types]
 
 
 def _marked(each: InstanceType, unavailable: Container[OfferingKey]) -> InstanceType:
+    group = placement_groups.group_id(each.requirements)
     refused = [
         OfferingKey.refusable(one.capacity_type, each.name, one.zone, one.reservation_id) in unavailable
+        or (
+            group != ""
+            and any(
+                OfferingKey.refusable(one.capacity_type, name, one.zone, placement_group=group) in unavailable
+                for name in (each.name, "")
+            )
+        )
         for one in each.offerings
     ]
     if not any(refused):

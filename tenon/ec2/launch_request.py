@@ -94,6 +94,8 @@ def plan_launch(
     )
     generates = family_named(node_class.spec.resolved_family).generates_user_data
     own_kubelet = kubelet_map(node_class)
+    placed = node_class.status.placement_group
+    part = partition(placed, requirements)
     groups: dict[_Group, list[TypeOfferings]] = {}
     for choice in _by_reservation(choices):
         group = _Group(
@@ -102,7 +104,7 @@ def plan_launch(
             efa_interfaces=choice.type.capacity.get(EFA, 0) if requests.get(EFA) else 0,
             enclaves=enclaves,
             tenancy=tenancy(requirements),
-            partition=partition(node_class.status.placement_group, requirements),
+            partition=part,
             reservation=_reservation(choice.offerings[0]),
             kubelet=json.dumps((kubelets or {}).get(choice.type.name, own_kubelet), sort_keys=True),
         )
@@ -131,6 +133,9 @@ def plan_launch(
         context="" if relaxed else node_class.spec.context or "",
         reservation_type=kind.type if kind is not None else "",
         reservation_interruptible=kind is not None and kind.interruptible,
+        placement_group=placed.id if placed is not None else "",
+        placement_strategy=placed.strategy if placed is not None else "",
+        partition=part or 0,
     )
     return LaunchPlan(request, tuple(templates.values()))
 

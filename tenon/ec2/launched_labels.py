@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tenon.apis import labels
+from tenon.ec2.placement_groups import PLACEMENT_GROUP_LABELS
 from tenon.kube.requirements import Requirements
 from tenon.lifecycle.messages.launch import Instance
 from tenon.scheduling.model import InstanceType
@@ -17,7 +18,10 @@ def tenancy(asked: Requirements) -> str:
 
 
 def launched_labels(claim: Mapping[str, Any], instance: Instance, kind: InstanceType | None) -> dict[str, str]:
-    """Return the resolved labels: single-value requirements of the claim, labels of the type, and the offering."""
+    """Return the resolved labels: single-value requirements of the claim, labels of the type, and the offering.
+
+    The placement group is that of the instance: the EC2NodeClass, from which ``kind`` comes, may name another by now.
+    """
     asked = Requirements.from_terms((claim.get("spec") or {}).get("requirements") or ())
     known = asked.labels()
     offering = {
@@ -30,6 +34,8 @@ def launched_labels(claim: Mapping[str, Any], instance: Instance, kind: Instance
     zone_id = next((o.zone_id for o in kind.offerings if o.zone == instance.zone and o.zone_id), "") if kind else ""
     if zone_id:
         offering[labels.ZONE_ID] = zone_id
+    if instance.placement_group_id:
+        offering[labels.PLACEMENT_GROUP_ID] = instance.placement_group_id
     if instance.partition:
         offering[labels.PLACEMENT_GROUP_PARTITION] = str(instance.partition)
     if instance.reservation_id:
@@ -38,4 +44,5 @@ def launched_labels(claim: Mapping[str, Any], instance: Instance, kind: Instance
             labels.RESERVATION_TYPE: instance.reservation_type or labels.DEFAULT_RESERVATION,
             labels.RESERVATION_INTERRUPTIBLE: str(instance.reservation_interruptible).lower(),
         }
-    return {**known, **described, **offering}
+    expected = {key: value for key, value in {**known, **described}.items() if key not in PLACEMENT_GROUP_LABELS}
+    return {**expected, **offering}

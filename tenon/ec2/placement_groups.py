@@ -10,7 +10,10 @@ from tenon.apis.ec2nodeclass import PlacementGroup
 from tenon.ec2.capacity import Item
 from tenon.kube.requirements import Requirements
 
-STRATEGIES = ("cluster", "partition", "spread")
+SPREAD = "spread"
+STRATEGIES = ("cluster", "partition", SPREAD)
+PLACEMENT_GROUP_LABELS = (labels.PLACEMENT_GROUP_ID, labels.PLACEMENT_GROUP_PARTITION)
+"""The labels of a node that is in a placement group."""
 
 
 def group_of(raw: Mapping[str, Any]) -> PlacementGroup | None:
@@ -42,6 +45,12 @@ def label_values(group: PlacementGroup | None) -> dict[str, list[str]]:
         labels.PLACEMENT_GROUP_ID: [group.id] if group is not None else [],
         labels.PLACEMENT_GROUP_PARTITION: [str(number) for number in partitions],
     }
+
+
+def group_id(values: Requirements) -> str:
+    """Return the placement group that a type with these labels is launched into; empty for none."""
+    found = values.get(labels.PLACEMENT_GROUP_ID)
+    return "" if found.complement else "".join(found.values)
 
 
 def partition(group: PlacementGroup | None, asked: Requirements) -> int | None:

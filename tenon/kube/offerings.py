@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+_IN_GROUP = ":"
+
 
 class OfferingKey(NamedTuple):
     """One way to buy an instance type. Its field order is the sort order of offerings.
 
     A key without instance type and zone means all offerings of its capacity type. Messages carry the same fields by
     name (`tenon.lifecycle.messages.launch.OfferingRef`), because a tuple would become a JSON list. What EC2 refuses of
-    a capacity reservation is about this reservation alone, so `refusable` names it in place of its instance type.
+    a capacity reservation is about this reservation alone, so `refusable` names it in place of its instance type. In
+    the same way, what EC2 refuses in a placement group is about this group alone, so the group precedes the type.
     """
 
     capacity_type: str
@@ -18,9 +21,22 @@ class OfferingKey(NamedTuple):
     zone: str
 
     @classmethod
-    def refusable(cls, capacity_type: str, instance_type: str, zone: str, reservation_id: str = "") -> OfferingKey:
-        """The key by which EC2's refusals are remembered: of a reservation, if the offering is of one."""
-        return cls(capacity_type, reservation_id or instance_type, zone)
+    def refusable(
+        cls, capacity_type: str, instance_type: str, zone: str, reservation_id: str = "", placement_group: str = ""
+    ) -> OfferingKey:
+        """The key by which EC2's refusals are remembered: of a reservation, if the offering is of one.
+
+        Otherwise of the placement group that the launch names, if it names one. An empty ``instance_type`` then means
+        all types in the group.
+        """
+        group = f"{placement_group}{_IN_GROUP}" if placement_group else ""
+        return cls(capacity_type, reservation_id or f"{group}{instance_type}", zone)
+
+    @property
+    def type_in_group(self) -> str | None:
+        """The instance type if the key is about a placement group, empty for all types; else None."""
+        group, found, name = self.instance_type.partition(_IN_GROUP)
+        return name if group and found else None
 
     @property
     def whole_capacity_type(self) -> OfferingKey:

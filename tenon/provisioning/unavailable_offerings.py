@@ -18,11 +18,14 @@ MAX_NAMED = 100
 def unavailable_annotation(instance_types: Collection[str], avoided: Iterable[OfferingKey]) -> dict[str, str]:
     """Return the annotation for a claim with these types; empty if EC2 refused none of their offerings.
 
-    Reservations are named whatever type they have.
+    Reservations are named whatever type they have, and full placement groups whatever group the claim launches into.
     """
-    types = frozenset(instance_types)
+    types = frozenset(("", *instance_types))
     meant = (
-        key for key in avoided if key.instance_type in types or (key.capacity_type == labels.RESERVED and key.zone)
+        key
+        for key in avoided
+        if key.zone
+        and (key.instance_type in types or key.type_in_group in types or key.capacity_type == labels.RESERVED)
     )
     found = sorted("/".join(key) for key in meant)
     return {labels.UNAVAILABLE_OFFERINGS: ",".join(found[:MAX_NAMED])} if found else {}

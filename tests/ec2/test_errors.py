@@ -12,6 +12,7 @@ from tenon.ec2 import errors
 from tenon.ec2.errors import reason_for, unavailable_offerings
 from tenon.kube.offerings import OfferingKey
 
+SOLD = ("reserved", "spot", "on-demand")
 TRIED = [("m5.large", "us-west-2a"), ("m5.large", "us-west-2b"), ("c5.large", "us-west-2a")]
 
 
@@ -29,6 +30,23 @@ def test_capacity_codes_rule_out_their_offering(code: str) -> None:
     """AWS-040, AWS-041."""
     failure = refused(code, InstanceType="m5.large", AvailabilityZone="us-west-2a")
     assert keys(failure, failure) == [OfferingKey("spot", "m5.large", "us-west-2a")]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "message", "ruled_out"),
+    [
+        ("spread", "the limit of 7 instances for placement group pg-1", {(sold, "pg-1:") for sold in SOLD}),
+        ("spread", "no capacity for this type", {("spot", "pg-1:m5.large")}),
+        ("cluster", "Placement group pg-1 is in use in another zone", {("spot", "pg-1:m5.large")}),
+    ],
+    ids=["full", "no capacity", "another strategy"],
+)
+def test_aws041_aws044_a_refusal_in_a_placement_group_is_about_the_group(
+    strategy: str, message: str, ruled_out: set[tuple[str, str]]
+) -> None:
+    failure = refused("InsufficientInstanceCapacity", InstanceType="m5.large", AvailabilityZone="us-west-2a")
+    found = unavailable_offerings([failure | {"ErrorMessage": message}], "spot", TRIED, None, "pg-1", strategy)
+    assert {tuple(each.key) for each in found} == {(*key, "us-west-2a") for key in ruled_out}
 
 
 def test_other_codes_rule_out_nothing() -> None:

@@ -9,6 +9,7 @@ import pytest
 from activities.ec2.client import Ec2
 from activities.ec2.errors import InsufficientCapacityError
 from activities.ec2.provider import Ec2Provider
+from sandbox.ec2.consistency import Delays
 from tenon.apis import labels
 from tenon.apis.common import Condition
 from tenon.apis.conditions import get_condition
@@ -105,6 +106,35 @@ def test_aws112_alb20_an_instance_is_launched_into_the_group(
     assert labels.PLACEMENT_GROUP_PARTITION not in found
 
 
+def test_aws112_the_labels_are_those_of_the_instances_own_group(
+    provider: Ec2Provider, server: Server, spread: PlacementGroup, ready_class: EC2NodeClass
+) -> None:
+    """The class may name another group, or none, by the time the instance is known. Drift replaces the node then."""
+    instance = launch(provider, in_group(provider, name="rack"), "moved-1", M5)
+    server.world.groups.create("parts", "partition", 1)
+    for later in (ready_class, in_group(provider, name="parts")):
+        kind = next(each for each in provider.instance_types(later) if each.name == "m5.large")
+        found = launched_labels({}, instance, kind)
+        assert found[labels.PLACEMENT_GROUP_ID] == spread.id
+        assert labels.PLACEMENT_GROUP_PARTITION not in found
+    outside = launch(provider, ready_class, "moved-2", M5)
+    assert labels.PLACEMENT_GROUP_ID not in launched_labels({}, outside, kind)
+
+
+def test_aws112_an_instance_that_is_shown_late_has_its_group_and_partition(
+    provider: Ec2Provider, server: Server
+) -> None:
+    """The request says both, where a partition was asked for."""
+    made = server.world.groups.create("parts", "partition", 3)
+    chosen = in_group(provider, name="parts")
+    server.world.consistency.delays = Delays(instance=600.0, chance=1.0)
+    second = (labels.PLACEMENT_GROUP_PARTITION, "In", ["2"])
+    instance = launch(provider, chosen, "late-1", M5, second)
+    server.world.consistency.restore()
+    assert instance.private_dns_name == "", "EC2 does not show it"
+    assert (instance.placement_group_id, instance.partition) == (made.id, 2)
+
+
 def test_aws112_alb20_a_partition_is_asked_for_or_read_back(
     provider: Ec2Provider, clients: Ec2, server: Server
 ) -> None:
@@ -128,10 +158,13 @@ def test_aws077_a_cluster_takes_no_burstable_types(provider: Ec2Provider, server
     assert not any(name.startswith("t3.") for name in names)
 
 
-def test_a_full_spread_group_has_no_capacity_in_its_zone(
+def test_aws044_a_full_spread_group_has_no_capacity_in_its_zone(
     provider: Ec2Provider, spread: PlacementGroup, ready_class: EC2NodeClass
 ) -> None:
-    """Seven instances in a zone: the claim gets another zone, or none and is planned again."""
+    """Seven instances in a zone: the claim gets another zone, or none and is planned again.
+
+    No class of this group buys anything there for a while, and the others buy as before.
+    """
     chosen = in_group(provider, name="rack")
     here = ("topology.kubernetes.io/zone", "In", ["us-west-2a"])
     for number in range(7):
@@ -141,6 +174,13 @@ def test_a_full_spread_group_has_no_capacity_in_its_zone(
     assert refused.instance is None
     assert refused.waits is None
     avoided = {each.key for each in refused.unavailable}
+
+    def sold_in_the_zone(of: EC2NodeClass) -> set[str]:
+        types = provider.instance_types(of, avoided)
+        return {each.name for each in types for o in each.offerings if o.available and o.zone == "us-west-2a"}
+
+    assert sold_in_the_zone(chosen) == set()
+    assert sold_in_the_zone(ready_class) == {each.name for each in provider.instance_types(ready_class)}
     with pytest.raises(InsufficientCapacityError):
         provider.prepare_launch(claim, chosen, 2, avoided)
     assert launch(provider, chosen, "full-8", M5).zone != "us-west-2a"

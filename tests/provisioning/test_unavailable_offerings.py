@@ -17,6 +17,14 @@ def test_aws041_a_claim_names_the_refused_offerings_of_its_own_types() -> None:
     assert unavailable_annotation(("m5.xlarge",), {SPOT}) == {}
 
 
+def test_aws041_aws044_a_claim_names_what_its_placement_group_lacks() -> None:
+    full = OfferingKey.refusable("spot", "", "us-west-2a", placement_group="pg-1")
+    type_, other = (
+        OfferingKey.refusable("spot", name, "us-west-2b", placement_group="pg-1") for name in ("m5.large", "c5.large")
+    )
+    assert unavailable_offerings(unavailable_annotation(("m5.large",), {full, type_, other})) == {full, type_}
+
+
 def test_aws041_what_cannot_be_read_avoids_nothing() -> None:
     for text in ("", ",", "spot", "spot//", "spot/m5.large", "a/b/c/d"):
         assert unavailable_offerings({labels.UNAVAILABLE_OFFERINGS: text}) == frozenset()

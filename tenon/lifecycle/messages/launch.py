@@ -65,6 +65,11 @@ class LaunchRequest(Message):
     reservation_type: str = ""
     """The type of the capacity reservations, which are all of one type; empty for none."""
     reservation_interruptible: bool = False
+    placement_group: str = ""
+    """The ID of the placement group that the instance is launched into; empty for none."""
+    placement_strategy: str = ""
+    partition: int = 0
+    """The partition of the placement group; 0 if EC2 chooses it, or if the group has none."""
     made_from: dict[str, str] = Field(default_factory=dict)
     """The NodeClaim's annotations about the EC2NodeClass that the request was made from. The class may change later."""
     group: LaunchGroup | None = None
@@ -93,6 +98,8 @@ class Instance(Message):
     reservation_interruptible: bool = False
     partition: int = 0
     """The partition of its placement group; 0 if it is in none."""
+    placement_group_id: str = Field("", exclude=True)
+    """Its placement group, for the labels of the NodeClaim. Not sent to workflows; empty if it is in none."""
     subnet_id: str = Field("", exclude=True)
     """The subnet, for the NodeClaim. Not sent to workflows; empty if EC2 did not describe the instance."""
     security_group_ids: tuple[str, ...] = Field((), exclude=True)
