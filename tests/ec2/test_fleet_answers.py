@@ -28,6 +28,10 @@ ROWS = [
 ]
 
 
+def overrides(row: FleetOverride) -> dict[str, str]:
+    return {"InstanceType": row.instance_type, "AvailabilityZone": row.zone}
+
+
 def launched(
     *errors: str, instances: tuple[str, ...] = (), capacity_type: str = "spot", by_token: Instance | None = None
 ) -> LaunchResult:
@@ -36,9 +40,7 @@ def launched(
         {
             "ErrorCode": code,
             "ErrorMessage": "as EC2 puts it",
-            "LaunchTemplateAndOverrides": {
-                "Overrides": {"InstanceType": row.instance_type, "AvailabilityZone": row.zone}
-            },
+            "LaunchTemplateAndOverrides": {"Overrides": overrides(row)},
         }
         for code, row in zip(errors, ROWS, strict=False)
     ]
@@ -110,3 +112,26 @@ def test_an_answer_without_instances_and_errors_is_looked_up_by_its_token() -> N
     nothing = launched().waits
     assert nothing is not None
     assert nothing.unsettled, "an instance may still appear"
+
+
+def test_aws126_a_new_instance_that_is_described_before_its_reservation_is_reserved() -> None:
+    """EC2 is eventually consistent, and the template of the launch allows no other capacity."""
+    rows = [row.model_copy(update={"reservation_id": "cr-1"}) for row in ROWS]
+    bought = {"InstanceIds": ["i-1"], "LaunchTemplateAndOverrides": {"Overrides": overrides(rows[0])}}
+    clients = SimpleNamespace(ec2=SimpleNamespace(create_fleet=lambda **_: {"Instances": [bought]}))
+    described = BOUGHT.model_copy(update={"capacity_type": "on-demand"})
+    found = SimpleNamespace(describe=lambda _: described)
+    request = LaunchRequest(
+        client_token="token",
+        capacity_type="reserved",
+        templates=[FleetTemplate(name="t", image_id="ami-1", overrides=rows)],
+        tags={},
+        reservation_type="default",
+    )
+    instance = Launcher(cast("Any", clients), cast("Any", found), "sandbox").create_fleet(request).instance
+    assert instance is not None
+    assert (instance.capacity_type, instance.reservation_id, instance.reservation_type) == (
+        "reserved",
+        "cr-1",
+        "default",
+    )

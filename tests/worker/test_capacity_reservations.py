@@ -27,6 +27,7 @@ RESERVED = {
     labels.RESERVATION_TYPE: "default",
     labels.RESERVATION_INTERRUPTIBLE: "false",
 }
+GUARDED = (labels.TERMINATION_FINALIZER,)
 BLOCK = {**RESERVED, labels.RESERVATION_TYPE: "capacity-block"}
 
 
@@ -39,10 +40,12 @@ class World:
         self.recorder = Recorder()
         self.in_reservation: dict[str, str] = {}
         self.asked: list[Sequence[str]] = []
+        self.now = START
+        self.relabelling = ReservedCapacityTypeController(cast("Any", self.kube), self.cache, self, lambda: self.now)
 
-    def node(self, name: str, kind: Mapping[str, str]) -> None:
+    def node(self, name: str, kind: Mapping[str, str], finalizers: Sequence[str] = GUARDED) -> None:
         """A node with these labels. Its instance is ``i-<name>``."""
-        described = {"labels": {labels.NODEPOOL: "pool", **kind}, "finalizers": [labels.TERMINATION_FINALIZER]}
+        described = {"labels": {labels.NODEPOOL: "pool", **kind}, "finalizers": list(finalizers)}
         ref: dict[str, Any] = {
             "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
         }
@@ -64,8 +67,14 @@ class World:
     def labels_of(self, plural: str, name: str) -> dict[str, str]:
         return dict(self.kube.objects[plural, "", name]["metadata"]["labels"])
 
-    async def relabel(self) -> None:
-        await ReservedCapacityTypeController(cast("Any", self.kube), self.cache, self).reconcile(())
+    async def relabel(self, after: float = 0.0) -> None:
+        """Reconcile, and then again after this many seconds, if the controller asked for it."""
+        pause = await self.relabelling.reconcile(())
+        if after:
+            assert pause is not None
+            assert pause <= after
+            self.now += timedelta(seconds=after)
+            await self.relabelling.reconcile(())
 
     async def expire(self, minutes: int, name: str = "cr-1") -> None:
         """Reconcile with a capacity block of the class that ends in so many minutes."""
@@ -80,7 +89,7 @@ class World:
         }
         found: EC2NodeClass = node_class({"capacityReservations": [block]})
         kube, recorder = cast("Any", self.kube), self.recorder
-        controller = CapacityBlockExpirationController(kube, recorder, self.cache, lambda _: found, lambda: START)
+        controller = CapacityBlockExpirationController(kube, recorder, self.cache, lambda _: found, "c", lambda: START)
         await controller.reconcile(())
 
     def leaving(self) -> list[str]:
@@ -95,12 +104,31 @@ async def test_act13_aws126_a_node_that_left_its_reservation_becomes_on_demand()
         world.node(name, RESERVED)
     world.node("bought", {labels.CAPACITY_TYPE: "on-demand"})
     world.in_reservation = {"i-left": "", "i-stays": "cr-1"}
-    await world.relabel()
-    assert world.asked == [["i-left", "i-stays", "i-unseen"]]
+    await world.relabel(after=15.0)
+    assert world.asked == [["i-left", "i-stays", "i-unseen"]] * 2
     for plural in ("nodes", "nodeclaims"):
         assert world.labels_of(plural, "left") == {labels.NODEPOOL: "pool", labels.CAPACITY_TYPE: "on-demand"}
         for name in ("stays", "unseen"):
             assert world.labels_of(plural, name) == {labels.NODEPOOL: "pool", **RESERVED}
+
+
+async def test_aws126_one_description_without_the_reservation_is_not_enough() -> None:
+    """EC2 is eventually consistent: the next description may have the reservation again."""
+    world = World()
+    world.node("node", RESERVED)
+    for found in ("", "cr-1", "", "cr-1"):
+        world.in_reservation = {"i-node": found}
+        await world.relabel()
+        world.now += timedelta(minutes=1)
+    assert world.labels_of("nodeclaims", "node")[labels.CAPACITY_TYPE] == "reserved"
+    world.in_reservation = {"i-node": ""}
+    await world.relabel()
+    world.now += timedelta(seconds=1)
+    await world.relabel()
+    assert world.labels_of("nodeclaims", "node")[labels.CAPACITY_TYPE] == "reserved"
+    world.now += timedelta(seconds=14)
+    await world.relabel()
+    assert world.labels_of("nodeclaims", "node")[labels.CAPACITY_TYPE] == "on-demand"
 
 
 async def test_act13_without_reserved_nodes_ec2_is_not_asked() -> None:
@@ -128,3 +156,13 @@ async def test_act14_aws124_nodes_leave_before_their_capacity_block_ends(
     await world.expire(minutes, block)
     assert world.leaving() == expected
     assert world.recorder.reasons() == ["CapacityReservationExpiring" for _ in expected]
+
+
+async def test_act14_a_claim_that_lost_its_finalizer_gets_it_before_it_is_deleted() -> None:
+    """Without it the claim would be gone at once, and nothing would drain its node."""
+    world = World()
+    world.node("node", BLOCK, finalizers=())
+    await world.expire(39)
+    assert world.leaving() == ["node"]
+    metadata_ = world.kube.objects["nodeclaims", "", "node"]["metadata"]
+    assert metadata_["finalizers"] == [labels.TERMINATION_FINALIZER]

@@ -1,15 +1,15 @@
 """Follows the instances of NodeClaims in capacity reservations (ACT-13, ACT-14).
 
 An instance leaves its reservation when that is cancelled or ends, and then costs the on-demand price. Its NodeClaim and
-Node get the labels of on-demand capacity, and drift decides what follows. The instances of a capacity block end with
-it, so their nodes leave before.
+Node get the labels of on-demand capacity, and drift decides what follows. EC2 is eventually consistent, so this needs
+two descriptions some seconds apart. The instances of a capacity block end with it, so their nodes leave before.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from activities import metrics
@@ -18,17 +18,21 @@ from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
+from activities.kubernetes.nodeclaims import ensure_claim_finalizer
 from activities.kubernetes.resources import NODECLAIMS, NODES
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.ec2.capacity_reservations import RESERVATION_LABELS, drains
 from tenon.kube.claim_record import ClaimRecord
+from tenon.lifecycle.messages.base import ClaimRef
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
 from worker.controllers.base import Controller
 
 INTERVAL = 60.0
 AT_ONCE = 10
+CONFIRMED_AFTER = timedelta(seconds=15)
+"""How long EC2 must describe an instance without its reservation until the instance counts as on-demand."""
 EXPIRING = "capacity_reservation_expiring"
 """The reason of these deletions in metrics."""
 
@@ -50,20 +54,29 @@ class ReservedCapacityTypeController(Controller):
     interval = 1.0
     resync = INTERVAL
 
-    def __init__(self, kube: Kube, cache: ClusterCache, ec2: ReservedInstances) -> None:
+    def __init__(
+        self, kube: Kube, cache: ClusterCache, ec2: ReservedInstances, now: Callable[[], datetime] = utc_now
+    ) -> None:
         super().__init__(cache)
         self._kube = kube
         self._ec2 = ec2
+        self._now = now
+        self._left_at: dict[str, datetime] = {}
+        """UID of a claim to the first of the consecutive descriptions without its reservation."""
 
     async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
         """Ask EC2 about all instances that are labelled reserved."""
         claims = [claim for claim in self._cache.claims if _reserved(claim) and claim.instance_id]
         if not claims:
+            self._left_at = {}
             return None
         found = await asyncio.to_thread(self._ec2.reservations, [claim.instance_id for claim in claims])
+        now = self._now()
         left = [claim for claim in claims if found.get(claim.instance_id) == ""]
-        await bounded(left, AT_ONCE, lambda claim: self.isolate(claim.name, self._relabel(claim)))
-        return None
+        self._left_at = {claim.uid: self._left_at.get(claim.uid, now) for claim in left}
+        confirmed = [claim for claim in left if now - self._left_at[claim.uid] >= CONFIRMED_AFTER]
+        await bounded(confirmed, AT_ONCE, lambda claim: self.isolate(claim.name, self._relabel(claim)))
+        return CONFIRMED_AFTER.total_seconds() if len(confirmed) < len(left) else None
 
     async def _relabel(self, claim: ClaimRecord) -> None:
         """Write the Node first: the NodeClaim's label decides whether this is tried again."""
@@ -96,12 +109,14 @@ class CapacityBlockExpirationController(Controller):
         recorder: EventPublisher,
         cache: ClusterCache,
         node_class: Callable[[str], EC2NodeClass | None],
+        cluster: str,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         super().__init__(cache)
         self._kube = kube
         self._recorder = recorder
         self._node_class = node_class
+        self._cluster = cluster
         self._now = now
 
     async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
@@ -120,6 +135,8 @@ class CapacityBlockExpirationController(Controller):
 
     async def _end(self, claim: ClaimRecord) -> None:
         name = claim.labels[labels.RESERVATION_ID]
+        if not claim.has_finalizer:  # without it, the NodeClaim would be gone at once and its node would not drain
+            await ensure_claim_finalizer(self._kube, ClaimRef(cluster=self._cluster, name=claim.name, uid=claim.uid))
         if not await self._kube.delete(NODECLAIMS, claim.name, uid=claim.uid):
             return
         metrics.CLAIMS_DISRUPTED.labels(EXPIRING, claim.pool, labels.RESERVED, "", "forceful").inc()
