@@ -46,6 +46,9 @@ class CapacityReservations:
         self._clock = clock
         self._seconds = seconds
         self._lock = threading.Lock()
+        self._counting = threading.Lock()
+        """Held by the thread that counts. Every launch and every plan of a class with reservations needs the places, so
+        none waits for another's count if an earlier one is known."""
         self._places: dict[str, Places] = {}
         self._asked: dict[str, float] = {}
         """When each reservation was last asked for."""
@@ -78,8 +81,14 @@ class CapacityReservations:
             now = self._clock()
             self._asked |= dict.fromkeys(ids, now)
             self._asked = {each: at for each, at in self._asked.items() if now - at < FORGET_SECONDS}
-            if now >= self._read_again_at or (now >= self._failed_until and not self._counted.issuperset(ids)):
-                self._read(frozenset(self._asked), now)
+            known = self._counted.issuperset(ids)
+        if self._is_due(ids) and self._counting.acquire(blocking=not known):
+            try:
+                if self._is_due(ids):  # otherwise another thread has counted meanwhile
+                    self._read()
+            finally:
+                self._counting.release()
+        with self._lock:
             return {each: self._places[each] for each in ids if each in self._places}
 
     def count(self, ids: Collection[str]) -> dict[str, Places]:
@@ -107,7 +116,14 @@ class CapacityReservations:
         with self._lock:
             self._read_again_at = self._failed_until = 0.0
 
-    def _read(self, ids: frozenset[str], now: float) -> None:
+    def _is_due(self, ids: Collection[str]) -> bool:
+        with self._lock:
+            now = self._clock()
+            return now >= self._read_again_at or (now >= self._failed_until and not self._counted.issuperset(ids))
+
+    def _read(self) -> None:
+        with self._lock:
+            ids, now = frozenset(self._asked), self._clock()
         try:
             found = self.count(ids)
         except EC2Error as error:
@@ -115,9 +131,11 @@ class CapacityReservations:
                 "The worker failed to count the free places of capacity reservations and keeps the last counts",
                 extra={"error": str(error)},
             )
-            self._read_again_at = self._failed_until = now + RETRY_SECONDS
+            with self._lock:
+                self._read_again_at = self._failed_until = now + RETRY_SECONDS
             return
-        self._counted, self._read_again_at, self._places = ids, now + self._seconds, found
+        with self._lock:
+            self._counted, self._read_again_at, self._places = ids, now + self._seconds, found
 
     def _described(self, wanted: list[FilterTypeDef]) -> list[CapacityReservationTypeDef]:
         with translated("DescribeCapacityReservations"):

@@ -136,8 +136,10 @@ class Ec2Provider:
 
         ``unpriced``: include types without a known price, at an infinite price.
         """
-        found = self.catalogue.instance_types(node_class, unavailable, unpriced=unpriced)
-        return without_zones(found, away) if (away := self.shifted_zones()) else found
+        found = self.catalogue.instance_types(node_class, unpriced=unpriced)
+        if self._shifts is not None:
+            found = self._shifts.without(found)
+        return without(found, unavailable) if unavailable else found
 
     def shifted_zones(self) -> frozenset[str]:
         """The IDs of the zones that ARC shifts the cluster away from, in which no node is launched."""

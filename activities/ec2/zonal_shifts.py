@@ -10,12 +10,15 @@ from activities import loggers
 from activities.ec2.client import Ec2
 from activities.ec2.cluster import arn_of
 from activities.ec2.errors import EC2Error, translated
-from tenon.ec2.zonal_shifts import shifted_zones
+from tenon.ec2.zonal_shifts import shifted_zones, without_zones
+from tenon.scheduling.model import InstanceType
 
 log = loggers.INSTANCE_TYPES
 
 POLL_SECONDS = 30.0
 """How old the answer of ARC may be (ACT-15)."""
+MAX_MARKED = 20_000
+"""How many types are remembered with the offerings that a shift leaves them."""
 
 
 class ZonalShifts:
@@ -26,29 +29,64 @@ class ZonalShifts:
         self._cluster = cluster
         self._clock = clock
         self._lock = threading.Lock()
+        self._asking = threading.Lock()
+        """Held by the thread that asks ARC. Every launch and every plan needs the zones, so none waits for another's
+        question if an earlier answer is known."""
         self._arn = ""
+        self._asked = False
         self._away: frozenset[str] = frozenset()
         self._read_again_at = float("-inf")
+        self._marked: dict[int, tuple[InstanceType, InstanceType]] = {}
+        """By the id of a type: the type, and how it is sold while `_marked_for` are the zones."""
+        self._marked_for = self._away
 
     def away(self) -> frozenset[str]:
         """The IDs of the zones that no node may be launched in. If ARC does not answer, the last known ones."""
+        if self._is_due() and self._asking.acquire(blocking=not self._asked):
+            try:
+                if self._is_due():  # otherwise another thread has asked meanwhile
+                    self._ask()
+            finally:
+                self._asking.release()
         with self._lock:
-            now = self._clock()
-            if now >= self._read_again_at:
-                self._read_again_at = now + POLL_SECONDS
-                try:
-                    self._away = self._read()
-                except EC2Error as error:
-                    log.warning(
-                        "The worker failed to ask ARC for zonal shifts and keeps the last known ones",
-                        extra={"zones": sorted(self._away), "error": str(error)},
-                    )
             return self._away
+
+    def without(self, instance_types: list[InstanceType]) -> list[InstanceType]:
+        """The types without the offerings in the shifted zones.
+
+        A type gives the same object each time, because the scheduling engine remembers what it computed for it.
+        """
+        away = self.away()
+        if not away:
+            return instance_types
+        with self._lock:
+            if self._marked_for != away or len(self._marked) > MAX_MARKED:
+                self._marked, self._marked_for = {}, away
+            new = [each for each in instance_types if id(each) not in self._marked]
+            self._marked |= {id(each): (each, sold) for each, sold in zip(new, without_zones(new, away), strict=True)}
+            return [self._marked[id(each)][1] for each in instance_types]
 
     def forget(self) -> None:
         """Ask again when the zones are needed next."""
         with self._lock:
             self._read_again_at = float("-inf")
+
+    def _is_due(self) -> bool:
+        with self._lock:
+            return self._clock() >= self._read_again_at
+
+    def _ask(self) -> None:
+        read_again_at = self._clock() + POLL_SECONDS
+        try:
+            away = self._read()
+        except EC2Error as error:
+            away = self._away
+            log.warning(
+                "The worker failed to ask ARC for zonal shifts and keeps the last known ones",
+                extra={"zones": sorted(away), "error": str(error)},
+            )
+        with self._lock:
+            self._away, self._read_again_at, self._asked = away, read_again_at, True
 
     def _read(self) -> frozenset[str]:
         self._arn = self._arn or arn_of(self._clients, self._cluster)

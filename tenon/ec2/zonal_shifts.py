@@ -19,14 +19,13 @@ def shifted_zones(resource: Mapping[str, Any]) -> frozenset[str]:
 
 
 def without_zones(instance_types: Sequence[InstanceType], away: Collection[str]) -> list[InstanceType]:
-    """Mark the offerings in these zones, by ID or name, as unavailable."""
-    return [
-        replace(
-            each,
-            offerings=tuple(
-                replace(one, available=False) if one.zone_id in away or one.zone in away else one
-                for one in each.offerings
-            ),
-        )
-        for each in instance_types
-    ]
+    """Mark the offerings in these zones, by ID or name, as unavailable. Types without such stay the same objects."""
+    return [_without_zones(each, away) for each in instance_types]
+
+
+def _without_zones(each: InstanceType, away: Collection[str]) -> InstanceType:
+    gone = [one.available and (one.zone_id in away or one.zone in away) for one in each.offerings]
+    if not any(gone):
+        return each
+    marked = (replace(one, available=False) if out else one for one, out in zip(each.offerings, gone, strict=True))
+    return replace(each, offerings=tuple(marked))

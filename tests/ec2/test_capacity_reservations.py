@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from activities.ec2 import capacity_reservations
+from activities.ec2.capacity_reservations import CapacityReservations
 from activities.ec2.client import Ec2
 from activities.ec2.errors import InsufficientCapacityError
 from activities.ec2.provider import Ec2Provider
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import CapacityReservation, EC2NodeClass
-from tenon.ec2.capacity_reservations import drains, reservation_ids, without_taken
+from tenon.ec2.capacity_reservations import Places, drains, reservation_ids, without_taken
 from tenon.ec2.launched_labels import launched_labels
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
@@ -146,6 +150,35 @@ def test_aws033_places_are_counted_once_a_minute(
     assert provider.instance_types(chosen) is first
     provider.count_places()
     assert offered(provider.instance_types(chosen))[made.id].reservation_capacity == 5
+
+
+def test_nobody_waits_for_a_count_while_the_last_one_is_known(
+    provider: Ec2Provider, clients: Ec2, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One slow answer of EC2 must not stop all launches and plans."""
+    made, other = reserve(server, count=3), reserve(server, count=1)
+    counting = CapacityReservations(clients)
+    assert counting.places([made.id])[made.id].left == 3
+    made.total = 5
+    counting.forget()
+    asked, answers, count = Event(), Event(), counting.count
+
+    def slow(ids: Collection[str]) -> dict[str, Places]:
+        asked.set()
+        assert answers.wait(30)
+        return count(ids)
+
+    monkeypatch.setattr(counting, "count", slow)
+    with ThreadPoolExecutor(3) as threads:
+        counts = threads.submit(counting.places, [made.id])
+        assert asked.wait(30)
+        try:
+            assert threads.submit(counting.places, [made.id]).result(30)[made.id].left == 3
+            unknown = threads.submit(counting.places, [other.id])
+        finally:
+            answers.set()
+        assert counts.result(30)[made.id].left == 5
+        assert unknown.result(30)[other.id].left == 1
 
 
 def test_counts_stay_while_ec2_refuses(provider: Ec2Provider, server: Server) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -11,8 +14,10 @@ from activities.ec2.client import Ec2
 from activities.ec2.cluster import describe_cluster
 from activities.ec2.errors import InsufficientCapacityError
 from activities.ec2.provider import Ec2Provider
+from activities.ec2.zonal_shifts import ZonalShifts
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.ec2.zonal_shifts import shifted_zones
+from tenon.kube.offerings import OfferingKey
 from tests.ec2.samples import node_claim
 
 if TYPE_CHECKING:
@@ -94,3 +99,48 @@ def test_a_shift_that_is_not_applied_counts_for_nothing() -> None:
     autoshifts = [{"awayFrom": "usw2-az3", "appliedStatus": "APPLIED"}]
     assert shifted_zones({"zonalShifts": shifts, "autoshifts": autoshifts}) == {"usw2-az2", "usw2-az3"}
     assert shifted_zones({}) == frozenset()
+
+
+def test_types_stay_the_same_objects_while_a_shift_lasts(
+    shifting: Ec2Provider, server: Server, ready_class: EC2NodeClass
+) -> None:
+    """The engine remembers its answers by object. Refusals of EC2 change only the types that they name."""
+    server.world.zonal_shifts.by_hand.add(zone_id(ready_class))
+    shifting.ask_zones()
+    first = shifting.instance_types(ready_class)
+    again = shifting.instance_types(ready_class, frozenset({OfferingKey("on-demand", "m5.large", "us-west-2b")}))
+    changed = [each.name for each, other in zip(first, again, strict=True) if each is not other]
+    assert changed == ["m5.large"]
+    shifting.prepare_launch(node_claim(name="same-1"), ready_class, 1, types=first)
+    assert all(each is other for each, other in zip(first, shifting.instance_types(ready_class), strict=True))
+
+
+def test_nobody_waits_for_arc_while_its_last_answer_is_known() -> None:
+    """One slow answer must not stop all launches and plans."""
+    asked, answers = Event(), Event()
+    shifts = [{"awayFrom": "usw2-az1", "appliedStatus": "APPLIED"}]
+
+    def slow(**_: object) -> dict[str, Any]:
+        if not shifts:
+            asked.set()
+            assert answers.wait(30)
+        return {"zonalShifts": shifts}
+
+    clients = SimpleNamespace(
+        region="us-west-2",
+        zonal_shift=SimpleNamespace(get_managed_resource=slow),
+        eks=SimpleNamespace(describe_cluster=lambda **_: {"cluster": {"arn": "arn"}}),
+    )
+    zonal = ZonalShifts(cast("Any", clients), "sandbox")
+    assert zonal.away() == {"usw2-az1"}
+    shifts.clear()
+    zonal.forget()
+    with ThreadPoolExecutor(2) as threads:
+        asks = threads.submit(zonal.away)
+        assert asked.wait(30)
+        try:
+            assert threads.submit(zonal.away).result(30) == {"usw2-az1"}
+        finally:
+            answers.set()
+        assert asks.result(30) == frozenset()
+    assert zonal.away() == frozenset()
