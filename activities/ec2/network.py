@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 FREE_SECONDS = 30.0
 """Cache TTL of a count of free addresses. Launches since it was read are subtracted from it."""
+EXPECTED_SECONDS = 60.0
+"""How long the addresses of a new node's pods are subtracted from EC2's count. By then EC2 counts them itself."""
 FULL_SECONDS = 180.0
 """How long a subnet counts as full after EC2 refused a launch in it, whatever its count says (AWS-033): with address
 prefixes, single addresses may be free that no node can use."""
@@ -38,6 +41,11 @@ class Network:
         self._lock = threading.Lock()
         self._free: dict[str, tuple[float, int]] = {}
         self._full_until: dict[str, float] = {}
+        self._expected: dict[str, tuple[float, Mapping[str, int]]] = {}
+        """Client token of a launch to the time until when its addresses count, and how many those are by subnet; the
+        oldest first."""
+        self._expected_in = Counter[str]()
+        """The sums of these by subnet."""
 
     def subnets(self, node_class: EC2NodeClass) -> list[Subnet]:
         """The subnets that the class's terms select, those with the most free addresses first."""
@@ -70,7 +78,11 @@ class Network:
         return [found[group_id] for group_id in sorted(found)]
 
     def free_addresses(self, subnet_ids: Collection[str]) -> dict[str, int]:
-        """Subnet id to its number of free addresses, at most half a minute old. Deleted subnets are left out."""
+        """Subnet id to its number of free addresses, at most half a minute old. Deleted subnets are left out.
+
+        The addresses that the pods of new nodes will use are subtracted, so that a burst of launches does not choose
+        the same subnet. They may turn out fewer, so they never make a subnet full.
+        """
         oldest = self._clock() - FREE_SECONDS
         with self._lock:
             stale = [each for each in subnet_ids if self._free.get(each, (float("-inf"), 0))[0] < oldest]
@@ -79,23 +91,48 @@ class Network:
         now = self._clock()
         with self._lock:
             self._full_until = {each: until for each, until in self._full_until.items() if until > now}
-            return {
+            while self._expected and next(iter(self._expected.values()))[0] <= now:
+                self._replace(next(iter(self._expected)), None)
+            found = {
                 each: 0 if each in self._full_until else self._free[each][1]
                 for each in subnet_ids
                 if each in self._free
             }
+            return {each: max(free - self._expected_in[each], min(free, 1)) for each, free in found.items()}
+
+    def expect(self, token: str, addresses: Mapping[str, int]) -> None:
+        """Subtract the addresses that a launch may use from now on, in each subnet that EC2 may choose for it."""
+        with self._lock:
+            self._replace(token, None)
+            self._replace(token, (self._clock() + EXPECTED_SECONDS, addresses))
+
+    def settle(self, token: str, subnet_id: str) -> None:
+        """Subtract the launch from the cached count of its subnet, and give back what it does not use in the others.
+
+        ``subnet_id`` is empty if nothing was launched.
+        """
+        with self._lock:
+            until, addresses = self._expected.get(token, (0.0, {}))
+            used = (until, {subnet_id: addresses[subnet_id]}) if subnet_id in addresses else None
+            self._replace(token, used)
+            if subnet_id in self._free:
+                read_at, free = self._free[subnet_id]
+                self._free[subnet_id] = (read_at, max(free - 1, 0))
 
     def mark_full(self, subnet_id: str) -> None:
         """Record that EC2 refused a launch in the subnet for lack of addresses."""
         with self._lock:
             self._full_until[subnet_id] = self._clock() + FULL_SECONDS
 
-    def took_address(self, subnet_id: str) -> None:
-        """Subtract a launch in the subnet from the cached count of free addresses."""
-        with self._lock:
-            if subnet_id in self._free:
-                read_at, free = self._free[subnet_id]
-                self._free[subnet_id] = (read_at, max(free - 1, 0))
+    def _replace(self, token: str, expected: tuple[float, Mapping[str, int]] | None) -> None:
+        """Change what is known of a launch. It keeps its place among the others."""
+        _, before = self._expected.get(token, (0.0, {}))
+        self._expected_in.subtract(before)
+        if expected is None:
+            self._expected.pop(token, None)
+            return
+        self._expected[token] = expected
+        self._expected_in.update(expected[1])
 
     def _remember(self, subnets: Iterable[SubnetTypeDef]) -> None:
         now = self._clock()

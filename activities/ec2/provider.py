@@ -191,6 +191,7 @@ class Ec2Provider:
             full, refused = without_addresses(claim, node_class, sold, free)
             why = f"{error}; no subnet of the class in {', '.join(full)} has a free address" if full else str(error)
             raise InsufficientCapacityError(why, refused) from error
+        self._network.expect(plan.request.client_token, plan.addresses)
         self._launcher.ensure_templates(plan.templates, afresh=attempt > 1)
         _warn_of_few_types(claim, plan.request)
         return plan.request
@@ -202,12 +203,13 @@ class Ec2Provider:
             EC2Error: only retryable errors. The result holds every refusal.
         """
         result = self._launcher.create_fleet(request)
+        subnet_id = ""
         if result.instance is not None:
             chosen = (result.instance.instance_type, result.instance.zone)
             rows = (row for template in request.templates for row in template.overrides)
-            subnet_id = next((row.subnet_id for row in rows if (row.instance_type, row.zone) == chosen), None)
-            if subnet_id:
-                self._network.took_address(subnet_id)
+            requested = next((row.subnet_id for row in rows if (row.instance_type, row.zone) == chosen), "")
+            subnet_id = result.instance.subnet_id or requested
+        self._network.settle(request.client_token, subnet_id)
         return result
 
     def find_instance(self, claim_name: str) -> Instance | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tenon.apis import labels
@@ -40,6 +40,8 @@ class LaunchPlan:
 
     request: LaunchRequest
     templates: tuple[LaunchTemplate, ...]
+    addresses: Mapping[str, int] = field(default_factory=dict)
+    """By subnet: how many addresses the pods of the node will use at least, if it is launched there (AWS-120)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,18 @@ def plan_launch(
         placement_strategy=placed.strategy if placed is not None else "",
         partition=part or 0,
     )
-    return LaunchPlan(request, tuple(templates.values()))
+    return LaunchPlan(request, tuple(templates.values()), _addresses(choices, subnets))
+
+
+def _addresses(choices: Iterable[TypeOfferings], subnets: Mapping[str, Subnet]) -> dict[str, int]:
+    """By subnet: the least number of pods of the types that may be launched there. Each pod takes an address."""
+    least: dict[str, int] = {}
+    for choice in choices:
+        pods = choice.type.capacity[PODS]
+        for zone in {offering.zone for offering in choice.offerings}:
+            subnet_id = subnets[zone].id
+            least[subnet_id] = min(pods, least.get(subnet_id, pods))
+    return least
 
 
 def _by_reservation(choices: Iterable[TypeOfferings]) -> Iterator[TypeOfferings]:

@@ -9,7 +9,7 @@ import pytest
 from activities.ec2.client import Ec2
 from activities.ec2.errors import InsufficientCapacityError
 from activities.ec2.launch import fleet_parameters
-from activities.ec2.network import FULL_SECONDS, Network
+from activities.ec2.network import EXPECTED_SECONDS, FULL_SECONDS, Network
 from activities.ec2.provider import Ec2Provider
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeclaim import NodeClaim
@@ -57,6 +57,38 @@ def claim_in(zone: str, name: str) -> NodeClaim:
         ("karpenter.sh/capacity-type", "In", ["on-demand"]),
         name=name,
     )
+
+
+def test_aws120_a_burst_of_launches_is_spread_over_the_subnets_of_a_zone(clients: Ec2, subnets: list[str]) -> None:
+    """Before EC2 counts any address: each launch counts with those of its pods, in every subnet that it may get.
+
+    What was launched elsewhere is given back, and what was not launched at all, too. No prediction makes a subnet full.
+    """
+    now = [0.0]
+    network = Network(clients, clock=lambda: now[0])
+    one, other = subnets
+    free = network.free_addresses(subnets)
+    assert free[one] == free[other]
+    network.expect("a", {one: 4})
+    assert network.free_addresses(subnets) == {one: free[one] - 4, other: free[other]}
+    network.expect("b", {one: 4, other: 3})
+    network.expect("c", {other: 1000})
+    assert network.free_addresses(subnets) == {one: free[one] - 8, other: 1}
+    network.settle("b", one)
+    network.settle("c", "")
+    assert network.free_addresses(subnets) == {one: free[one] - 9, other: free[other]}
+    network.settle("launched by another replica", other)
+    assert network.free_addresses(subnets)[other] == free[other] - 1
+    now[0] = EXPECTED_SECONDS
+    assert network.free_addresses(subnets) == free, "EC2 has counted them, if there are any"
+
+
+def test_aws120_the_next_launch_takes_the_other_subnet(provider: Ec2Provider, subnets: list[str]) -> None:
+    terms = [{"id": subnet_id} for subnet_id in subnets]
+    written = node_class({}, role="KarpenterNodeRole-sandbox", subnetSelectorTerms=terms)
+    ready = written.model_copy(update={"status": provider.resolve_node_class(written)})
+    first, second = (provider.prepare_launch(claim_in(ZONE, f"burst-{number}"), ready, 1) for number in (1, 2))
+    assert used(first) | used(second) == set(subnets)
 
 
 def test_aws043_only_the_full_subnet_is_avoided_and_the_zone_once_all_are_full(

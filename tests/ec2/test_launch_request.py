@@ -191,6 +191,14 @@ def test_subnet_choice(free: dict[str, int], expected: dict[str, str]) -> None:
     assert {zone: subnet.id for zone, subnet in chosen.items()} == expected
 
 
+def test_aws120_a_launch_uses_the_addresses_of_the_fewest_pods_in_each_subnet() -> None:
+    """Of the types that may be launched there: m5.large takes 29 pods, m6i.2xlarge 58."""
+    on_demand = ("karpenter.sh/capacity-type", "In", ["on-demand"])
+    plan = planned(node_claim(on_demand, requests={"cpu": "1", "memory": "3Gi"}))
+    assert plan.addresses == {"subnet-a2": 29, "subnet-b1": 29}
+    assert planned(node_claim(on_demand, requests={"cpu": "4"})).addresses == {"subnet-a2": 58, "subnet-b1": 58}
+
+
 @pytest.mark.parametrize(
     ("capacity_type", "options"),
     [
