@@ -190,6 +190,12 @@ ELIGIBLE_NODES = Gauge(
     ["reason"],
     multiprocess_mode="mostrecent",
 )
+USER_DATA_BYTES = Gauge(
+    "karpenter_ec2nodeclasses_userdata_bytes",
+    "Size of the rendered user data of an EC2NodeClass in bytes, before base64.",
+    ["nodeclass"],
+    multiprocess_mode="mostrecent",
+)
 LAUNCH_FAILURES = Counter(
     "karpenter_cloudprovider_instance_launch_failures_total",
     "Offerings that EC2 refused.",

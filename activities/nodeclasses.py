@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from temporalio import activity
 
-from activities import loggers
+from activities import loggers, metrics
 from activities.clock import utc_now
 from activities.cluster_version import ClusterVersion
 from activities.ec2.errors import EC2Error
@@ -26,12 +26,17 @@ from tenon.apis.json_object import JsonObject
 from tenon.apis.managed import manages_claim
 from tenon.apis.nodeclaim import DRIFTED
 from tenon.apis.validation import parse
+from tenon.ec2.instance_profiles import unused_profiles
 from tenon.ec2.nodeclass_status import DEPENDENCIES_NOT_READY, unparsable_conditions
+from tenon.ec2.user_data import size_warning
 from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle.messages.base import ActivityName
 from tenon.lifecycle.messages.nodeclass import NodeClassInput, NodeClassResult
 
 log = loggers.NODECLASS
+
+PROFILES_EVERY = timedelta(minutes=30)
+"""How often to look for instance profiles of a class that nothing uses any more (ACT-05)."""
 
 
 class NodeClassActivities:
@@ -50,6 +55,8 @@ class NodeClassActivities:
         self._ec2 = ec2
         self._version = version
         self._now = now
+        self._profiles_read: dict[str, datetime] = {}
+        """UID of a class to the last time when its instance profiles were read."""
 
     @activity.defn(name=ActivityName.RESOLVE_NODECLASS)
     async def resolve(self, given: NodeClassInput) -> NodeClassResult:
@@ -104,14 +111,44 @@ class NodeClassActivities:
             )
         for warning in self._ec2.price_warnings():
             await self._recorder.publish(raw, "PricesUnknown", warning, "Warning")
+        size = self._ec2.user_data_bytes(node_class)
+        metrics.USER_DATA_BYTES.labels(given.name).set(size)
+        if warning := size_warning(size):
+            await self._recorder.publish(raw, "UserDataNearLimit", warning, "Warning")
         if unanswered is not None:
             raise unanswered
+        if is_ready:
+            await self._delete_unused_profiles(node_class)
         return NodeClassResult(
             ready=is_ready,
             generation=node_class.metadata.generation,
             message="ready" if is_ready else (ready.message if ready else ""),
             refresh_seconds=self._ec2.refresh_seconds(node_class),
         )
+
+    async def _delete_unused_profiles(self, node_class: EC2NodeClass) -> None:
+        """Delete the instance profiles of the class's earlier roles that no instance has any more (ACT-05)."""
+        uid, now = node_class.metadata.uid, self._now()
+        if uid in self._profiles_read and now - self._profiles_read[uid] < PROFILES_EVERY:
+            return
+        unused: list[str] = []
+        earlier: dict[str, list[str]] = {}
+        try:
+            # The profiles first: a NodeClaim that is read after them either names its profile or uses the current one.
+            earlier = await asyncio.to_thread(self._ec2.earlier_profiles, node_class)
+            unused = unused_profiles(earlier, await self._users(node_class.metadata.name)) if earlier else []
+            for name in unused:
+                await asyncio.to_thread(self._ec2.delete_profile, name, earlier[name])
+                log.info(
+                    "An unused instance profile was deleted",
+                    extra={"ec2nodeclass": node_class.metadata.name, "instance-profile": name},
+                )
+        except EC2Error as error:
+            log.warning(
+                "The worker failed to delete unused instance profiles and tries again later",
+                extra={"ec2nodeclass": node_class.metadata.name, "error": str(error)},
+            )
+        self._profiles_read[uid] = now
 
     async def _ensure_metadata(self, raw: JsonObject, node_class: EC2NodeClass) -> None:
         metadata = raw["metadata"]
@@ -154,6 +191,8 @@ class NodeClassActivities:
         left = [f for f in raw["metadata"].get("finalizers") or [] if f != labels.NODECLASS_FINALIZER]
         patch = {"metadata": {"finalizers": left, "resourceVersion": raw["metadata"]["resourceVersion"]}}
         await self._kube.patch(EC2NODECLASSES, name, patch)
+        self._profiles_read.pop(raw["metadata"]["uid"], None)
+        metrics.USER_DATA_BYTES.labels(name).set(0)
         log.info("An EC2NodeClass was deleted", extra={"ec2nodeclass": name})
         return NodeClassResult(exists=False, deleting=True)
 

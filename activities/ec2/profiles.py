@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 
 from activities.ec2.client import Ec2
 from activities.ec2.errors import EC2Error, translated
@@ -69,9 +70,19 @@ class Profiles:
             if name not in profiles and (roles := self._roles(name)) is not None:
                 profiles[name] = roles
         for name, roles in profiles.items():
-            for role in roles:
-                self._quiet_delete(name, role)
-            self._quiet_delete(name)
+            self.delete(name, roles)
+
+    def earlier(self, node_class: EC2NodeClass) -> dict[str, list[str]]:
+        """The profiles that were created for the class, with their roles, without the one that it uses now."""
+        spec = node_class.spec
+        current = spec.instance_profile or managed_name(self._cluster, self._clients.region, node_class)
+        return {name: roles for name, roles in self._managed(node_class).items() if name != current}
+
+    def delete(self, name: str, roles: Iterable[str]) -> None:
+        """Delete a profile that has these roles."""
+        for role in roles:
+            self._quiet_delete(name, role)
+        self._quiet_delete(name)
 
     def _managed(self, node_class: EC2NodeClass) -> dict[str, list[str]]:
         """The profiles that were created for this very class, with their roles.

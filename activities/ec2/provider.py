@@ -38,7 +38,7 @@ from tenon.ec2.expressions_check import check_expressions
 from tenon.ec2.instance_types import without
 from tenon.ec2.launch_filters import NoOfferingError, few_types
 from tenon.ec2.launch_request import plan_launch, without_addresses
-from tenon.ec2.nodeclass_status import CheckResult, not_ready, readiness_unknown
+from tenon.ec2.nodeclass_status import CheckResult, not_ready, readiness_unknown, user_data_bytes
 from tenon.ec2.zonal_shifts import without_zones
 from tenon.housekeeping.facts import ObservedInstance, ObservedTemplate
 from tenon.kube.offerings import OfferingKey
@@ -275,6 +275,18 @@ class Ec2Provider:
     def delete_instance_profile(self, node_class: EC2NodeClass) -> None:
         """Delete the instance profiles that were created for the class's roles. One that the class names stays."""
         self._profiles.delete_managed(node_class)
+
+    def earlier_profiles(self, node_class: EC2NodeClass) -> dict[str, list[str]]:
+        """The instance profiles that were created for the class's earlier roles, with their roles."""
+        return self._profiles.earlier(node_class)
+
+    def delete_profile(self, name: str, roles: Sequence[str]) -> None:
+        """Delete an instance profile that has these roles. It is gone already, or no instance has it."""
+        self._profiles.delete(name, roles)
+
+    def user_data_bytes(self, node_class: EC2NodeClass) -> int:
+        """The size of the class's user data as it is rendered for a node, or 0 if it cannot be rendered."""
+        return user_data_bytes(node_class, self.cluster)
 
 
 def _warn_of_few_types(claim: NodeClaim, request: LaunchRequest) -> None:

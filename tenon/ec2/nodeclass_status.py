@@ -155,6 +155,26 @@ def validate(node_class: EC2NodeClass, cluster: Cluster) -> CheckResult:
         return CheckResult(
             "ClusterCIDRResolutionFailed", "AL2023 nodes need the cluster's service range, which is unknown"
         )
+    try:
+        _user_data(node_class, cluster)
+    except user_data.UserDataTooLargeError as error:
+        return CheckResult(USER_DATA_TOO_LARGE, str(error))
+    except ValueError as error:
+        return CheckResult("UserDataInvalid", str(error))
+    return PASSED
+
+
+def user_data_bytes(node_class: EC2NodeClass, cluster: Cluster) -> int:
+    """Return the size of the class's rendered user data, before base64; 0 if it cannot be rendered."""
+    try:
+        return len(_user_data(node_class, cluster).encode())
+    except ValueError:
+        return 0
+
+
+def _user_data(node_class: EC2NodeClass, cluster: Cluster) -> str:
+    """Render the user data of the class, without what a NodePool and an instance type add to it."""
+    spec = node_class.spec
     node = Bootstrap(
         cluster=cluster,
         labels=node_labels({}, ""),
@@ -163,13 +183,7 @@ def validate(node_class: EC2NodeClass, cluster: Cluster) -> CheckResult:
         raid0=spec.instance_store_policy == "RAID0",
         user_data=spec.user_data or "",
     )
-    try:
-        user_data.render(family_named(spec.resolved_family), node)
-    except user_data.UserDataTooLargeError as error:
-        return CheckResult(USER_DATA_TOO_LARGE, str(error))
-    except ValueError as error:
-        return CheckResult("UserDataInvalid", str(error))
-    return PASSED
+    return user_data.render(family_named(spec.resolved_family), node)
 
 
 def _reason_of(fault: FieldError, node_class: EC2NodeClass) -> str:

@@ -18,6 +18,20 @@ SIZE_LIMIT = 16384
 """The most bytes of user data that EC2 accepts, before base64."""
 
 
+WARNED_AT = 0.9
+"""The share of that limit from which on there is a warning."""
+
+
+def size_warning(size: int) -> str:
+    """Return a sentence about user data of so many bytes that EC2 will soon refuse; empty if there is room (EC-10)."""
+    if size < SIZE_LIMIT * WARNED_AT:
+        return ""
+    return (
+        f"the user data has {size} bytes and EC2 takes at most {SIZE_LIMIT}: shorten userData, because the labels and "
+        "taints of a NodePool come on top of it"
+    )
+
+
 class UserDataTooLargeError(TenonError, ValueError):
     """The user data is larger than EC2 accepts."""
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from prometheus_client import REGISTRY
 
 from activities.cluster_version import ClusterVersion
+from activities.ec2.client import Ec2
 from activities.ec2.nodeclass import UnansweredError
 from activities.ec2.provider import Ec2Provider
-from activities.kubernetes.resources import EC2NODECLASSES
+from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
 from activities.nodeclasses import NodeClassActivities
 from sandbox.ec2.faults import Fault
+from tenon.apis import labels
 from tenon.lifecycle.messages.nodeclass import NodeClassInput, NodeClassResult
 from tests.ec2.samples import node_class
 from tests.lifecycle_k8s.fake_kube import Clock, FakeKube, Recorder
@@ -31,7 +35,8 @@ class World:
         written["metadata"] = {"name": name, "uid": name, "generation": 1}
         self.kube.add(EC2NODECLASSES, written)
         version = ClusterVersion(provider.cluster.kubernetes_version, cast("Any", None))
-        self._activities = NodeClassActivities(cast("Any", self.kube), self.recorder, provider, version)
+        self.clock = Clock()
+        self._activities = NodeClassActivities(cast("Any", self.kube), self.recorder, provider, version, self.clock)
 
     async def resolve(self) -> NodeClassResult:
         return await self._activities.resolve(NodeClassInput(cluster="sandbox", name=self.name))
@@ -129,3 +134,51 @@ async def test_ecs7_a_class_that_cannot_be_parsed_says_so_itself(provider: Ec2Pr
     written = len(world.kube.calls)
     await world.resolve()
     assert len(world.kube.calls) == written, "what is written already is not written again"
+
+
+async def test_act05_the_profile_of_an_earlier_role_goes_with_its_last_node(
+    provider: Ec2Provider, clients: Ec2, server: Server
+) -> None:
+    """Within half an hour, and not while a NodeClaim names it. A refusal does not make the class unready."""
+    other, world = World(provider, "given"), World(provider, "moved")
+    profiles = []
+    for each in (other, world):
+        assert (await each.resolve()).ready
+        profiles.append((await each.kube.get(EC2NODECLASSES, each.name) or {})["status"]["instanceProfile"])
+    given, earlier = profiles
+    reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "moved"}
+    node = {
+        "metadata": {"name": "node", "uid": "node", "annotations": {labels.INSTANCE_PROFILE: earlier}},
+        "spec": {"nodeClassRef": reference},
+    }
+    world.kube.add(NODECLAIMS, node)
+
+    async def exists_later() -> bool:
+        world.clock.instant += timedelta(minutes=30)
+        assert (await world.resolve()).ready
+        return any(
+            one["InstanceProfileName"] == earlier for one in clients.iam.list_instance_profiles()["InstanceProfiles"]
+        )
+
+    await world.kube.patch(EC2NODECLASSES, "moved", {"spec": {"role": None, "instanceProfile": given}})
+    assert await exists_later()
+    await world.kube.delete(NODECLAIMS, "node")
+    server.world.faults.add(Fault(action="DeleteInstanceProfile", code="AccessDenied", status=403, count=None))
+    assert await exists_later()
+    server.world.faults.clear()
+    assert not await exists_later()
+    assert clients.iam.get_instance_profile(InstanceProfileName=given)
+
+
+async def test_ec10_user_data_of_nearly_the_most_that_ec2_takes_is_warned_of(provider: Ec2Provider) -> None:
+    """MET-58: a gauge shows the size."""
+    world = World(provider, "large")
+    await world.kube.patch(EC2NODECLASSES, "large", {"spec": {"userData": "#!/bin/bash\n" + "#" * 13000}})
+    assert (await world.resolve()).ready
+    assert "UserDataNearLimit" not in world.recorder.reasons()
+    await world.kube.patch(EC2NODECLASSES, "large", {"spec": {"userData": "#!/bin/bash\n" + "#" * 14800}})
+    assert (await world.resolve()).ready
+    assert "UserDataNearLimit" in world.recorder.reasons()
+    shown = REGISTRY.get_sample_value("karpenter_ec2nodeclasses_userdata_bytes", {"nodeclass": "large"})
+    assert shown is not None
+    assert 14800 < shown < 16384
