@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import partial
@@ -37,7 +37,7 @@ from activities.launch_groups import in_group, living_instance
 from activities.launching import Launching, launched_recently
 from tenon.apis import labels
 from tenon.apis.reasons import Reason, snake_case
-from tenon.kube.claim_record import instance_id_of
+from tenon.kube.claim_record import ClaimRecord, instance_id_of
 from tenon.kube.scheduler_config import NOTHING, DefaultSpread
 from tenon.lifecycle.cordon import drain_reason
 from tenon.lifecycle.messages.base import ActivityName
@@ -111,7 +111,7 @@ class NodeActivities:
     @activity.defn(name=ActivityName.REGISTER)
     async def register(self, given: NodeInput) -> RegisterResult:
         """Adopt the Node that joined the cluster, and tag its instance with the Node's name."""
-        result = await registration.register(self._kube, self._recorder, given, utc_now)
+        result = await registration.register(self._kube, self._recorder, given, utc_now, self._partition)
         if result.node_name:
             claim = await nodeclaims.read_claim(self._kube, given.claim)
             found = claim.labels if claim is not None else {}
@@ -123,6 +123,21 @@ class NodeActivities:
             await asyncio.wait({name}, timeout=NAME_SECONDS)
             log.info("A NodeClaim registered", extra={"nodeclaim": given.claim.name, "node": result.node_name})
         return result
+
+    async def _partition(self, claim: ClaimRecord) -> Mapping[str, str]:
+        """The label of the partition that EC2 chose, if EC2 showed the instance too late for the launch (AWS-112)."""
+        if not claim.labels.get(labels.PLACEMENT_GROUP_ID) or claim.labels.get(labels.PLACEMENT_GROUP_PARTITION):
+            return {}
+        try:
+            instance = await asyncio.to_thread(self._ec2.describe_instance, claim.instance_id)
+        except EC2Error as error:
+            log.warning(
+                "The worker failed to read the partition of an instance, and its node has no label of it",
+                extra={"nodeclaim": claim.name, "instance": claim.instance_id, "error": str(error)},
+            )
+            return {}
+        found = instance.partition if instance is not None else 0
+        return {labels.PLACEMENT_GROUP_PARTITION: str(found)} if found else {}
 
     async def _name_instance(self, given: NodeInput, node_name: str, *, tells: bool) -> None:
         """Tag the instance with its claim and Node name. If that fails, the housekeeping sweep does it later.

@@ -116,6 +116,14 @@ async def annotate_claim(kube: Kube, ref: ClaimRef, annotations: Mapping[str, st
     return await _merge_metadata(kube, ref, {}, annotations) is not None
 
 
+async def label_claim(
+    kube: Kube, ref: ClaimRef, labels_: Mapping[str, str], seen: Object | None = None
+) -> ClaimRecord | None:
+    """Write the labels that are missing or differ. Return the claim afterwards, or None if it is gone."""
+    written = await _merge_metadata(kube, ref, labels_, {}, seen)
+    return None if written is None else ClaimRecord.of(written)
+
+
 async def record_keep(kube: Kube, ref: ClaimRef, until: datetime) -> bool:
     """Record on the claim, where it outlives the workflow, until when an operator wants to keep the node.
 

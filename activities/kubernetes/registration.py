@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping
+
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
-from activities.kubernetes.nodeclaims import Clock, ConditionUpdate, read_claim, update_conditions
+from activities.kubernetes.nodeclaims import Clock, ConditionUpdate, label_claim, read_claim, update_conditions
 from activities.kubernetes.nodes import find_node
 from activities.kubernetes.resources import NODES
 from tenon.apis.nodeclaim import REGISTERED
 from tenon.kube import pod_json
+from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle.messages.node import NodeInput, RegisterResult
 from tenon.lifecycle.registration import registration
 
 UNREGISTERED_MISSING = "UnregisteredTaintMissing"
 
 
-async def register(kube: Kube, recorder: EventPublisher, wanted: NodeInput, now: Clock) -> RegisterResult:
+LateLabels = Callable[[ClaimRecord], Awaitable[Mapping[str, str]]]
+"""Returns the labels that could not be known when the instance was launched."""
+
+
+async def no_late_labels(claim: ClaimRecord) -> Mapping[str, str]:  # noqa: ARG001
+    """There are none."""
+    return {}
+
+
+async def register(
+    kube: Kube,
+    recorder: EventPublisher,
+    wanted: NodeInput,
+    now: Clock,
+    late_labels: LateLabels = no_late_labels,
+) -> RegisterResult:
     """Register the claim's Node, or report what is missing. Write the Node before the claim's Registered condition."""
     claim = await read_claim(kube, wanted.claim)
     if claim is None:
@@ -27,6 +45,10 @@ async def register(kube: Kube, recorder: EventPublisher, wanted: NodeInput, now:
             kube, wanted.claim, [ConditionUpdate(REGISTERED, "Unknown", found.reason, found.message)], now
         )
         return RegisterResult(reason=found.reason, message=found.message)
+    if late := await late_labels(claim):  # first, so that the Node gets them as well
+        claim = await label_claim(kube, wanted.claim, late, claim.body)
+        if claim is None:
+            return RegisterResult(reason="NodeClaimGone", message=f"NodeClaim {wanted.claim.name} is gone")
     name = found.node["metadata"]["name"]
     if registration(claim.body, found.node).unregistered_taint_missing:
         await recorder.publish(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, cast
+
 import pytest
 
 from activities.kubernetes.binding import bind
@@ -9,8 +11,10 @@ from activities.kubernetes.initialization import initialize
 from activities.kubernetes.registration import register
 from activities.kubernetes.resources import NODECLAIMS, NODES
 from activities.kubernetes.startup_cordon import remove_startup_cordon_by_name
+from activities.nodeclaim_lifecycle import NodeActivities
+from tenon.lifecycle.messages.launch import Instance
 from tenon.lifecycle.messages.node import NodeInput
-from tests.lifecycle_k8s.world import DISRUPTED, PROVIDER_ID, REF, UNREGISTERED, World, claim, node, pod
+from tests.lifecycle_k8s.world import DISRUPTED, PROVIDER_ID, REF, UNREGISTERED, Ec2, World, claim, node, pod
 
 WANTED = NodeInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1")
 STARTUP = {"key": "cni", "effect": "NoSchedule"}
@@ -57,6 +61,23 @@ async def test_a_node_without_the_unregistered_taint_is_registered_and_reported(
     world = joined()
     assert (await register(world.kube, world.recorder, WANTED, world.clock)).node_name == "node-1"
     assert world.recorder.reasons() == ["UnregisteredTaintMissing"]
+
+
+async def test_aws112_a_partition_that_was_not_known_at_the_launch_is_read_back() -> None:
+    """EC2 chose it, and showed the instance too late. Without a placement group EC2 is not asked."""
+
+    class Ec2InPartition(Ec2):
+        def describe_instance(self, instance_id: str) -> Instance:
+            return super().describe_instance(instance_id).model_copy(update={"partition": 3})
+
+    label = "karpenter.k8s.aws/placement-group-partition"
+    for group, expected in (({"karpenter.k8s.aws/placement-group-id": "pg-1"}, "3"), ({}, None)):
+        world = joined(UNREGISTERED)
+        world.claim["metadata"]["labels"] |= group
+        activities = NodeActivities(world.kube, world.recorder, cast("Any", Ec2InPartition()))
+        assert (await activities.register(WANTED)).node_name == "node-1"
+        assert world.node["metadata"]["labels"].get(label) == expected
+        assert world.claim["metadata"]["labels"].get(label) == expected
 
 
 async def test_the_provider_id_decides_not_the_name() -> None:
