@@ -190,6 +190,17 @@ ELIGIBLE_NODES = Gauge(
     ["reason"],
     multiprocess_mode="mostrecent",
 )
+NODECLASS_TRANSITIONS = Counter(
+    "operator_ec2nodeclass_status_condition_transitions_total",
+    "Conditions of EC2NodeClasses that changed their status, or that are new.",
+    ["type", "status", "reason"],
+)
+NODECLASS_TRANSITION_SECONDS = Histogram(
+    "operator_ec2nodeclass_status_condition_transition_seconds",
+    "How long a condition of an EC2NodeClass had its last status when that changed.",
+    ["type", "status"],
+    buckets=_POWERS,
+)
 USER_DATA_BYTES = Gauge(
     "karpenter_ec2nodeclasses_userdata_bytes",
     "Size of the rendered user data of an EC2NodeClass in bytes, before base64.",

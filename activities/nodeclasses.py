@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -19,7 +19,8 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
 from tenon.apis import labels
-from tenon.apis.conditions import READY, get_condition
+from tenon.apis.common import Condition
+from tenon.apis.conditions import READY, get_condition, transitions
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.hashing import EC2NODECLASS_VERSION, ec2nodeclass_hashes, migrated_hashes
 from tenon.apis.json_object import JsonObject
@@ -99,6 +100,7 @@ class NodeClassActivities:
         if dumped != present:
             patch = {"status": _status_patch(dumped, present)}
             await self._kube.patch(EC2NODECLASSES, given.name, patch, subresource="status")
+            await self._report_transitions(raw, node_class.status.conditions, status.conditions)
         ready = get_condition(status.conditions, READY)
         is_ready = ready is not None and ready.status == "True"
         if ready is not None and not is_ready:
@@ -125,6 +127,19 @@ class NodeClassActivities:
             message="ready" if is_ready else (ready.message if ready else ""),
             refresh_seconds=self._ec2.refresh_seconds(node_class),
         )
+
+    async def _report_transitions(
+        self, raw: JsonObject, before: Sequence[Condition], after: Sequence[Condition]
+    ) -> None:
+        """Count each change of a condition's status, and publish it if the condition is not new (ACT-17)."""
+        for old, new in transitions(before, after):
+            metrics.NODECLASS_TRANSITIONS.labels(new.type, new.status, new.reason).inc()
+            if old is None:
+                continue
+            seconds = (new.last_transition_time - old.last_transition_time).total_seconds()
+            metrics.NODECLASS_TRANSITION_SECONDS.labels(new.type, new.status).observe(seconds)
+            why = f"{new.reason}: {new.message}" if new.message else new.reason
+            await self._recorder.publish(raw, new.type, f"{new.type} changed from {old.status} to {new.status}: {why}")
 
     async def _delete_unused_profiles(self, node_class: EC2NodeClass) -> None:
         """Delete the instance profiles of the class's earlier roles that no instance has any more (ACT-05)."""

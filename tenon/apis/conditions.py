@@ -21,6 +21,16 @@ def is_true(conditions: Iterable[Condition], type_: str) -> bool:
     return condition is not None and condition.status == "True"
 
 
+def transitions(before: Iterable[Condition], after: Iterable[Condition]) -> list[tuple[Condition | None, Condition]]:
+    """Return each condition whose status changed or that is new, with the condition as it was."""
+    old = {condition.type: condition for condition in before}
+    return [
+        (old.get(condition.type), condition)
+        for condition in after
+        if condition.type not in old or old[condition.type].status != condition.status
+    ]
+
+
 def set_condition(
     conditions: Sequence[Condition],
     type_: str,

@@ -182,3 +182,27 @@ async def test_ec10_user_data_of_nearly_the_most_that_ec2_takes_is_warned_of(pro
     shown = REGISTRY.get_sample_value("karpenter_ec2nodeclasses_userdata_bytes", {"nodeclass": "large"})
     assert shown is not None
     assert 14800 < shown < 16384
+
+
+async def test_act17_each_change_of_a_condition_is_counted_and_an_event(provider: Ec2Provider, server: Server) -> None:
+    """MET-60: new conditions are counted only, and a resolve that changes no status reports nothing."""
+
+    def counted(status: str, reason: str) -> float:
+        name = "operator_ec2nodeclass_status_condition_transitions_total"
+        wanted = {"type": "SubnetsReady", "status": status, "reason": reason}
+        return REGISTRY.get_sample_value(name, wanted) or 0.0
+
+    world = World(provider, "changing")
+    new = counted("True", "SubnetsReady")
+    assert (await world.resolve()).ready
+    assert counted("True", "SubnetsReady") == new + 1
+    assert "SubnetsReady" not in world.recorder.reasons()
+    refused = counted("False", "Unauthorized")
+    server.world.faults.add(Fault(action="DescribeSubnets", code="UnauthorizedOperation", status=403, count=None))
+    world.clock.instant += timedelta(minutes=10)
+    for _ in range(2):
+        assert not (await world.resolve()).ready
+    assert counted("False", "Unauthorized") == refused + 1
+    (event,) = [each for each in world.recorder.events if each[2] == "SubnetsReady"]
+    assert event[3].startswith("SubnetsReady changed from True to False: Unauthorized: ")
+    server.world.faults.clear()
