@@ -16,6 +16,7 @@ from tenon.disruption.model import ClusterModel, NodeDetail
 from tenon.kube.pod import Pod
 from tenon.resources import add, subtract
 from tenon.scheduling.model import Node, Plan, PlannedClaim, Pool
+from tenon.scheduling.reservations import with_places_taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,8 @@ def carried_out(model: ClusterModel, moves: Sequence[tuple[Sequence[str], Plan]]
             details[name] = _detail(name, planned)
             pools[pool.name] = replace(pool, usage=add(pool.usage, _used_by(nodes[name], pool)))
             new[name] = position
-    problem = replace(model.problem, nodes=list(nodes.values()), pools=list(pools.values()))
+    bought = [planned for _, plan in moves for planned in plan.claims]
+    problem = replace(model.problem, nodes=list(nodes.values()), pools=with_places_taken(pools.values(), bought))
     return CarriedOut(replace(model, problem=problem, details=details), new)
 
 

@@ -13,6 +13,7 @@ from tenon.disruption.methods import METHODS
 from tenon.disruption.methods.base import Method
 from tenon.disruption.model import Command, Decision, ManagedNode, Proposal, Situation, Verdict
 from tenon.disruption.pool_budgets import PoolBudgets
+from tenon.disruption.rescheduling import after_commands
 from tenon.errors import TenonError
 from tenon.lifecycle.messages.disruption import LookCursor
 
@@ -53,7 +54,7 @@ def decide(situation: Situation, methods: Sequence[Method] = METHODS, around: Ar
         cursor = proposal.cursor or cursor
         if proposal.look_again is not None:
             looks.append(proposal.look_again)
-        situation = replace(situation, under_command=situation.under_command | _claims(proposal.commands))
+        situation = _after(situation, proposal.commands)
     if Reason.DRIFTED in {method.reason for method in methods}:
         blocked = {**_protected(situation), **blocked}
     look_again = min(looks, default=None)
@@ -96,6 +97,21 @@ def _protected(situation: Situation) -> dict[str, str]:
     return {
         node.claim: why for node in situation.nodes if node.drifted and node.protected and may_leave(node, situation)
     }
+
+
+def _after(situation: Situation, commands: Sequence[Command]) -> Situation:
+    """Return the situation for the methods that choose after these commands.
+
+    They take no node that the commands move pods to (DIS-62), and nothing that the commands use.
+    """
+    moves = [command for command in commands if command.moves_pods]
+    model = situation.model
+    return replace(
+        situation,
+        under_command=situation.under_command | _claims(commands),
+        nominated=situation.nominated.union(*(command.destinations for command in moves)),
+        model=after_commands(model, moves) if model is not None and moves else model,
+    )
 
 
 def _proposal(method: Method, situation: Situation) -> Proposal:

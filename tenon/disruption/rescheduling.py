@@ -12,12 +12,13 @@ from dataclasses import replace
 from tenon.apis import labels
 from tenon.apis.nodepool import NODES
 from tenon.disruption.carried_out import new_name, new_node
-from tenon.disruption.model import ClusterModel, NodeDetail, Situation, sold_out
+from tenon.disruption.model import ClusterModel, Command, NodeDetail, Situation, sold_out
 from tenon.kube.pod import Pod
 from tenon.resources import CPU, MEMORY, PODS, Resources, add, maximum, subtract
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.engine import solve
-from tenon.scheduling.model import Node, Plan, Pool, Problem
+from tenon.scheduling.model import Node, Plan, PlannedClaim, Pool, Problem
+from tenon.scheduling.reservations import with_places_taken
 
 
 class Rescheduler:
@@ -83,12 +84,16 @@ class Rescheduler:
         names = list(claims)
         remaining = self._without([self._details[claim] for claim in names], pods=(), buys=True)
         self._nodes = {node.name: node.with_pods(plan.placements.get(node.name, ())) for node in remaining.nodes}
-        self._pools = {pool.name: pool for pool in remaining.pools}
+        self._pools = {pool.name: pool for pool in with_places_taken(remaining.pools, plan.claims)}
         for number, claim in enumerate(plan.claims):
             pool = self._pools[claim.pool]
             node = new_node(new_name(names, number), claim, pool)
             self._nodes[node.name] = replace(node, closed=True)
             self._pools[claim.pool] = replace(pool, usage=add(pool.usage, claim.largest, {NODES: 1}))
+
+    def problem(self) -> Problem:
+        """Return the cluster as the removals so far leave it."""
+        return replace(self._problem, nodes=list(self._nodes.values()), pools=list(self._pools.values()))
 
     def _without(self, leaving: Collection[NodeDetail], *, pods: tuple[Pod, ...], buys: bool) -> Problem:
         gone = {detail.node for detail in leaving}
@@ -99,6 +104,31 @@ class Rescheduler:
         pools = [_eased(pool, freed.get(name, ())) if buys else sold_out(pool) for name, pool in self._pools.items()]
         nodes = [node for name, node in self._nodes.items() if name not in gone]
         return replace(self._problem, pods=pods, nodes=nodes, pools=pools)
+
+
+def after_commands(model: ClusterModel, commands: Sequence[Command]) -> ClusterModel:
+    """Return the model for the methods that choose after these commands, so that nothing is promised twice.
+
+    Room on existing nodes, limits of NodePools and places in capacity reservations count as used. What is known of the
+    nodes that leave stays known. Those of static NodePools also stay in the cluster, because nobody planned where their
+    pods go.
+    """
+    rescheduler = Rescheduler(model)
+    without_move: list[PlannedClaim] = []
+    for command in commands:
+        names = [one.node.claim for one in command.candidates if rescheduler.detail(one.node.claim) is not None]
+        if not names or any(claim.pool in model.static_pools for claim in command.replacements):
+            without_move += command.replacements
+        else:
+            rescheduler.accept(names, Plan(command.replacements, command.destinations))
+    problem = rescheduler.problem()
+    every = [claim for command in commands for claim in command.replacements]
+    static = with_places_taken(model.static_pools.values(), every)
+    return replace(
+        model,
+        problem=replace(problem, pools=with_places_taken(problem.pools, without_move)),
+        static_pools={pool.name: pool for pool in static},
+    )
 
 
 def nodes_in_commands(situation: Situation, model: ClusterModel) -> frozenset[str]:

@@ -7,14 +7,16 @@ may use, are counted once.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from tenon.apis import labels
 from tenon.kube.requirements import IN, NOT_IN, Requirement, Requirements
+from tenon.resources import add
 from tenon.scheduling.fleet import Fleet
 from tenon.scheduling.limits import RESERVATION
-from tenon.scheduling.model import InstanceType, Pool
+from tenon.scheduling.model import InstanceType, PlannedClaim, Pool
 from tenon.scheduling.pod_classes import PodClass
 from tenon.scheduling.template import Template
 
@@ -54,6 +56,23 @@ def _reserved(pool: Pool, name: str, types: Sequence[InstanceType]) -> Pool:
         instance_types=list(types),
         limits={**(pool.limits or {}), f"{RESERVATION}{name}": places},
     )
+
+
+def reservation_of(claim: PlannedClaim) -> str:
+    """Return the ID of the reservation that the claim launches into; empty if it is bought."""
+    if not claim.requirements.get(labels.CAPACITY_TYPE).has(labels.RESERVED):
+        return ""
+    asked = claim.requirements.get(labels.RESERVATION_ID)
+    return asked.values[0] if not asked.complement and len(asked.members) == 1 else ""
+
+
+def with_places_taken(pools: Iterable[Pool], claims: Iterable[PlannedClaim]) -> list[Pool]:
+    """Return the pools for a plan that follows the one with these claims, whose places it must not use as well.
+
+    Every pool counts them, because several may use a reservation.
+    """
+    taken = Counter(f"{RESERVATION}{name}" for claim in claims if (name := reservation_of(claim)))
+    return [replace(pool, usage=add(pool.usage, taken)) for pool in pools] if taken else list(pools)
 
 
 def is_reserved(pool: Pool) -> bool:

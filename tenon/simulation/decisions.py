@@ -23,6 +23,7 @@ from tenon.provisioning.solving import solve_with_buffers
 from tenon.provisioning.static_capacity import usable_static_pools
 from tenon.resources import Resources, add
 from tenon.scheduling.model import InstanceType, Plan, Problem
+from tenon.scheduling.reservations import with_places_taken
 
 MAX_OVERLAP_NOTES = 5
 """Maximum number of notes about NodePools that accept the same pods."""
@@ -93,8 +94,9 @@ def model_after(plan: Plan, cluster: Cluster, question: Question, node_details: 
     for claim in plan.claims:
         bought.setdefault(claim.pool, []).extend((claim.largest, {NODES: 1}))
     used = [replace(pool, usage=add(pool.usage, *bought.get(pool.name, ()))) for pool in problem.pools]
+    left = with_places_taken(used, plan.claims)
     details = node_details(seen.types_by_pool())
-    return model_of(replace(problem, pools=used), details, {pool.metadata.name for pool in static})
+    return model_of(replace(problem, pools=left), details, {pool.metadata.name for pool in static})
 
 
 def _sold(pools: Sequence[NodePool], cluster: Cluster, question: Question) -> PoolTypes:

@@ -7,7 +7,7 @@ Candidates take turns over NodePools, and those that could not leave before come
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -29,6 +29,7 @@ from tenon.kube.timestamps import format_instant
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.empty_node import NoEmptyNodeError, empty_node_problem, plan_empty_node
 from tenon.scheduling.model import Plan, PlannedClaim
+from tenon.scheduling.reservations import reservation_of, with_places_taken
 
 MAX_COMMANDS = 10
 """How many nodes one pass replaces at most. The next pass sees what these changed."""
@@ -185,6 +186,7 @@ class StaticDrift:
         found = _Pass(eligible, situation, model, static=True)
         room: dict[str, int] = {}
         planned: dict[str, PlannedClaim | str] = {}
+        bought: list[PlannedClaim] = []
         for each in found.in_turn(budgets):
             if len(found.commands) >= self._most:
                 found.is_cut = True
@@ -196,11 +198,14 @@ class StaticDrift:
                 found.block(each, f"NodePool {pool} has more nodes than replicas, or limits.nodes leaves no room")
                 continue
             if pool not in planned:
-                planned[pool] = _plan(pool, model)
+                planned[pool] = _plan(pool, model, bought)
             replacement = planned[pool]
             if isinstance(replacement, str):
                 found.block(each, replacement)
                 continue
+            bought.append(replacement)
+            if reservation_of(replacement):
+                planned.clear()  # the next node may need another place
             room[pool] -= 1
             budgets.take(pool)
             found.commands.append(_command(self.name, each, (replacement,), {}, situation.now))
@@ -229,10 +234,11 @@ def _room(pool: str, situation: Situation, model: ClusterModel) -> int:
     return len(members) if limit is None else limit - len(members) - (replicas - staying)
 
 
-def _plan(pool: str, model: ClusterModel) -> PlannedClaim | str:
+def _plan(pool: str, model: ClusterModel, bought: Iterable[PlannedClaim]) -> PlannedClaim | str:
     """Return the new node of a static pool, or why there is none."""
     try:
-        return plan_empty_node(empty_node_problem(model.problem, model.static_pools[pool]))
+        (left,) = with_places_taken([model.static_pools[pool]], bought)
+        return plan_empty_node(empty_node_problem(model.problem, left))
     except NoEmptyNodeError as error:
         return f"no replacement can be bought: {error}"
 

@@ -14,6 +14,7 @@ from tenon.kube.pod import Pod
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Plan, PlannedClaim
+from tenon.scheduling.reservations import reservation_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +89,20 @@ class Planner:
         return Move(claims, Plan(bill.replacements, plan.placements), bill.saving, bill.expected)
 
     def larger(self, planned: PlannedClaim, more: Sequence[Pod]) -> PlannedClaim | None:
-        """Return the new node with more pods; None if they do not fit on one, or have rules about other pods."""
+        """Return the new node with more pods; None if they do not fit on one, or have rules about other pods.
+
+        None also if it would launch into another reservation, whose places other moves may use.
+        """
         pods = (*planned.pods, *more)
         if any(pod.rules for pod in pods):
             return None
         pools = [replace(pool, limits=None) for pool in self.model.problem.pools if pool.name == planned.pool]
         alone = replace(self.model.problem, pods=pods, pools=pools, nodes=())
         plan = solve(alone, self.terms.expired, self.model.tables)
-        return plan.claims[0] if is_complete(plan) and len(plan.claims) == 1 else None
+        if not is_complete(plan) or len(plan.claims) != 1:
+            return None
+        (found,) = plan.claims
+        return found if reservation_of(found) in {"", reservation_of(planned)} else None
 
     def accept(self, moves: Sequence[Move]) -> None:
         """Change the cluster as the moves say."""
