@@ -15,6 +15,7 @@ from temporalio.workflow import ParentClosePolicy
 from tenon.evolve import evolve
 
 with workflow.unsafe.imports_passed_through():
+    from tenon.disruption.ledger import ledger_without
     from tenon.disruption.savings import is_forgotten, remember
     from tenon.lifecycle.messages.base import ActivityName, Message
     from tenon.lifecycle.messages.disruption import (
@@ -78,8 +79,7 @@ class DisruptionWorkflow(PlannerCaller):
         while True:
             decision = await self._await_decision()
             if decision is not None:
-                for claim in decision.gone:
-                    self.ledger.pop(claim, None)
+                self.ledger = ledger_without(self.ledger, decision.gone)
                 if decision.cursor is not None:
                     self.cursor = decision.cursor
                 for command in (*decision.commands, *decision.moves):
@@ -99,7 +99,8 @@ class DisruptionWorkflow(PlannerCaller):
     async def _await_decision(self) -> DisruptionDecision | None:
         """The commands to start, or None if the planner must be polled again."""
         now = workflow.now()
-        self.ledger = {claim: entry for claim, entry in self.ledger.items() if entry.until > now}
+        over = {claim for claim, entry in self.ledger.items() if entry.until <= now}
+        self.ledger = ledger_without(self.ledger, over)
         self.savings = {pool: one for pool, one in self.savings.items() if not is_forgotten(one, now)}
         given = AwaitDisruptionInput(cluster=self.cluster, ledger=self.ledger, savings=self.savings, cursor=self.cursor)
         self.postponed = False
@@ -113,6 +114,7 @@ class DisruptionWorkflow(PlannerCaller):
 
     async def _start(self, command: DisruptionCommand) -> None:
         now = workflow.now()
+        self.ledger = ledger_without(self.ledger, {candidate.claim for candidate in command.candidates})
         for position, candidate in enumerate(command.candidates):
             self.ledger[candidate.claim] = LedgerEntry(
                 command=command.id,

@@ -19,7 +19,7 @@ from activities.planning.pacing import Pace
 from activities.planning.slowed_pools import SlowedPools
 from tenon.disruption.commands import command_id, to_message
 from tenon.disruption.deciding import decide
-from tenon.disruption.ledger import claims_of, finished_commands, hosts_of
+from tenon.disruption.ledger import claims_of, finished_commands, hosts_of, ledger_without
 from tenon.disruption.methods import METHODS
 from tenon.disruption.model import Command, Decision, Situation, policy_of
 from tenon.lifecycle.messages.disruption import (
@@ -101,7 +101,7 @@ class Disruptor:
                 return self._answer(commands=[self._message(command) for command in decision.commands], gone=gone)
             look = None
             if self._moves is not None:
-                rest = {claim: entry for claim, entry in given.ledger.items() if claim not in gone}
+                rest = ledger_without(given.ledger, gone)
                 if found := self._moves.take(replace(situation, postponed=claims_of(rest, postponed=True))):
                     return self._answer(moves=found, gone=gone)
                 if self._moves.cursor != self._kept:
@@ -131,8 +131,7 @@ class Disruptor:
             for command in (*commands, *moves)
             for position, candidate in enumerate(command.candidates)
         }
-        rest = {claim: entry for claim, entry in self._ledger.items() if claim not in gone}
-        self._ledger = {**rest, **started}
+        self._ledger = {**ledger_without(self._ledger, {*gone, *started}), **started}
         self._kept = self._moves.cursor if self._moves is not None else None
         return DisruptionDecision(commands=list(commands), moves=list(moves), gone=gone, cursor=self._kept)
 
@@ -167,7 +166,7 @@ class Disruptor:
         nodes = self._view.managed_nodes()
         gone = finished_commands(given.ledger, nodes, self._now())
         pools = self._view.node_pools()
-        rest = {claim: entry for claim, entry in given.ledger.items() if claim not in gone}
+        rest = ledger_without(given.ledger, gone)
         situation = Situation(
             nodes=nodes,
             policies={pool.metadata.name: policy_of(pool) for pool in pools},

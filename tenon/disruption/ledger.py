@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from tenon.disruption.model import ManagedNode
+from tenon.evolve import evolve
 from tenon.lifecycle.messages.disruption import LedgerEntry
 
 GRACE_PERIOD = timedelta(seconds=30)
@@ -28,8 +29,26 @@ def claims_of(ledger: Mapping[str, LedgerEntry], *, postponed: bool) -> frozense
 
 
 def hosts_of(ledger: Mapping[str, LedgerEntry]) -> frozenset[str]:
-    """Return the NodeClaims that open commands move pods to (DIS-62). No other command removes them meanwhile."""
-    return frozenset(host for entry in ledger.values() if not entry.postponed for host in entry.hosts)
+    """Return the NodeClaims that open commands move pods to (DIS-62). No other command removes them meanwhile.
+
+    A command is open while one of its nodes has not refused it.
+    """
+    open_commands = {entry.command for entry in ledger.values() if not entry.postponed}
+    return frozenset(host for entry in ledger.values() if entry.command in open_commands for host in entry.hosts)
+
+
+def ledger_without(ledger: Mapping[str, LedgerEntry], claims: Collection[str]) -> dict[str, LedgerEntry]:
+    """Return the ledger without these NodeClaims.
+
+    Only one entry of a command names the nodes that its pods move to, because there may be many. If it goes while the
+    command has others, one of these names them from now on.
+    """
+    left = {claim: entry for claim, entry in ledger.items() if claim not in claims}
+    for gone in (ledger[claim] for claim in sorted(claims) if claim in ledger):
+        heir = min((claim for claim, entry in left.items() if entry.command == gone.command), default=None)
+        if gone.hosts and heir is not None:
+            left[heir] = evolve(left[heir], hosts=sorted({*left[heir].hosts, *gone.hosts}))
+    return left
 
 
 def _is_over(entry: LedgerEntry, node: ManagedNode, now: datetime) -> bool:

@@ -8,7 +8,14 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tenon.disruption.deciding import eligible
-from tenon.disruption.ledger import GRACE_PERIOD, PREPARED_WITHIN, claims_of, finished_commands, hosts_of
+from tenon.disruption.ledger import (
+    GRACE_PERIOD,
+    PREPARED_WITHIN,
+    claims_of,
+    finished_commands,
+    hosts_of,
+    ledger_without,
+)
 from tenon.disruption.model import ManagedNode, PoolPolicy, Situation
 from tenon.disruption.pool_budgets import PoolBudgets
 from tenon.evolve import evolve
@@ -65,3 +72,22 @@ def test_dis62_no_other_command_removes_a_node_that_pods_move_to() -> None:
     for ledger, free in (({"a": entry}, []), ({"a": evolve(entry, postponed=True)}, ["b"]), ({}, ["b"])):
         given = Situation([host], policies, DUE, nominated=hosts_of(ledger))
         assert [node.claim for node in eligible(given)] == free
+
+
+def test_dis62_the_nodes_that_pods_move_to_stay_protected_while_a_candidate_of_the_command_is_left() -> None:
+    """The first one that leaves, or that refuses, does not end the command for the others."""
+    first, other = evolve(LEDGER["a"], hosts=["h", "i"]), LEDGER["a"]
+    elsewhere = evolve(other, command="c2", hosts=["j"])
+    ledger = {"a": first, "b": other, "c": other, "d": elsewhere}
+    for gone, hosts in (
+        ("", "hij"),
+        ("a", "hij"),
+        ("ab", "hij"),
+        ("c", "hij"),
+        ("abc", "j"),
+        ("abcd", ""),
+        ("x", "hij"),
+    ):
+        assert sorted(hosts_of(ledger_without(ledger, set(gone)))) == list(hosts), gone
+    assert ledger_without(ledger, "a") == {"b": first, "c": other, "d": elsewhere}
+    assert sorted(hosts_of({**ledger, "a": evolve(first, postponed=True)})) == ["h", "i", "j"]

@@ -54,6 +54,16 @@ async def test_a_node_that_becomes_empty_is_found_when_its_time_comes() -> None:
     assert at.seconds() == pytest.approx(160.0)
 
 
+async def test_dis62_the_nodes_that_pods_move_to_stay_while_a_candidate_of_the_command_is_left() -> None:
+    """`host` was free to leave once the first candidate was gone, although the pods of the second had yet to move."""
+    at = Setting(managed("host"), managed("second", empty=False, disrupted_by="c1"))
+    entry = LedgerEntry(command="c1", reason="Drifted", pool="default", until=START + timedelta(hours=1), since=START)
+    ledger = {"first": entry.model_copy(update={"hosts": ["host"]}), "second": entry}
+    given = QUESTION.model_copy(update={"ledger": ledger})
+    assert claims(await at.disruptor.await_candidates(given)) == []
+    assert claims(await at.disruptor.await_candidates(QUESTION)) == ["host"]
+
+
 async def test_dis46_dis53_what_changes_before_its_time_is_over_counts() -> None:
     """A closed budget window, a pod that came and went, do-not-disrupt, Never: all are judged when the node leaves."""
     at = Setting(managed("a"), budgets=[{"nodes": "0", "schedule": "1 12 * * *", "duration": "5m"}])

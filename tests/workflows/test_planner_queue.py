@@ -327,6 +327,24 @@ async def test_the_planner_hears_at_once_of_a_command_that_failed(served: Cluste
     assert [leader.ledgers[1][claim].hosts for claim in ("a", "b")] == [["host"], []]
 
 
+async def test_dis62_the_planner_knows_where_pods_move_when_a_candidate_of_the_command_is_gone(served: Cluster) -> None:
+    leader = await served.leader(served.shared)
+    candidate = DisruptionCandidate(claim="a", uid="u", pool="default", since=NOW, due=NOW)
+    command = DisruptionCommand(
+        id="drifted-1",
+        reason="Drifted",
+        candidates=[candidate, evolve(candidate, claim="b")],
+        moves_pods=True,
+        arrivals={"host": {"0a0b0c0d": 1}},
+    )
+    leader.decisions.append(DisruptionDecision(commands=[command]))
+    leader.decisions.append(DisruptionDecision(gone=["a"]))
+    disruption = await served.disruption()
+    async with ended(disruption):
+        await leader.is_asked("disruption", 3)
+    assert {claim: entry.hosts for claim, entry in leader.ledgers[2].items()} == {"b": ["host"]}
+
+
 async def test_wsh01_the_planner_hears_at_once_that_a_command_saved_less_than_predicted(served: Cluster) -> None:
     """And that a later one paid again. A later run of the workflow still knows."""
     leader = await served.leader(served.shared)
