@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from temporalio.exceptions import ApplicationError
 
@@ -34,6 +34,7 @@ from tenon.disruption.consolidatable import moves_from
 from tenon.disruption.deciding import decide
 from tenon.disruption.ledger import claims_of, hosts_of
 from tenon.disruption.look_facts import LookFacts, look_facts
+from tenon.disruption.methods import moving_methods
 from tenon.disruption.methods.base import Method
 from tenon.disruption.model import (
     ClusterModel,
@@ -79,11 +80,30 @@ MAX_COMMANDS = 25
 The next look finds the others."""
 MAX_SECONDS = 60.0
 """Seconds after which a look gives what it has found."""
+DRIFT_SHARE = 0.5
+"""The part of this time that drift may use. Its candidates may all be nodes that cannot leave, in every look."""
 
 Result = TypeVar("Result")
 
+
+class Compute(Protocol):
+    """Runs a function in a thread."""
+
+    async def __call__(self, function: Callable[..., Result], /, *given: object) -> Result:
+        """Return what the function returns."""
+        ...
+
+
 MethodsFor = Callable[[Limit], Sequence[Method]]
 """Returns the methods that move pods, which stop when the time limit is over."""
+
+
+def methods_within(limit: Limit, *, spot_to_spot: bool = False) -> Sequence[Method]:
+    """Return the methods that move pods. Drift comes first and leaves a share of the time for consolidation.
+
+    ``spot_to_spot``: the feature gate SpotToSpotConsolidation.
+    """
+    return moving_methods(limit, spot_to_spot=spot_to_spot, drift_expired=limit.part(DRIFT_SHARE))
 
 
 class MoveFinder:
@@ -222,7 +242,7 @@ class MoveFinder:
             raise ApplicationError("the cluster cache is not synced yet", type="CacheBehind")
         limit = Limit(MAX_SECONDS / 2)
         others = {claim: entry for claim, entry in ledger.items() if entry.command != command.id}
-        situation, _ = await self._situation(self._view.managed_nodes(), others)
+        situation, _ = await self._situation(self._view.managed_nodes(), others, asyncio.to_thread)
         why = await asyncio.to_thread(why_invalid, command, situation, limit)
         if why:
             metrics.FAILED_VALIDATIONS.labels(command.consolidation_type).inc()
@@ -272,17 +292,17 @@ class MoveFinder:
             self._computed, self._found = 0.0, False
         before = self._computed
         try:
-            situation, sold = await self._situation(nodes, ledger)
+            situation, sold = await self._situation(nodes, ledger, self._compute)
             assert situation.model is not None
             self._tables = situation.model.tables
             methods = self._methods(limit)
             decision = await self._compute(decide, situation, methods, decision_metrics.timed)
             _count_timeouts(methods, limit)
             decision = replace(decision, commands=decision.commands[:MAX_COMMANDS])
-            self._cursor = decision.cursor or LookCursor()
+            self._cursor = decision.cursor or self._cursor or LookCursor()  # consolidation that failed names none
             self._found |= bool(decision.commands)
             pause = BUSY_PAUSE_FACTOR * (self._computed - before)
-            complete = not (decision.failed or limit())
+            complete = not (decision.failed or decision.is_cut or limit())
             if complete and self._round_is_over() and not self._found:
                 rest = PAUSE_FACTOR * self._computed
         finally:
@@ -296,16 +316,16 @@ class MoveFinder:
         return [self._message(command, situation.model, pools, sold) for command in decision.commands]
 
     async def _situation(
-        self, nodes: Sequence[ManagedNode], ledger: Mapping[str, LedgerEntry]
+        self, nodes: Sequence[ManagedNode], ledger: Mapping[str, LedgerEntry], compute: Compute
     ) -> tuple[Situation, Overlaid]:
         """The situation with its model, and what the pools can buy."""
         sold = await self._sold()
         snapshot = self._view.snapshot()
         reserved = self._batcher.reserved()
         refused = frozenset(self._refusals.breakers())
-        model = await self._compute(_model, snapshot, sold, self._policy, reserved, refused, self._tables)
-        outline = self._outline(with_strays(nodes, model.details, self._now()), ledger)
-        return replace(outline, model=model), sold
+        model = await compute(_model, snapshot, sold, self._policy, reserved, refused, self._tables)
+        known = await compute(with_strays, nodes, model.details, self._now())
+        return replace(self._outline(known, ledger), model=model), sold
 
     def _outline(self, nodes: Sequence[ManagedNode], ledger: Mapping[str, LedgerEntry]) -> Situation:
         """The situation without its model, which takes long to build."""

@@ -21,6 +21,7 @@ from activities import loggers, metrics
 from tenon.provisioning.fault_isolation import IsolatedPlan, Solve, solve_isolated
 from tenon.provisioning.problem_json import to_json
 from tenon.provisioning.solving import BatchSolver
+from tenon.scheduling.deadline import Expired
 from tenon.scheduling.model import Plan, Problem
 
 log = loggers.PROVISIONER
@@ -47,6 +48,12 @@ class Limit:
     def __call__(self) -> bool:
         """Whether the time is over."""
         return self._ended or self._clock() >= self._until
+
+    def part(self, share: float) -> Expired:
+        """Return a limit for this share of the time that is left. It is over when this one is, at the latest."""
+        now = self._clock()
+        until = now + share * max(0.0, self._until - now)
+        return lambda: self() or self._clock() >= until
 
     def end(self) -> None:
         """End the time limit now."""

@@ -39,6 +39,7 @@ def decide(situation: Situation, methods: Sequence[Method] = METHODS, around: Ar
     unconsolidatable: dict[str, str] = {}
     verdicts: list[Verdict] = []
     cursor: LookCursor | None = None
+    is_cut = False
     for method in methods:
         try:
             with around(method):
@@ -52,13 +53,17 @@ def decide(situation: Situation, methods: Sequence[Method] = METHODS, around: Ar
         unconsolidatable |= proposal.unconsolidatable
         verdicts += proposal.verdicts
         cursor = proposal.cursor or cursor
+        is_cut |= proposal.is_cut
+        if proposal.failed is not None:
+            failed[method.name] = proposal.failed
         if proposal.look_again is not None:
             looks.append(proposal.look_again)
         situation = _after(situation, proposal.commands)
     if Reason.DRIFTED in {method.reason for method in methods}:
         blocked = {**_protected(situation), **blocked}
     look_again = min(looks, default=None)
-    return Decision(tuple(commands), look_again, failed, counts, blocked, unconsolidatable, tuple(verdicts), cursor)
+    found = tuple(commands)
+    return Decision(found, look_again, failed, counts, blocked, unconsolidatable, tuple(verdicts), cursor, is_cut)
 
 
 def eligible(situation: Situation, reason: Reason = Reason.UNDERUTILIZED) -> list[ManagedNode]:

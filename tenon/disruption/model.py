@@ -286,6 +286,10 @@ class Proposal:
     """The moves that Balanced judged."""
     cursor: LookCursor | None = None
     """Where the next look goes on; None if this one looked at all nodes."""
+    is_cut: bool = False
+    """Whether it ended before it had tried every candidate."""
+    failed: Exception | None = None
+    """What ended it early, if the method can say where the next look goes on all the same."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,4 +309,6 @@ class Decision:
     verdicts: tuple[Verdict, ...] = ()
     """The moves that Balanced judged."""
     cursor: LookCursor | None = None
-    """Where the next look of consolidation goes on; None if this one looked at all nodes."""
+    """Where the next look of consolidation goes on; None if this one looked at all nodes, or failed."""
+    is_cut: bool = False
+    """Whether a method ended before it had tried every candidate."""

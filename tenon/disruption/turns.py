@@ -43,7 +43,8 @@ class Turn:
     def following(self, *, expired: bool) -> LookCursor:
         """Return the cursor of the next look.
 
-        ``expired``: the time was over before all nodes were looked at. Then the next look begins with the same ones.
+        ``expired``: the time was over before all nodes were looked at, or the search failed. Then the next look begins
+        with the same ones, but has fewer. So a node that the search fails on is soon among the few that are left out.
         """
         if not expired:
             return self.ends

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tenon.disruption import turns
 from tenon.disruption.deciding import decide
+from tenon.disruption.methods import consolidation
 from tenon.disruption.methods.consolidation import Consolidation
 from tenon.disruption.model import Decision, NodeDetail
 from tenon.disruption.turns import LEAST, Turn, next_turn
@@ -148,3 +149,29 @@ def test_consolidation_looks_at_its_turn_only(monkeypatch: pytest.MonkeyPatch) -
     assert everything.cursor is None
     assert sum(len(command.candidates) for command in everything.commands) >= 8
     assert decided(first.cursor, lambda: True).cursor == first.cursor, "other methods took all the time"
+
+
+def test_looks_get_past_a_node_that_the_engine_fails_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others of its turn are looked at, except for the few that are left with it at last."""
+    seen: set[str] = set()
+
+    def failing(model: object, candidates: Sequence[str], *terms: object) -> list[object]:
+        if "n013" in candidates:
+            raise RuntimeError("the engine failed")
+        seen.update(candidates)
+        return []
+
+    monkeypatch.setattr(consolidation, "search", failing)
+    names = [f"n{number:03}" for number in range(100)]
+    given = situation(Cluster(nodes=dict.fromkeys(names, NodeSpec(pods=[PodSpec()]))))
+    cursor, failures = LookCursor(), 0
+    for _ in range(12):
+        decision = decide(replace(given, cursor=cursor), [Consolidation()])
+        failures += bool(decision.failed)
+        assert decision.cursor is not None
+        cursor = decision.cursor
+        if not cursor.more:
+            break
+    assert not cursor.more
+    assert failures >= 1
+    assert len(seen) >= len(names) - LEAST

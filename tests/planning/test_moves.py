@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from math import inf
@@ -20,10 +21,12 @@ from activities.planning.decision_metrics import MAX_SCORE
 from activities.planning.disrupting import Disruptor
 from activities.planning.launch_refusals import LaunchRefusals
 from activities.planning.move_events import TASK
-from activities.planning.moves import MoveFinder
+from activities.planning.moves import MoveFinder, methods_within
 from activities.planning.slowed_pools import SlowedPools
+from activities.planning.solving import Limit
 from tenon.apis.reasons import Reason
 from tenon.disruption.commands import to_message
+from tenon.disruption.deciding import decide
 from tenon.disruption.methods.base import Method
 from tenon.disruption.model import (
     Candidate,
@@ -37,6 +40,8 @@ from tenon.disruption.model import (
     policy_of,
 )
 from tenon.disruption.pool_budgets import PoolBudgets
+from tenon.disruption.rescheduling import Rescheduler
+from tenon.disruption.strays import with_strays
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.breaker import refused
 from tenon.lifecycle.messages.disruption import (
@@ -49,6 +54,8 @@ from tenon.lifecycle.messages.disruption import (
     PoolSavings,
     Replacement,
 )
+from tenon.scheduling.model import Plan
+from tests.disruption.clusters import Cluster, NodeSpec, PodSpec, situation
 from tests.lifecycle_k8s.fake_kube import Recorder
 from tests.planning.disruption_setting import managed
 from tests.planning.fake_view import START, FakeTypes, FakeView, node_pool
@@ -579,6 +586,116 @@ async def test_a_look_at_a_part_of_the_nodes_is_soon_followed_by_the_next() -> N
     await at.look()
     assert seen == [LookCursor(), half, LookCursor(), half, LookCursor()]
     assert at.finder.start(at.view.managed, {}) is not None
+
+
+class Broken(Scripted):
+    def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
+        raise RuntimeError("the engine failed")
+
+
+async def test_qrk16_a_look_that_fails_goes_on_where_the_last_one_ended() -> None:
+    """The next look began with the first nodes again, so those after a node that the engine fails on had no turn."""
+    half = LookCursor(last={"default": LastLooked(price_per_cost=0.1, claim="a")}, more=True)
+    at = Setting("a", "b", methods=[Broken(Proposal(), Reason.UNDERUTILIZED, "multi")])
+    at.finder.resume(half)
+    assert await at.look() == []
+    assert at.finder.cursor == half
+
+
+@pytest.mark.usefixtures("resting")
+async def test_dis39_looks_do_not_rest_after_one_that_left_candidates_for_the_next() -> None:
+    """Drift has only a share of the time, so it may leave some although the look was not over."""
+    at = Setting("a", methods=[scripted(reason=Reason.DRIFTED, kind="", is_cut=True)])
+    assert await at.look() == []
+    assert at.finder.start(at.view.managed, {}) is not None
+
+
+def test_dis78_drift_leaves_half_of_the_time_for_consolidation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Drifted nodes that cannot leave used all of it in every look, so that consolidation found nothing for days."""
+    seconds = 0.0
+    simulate = Rescheduler.simulate
+
+    def slow(self: Rescheduler, claims: Iterable[str], **how: Any) -> Plan:
+        nonlocal seconds
+        names = list(claims)
+        seconds += 10.0 * any(name.startswith("stuck") for name in names)
+        return simulate(self, names, **how)
+
+    monkeypatch.setattr(Rescheduler, "simulate", slow)
+    stuck = NodeSpec(
+        pods=[PodSpec(selector={"kubernetes.io/hostname": "elsewhere"})], drifted="AMIDrift", price=0.0, quiet=None
+    )
+    nodes = {f"stuck-{number}": stuck for number in range(9)} | {"dear": NodeSpec(type="m5.4xlarge", pods=[PodSpec()])}
+    methods = methods_within(Limit(60.0, lambda: seconds))
+    decision = decide(situation(Cluster(nodes=nodes)), methods)
+    assert [command.candidates[0].node.claim for command in decision.commands] == ["dear"]
+    assert (len(decision.blocked), decision.is_cut) == (2, True), "the third simulation was cut"
+
+
+@pytest.mark.parametrize("parent", ["end", "time"])
+def test_a_part_of_a_limit_is_over_when_the_limit_is(parent: str) -> None:
+    seconds = 0.0
+    limit = Limit(10.0, lambda: seconds)
+    seconds = 4.0
+    part = limit.part(0.5)
+    seconds = 6.9
+    assert not part()
+    if parent == "end":
+        limit.end()
+    else:
+        seconds = 7.0
+    assert part()
+
+
+async def test_strays_are_found_outside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes long in a large cluster, and the same loop plans for pods that wait."""
+    threads = []
+    at = Setting("a", methods=[scripted()])
+
+    def watched(nodes: Sequence[ManagedNode], *given: Any) -> Any:
+        if nodes is at.view.managed:
+            threads.append(threading.current_thread())
+        return with_strays(nodes, *given)
+
+    monkeypatch.setattr(moves, "with_strays", watched)
+    await at.look()
+    await at.finder.validate(to_message(command("a")), {})
+    assert len(threads) == 2
+    assert threading.main_thread() not in threads
+
+
+async def test_the_pause_after_a_look_does_not_count_validations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They use the CPU for commands that an earlier look found."""
+    validated = threading.Event()
+    used = threading.local()
+
+    def thread_time() -> float:
+        """Whatever is measured uses a second."""
+        used.seconds = getattr(used, "seconds", 0.0) + 1.0
+        return float(used.seconds)
+
+    class Waiting(Scripted):
+        def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
+            assert validated.wait(30)
+            return self._proposal
+
+    monkeypatch.setattr(time, "thread_time", thread_time)
+    monkeypatch.setattr(moves, "BUSY_PAUSE_FACTOR", 1e6)
+    monkeypatch.setattr(moves, "MAX_PAUSE", inf)
+    pauses = []
+    for validations in (0, 2):
+        at = Setting("a", methods=[Waiting(Proposal(), Reason.UNDERUTILIZED, "multi")])
+        validated.clear()
+        look = at.finder.start(at.view.managed, {})
+        assert look is not None
+        for _ in range(validations):
+            await at.finder.validate(to_message(command("a")), {})
+        validated.set()
+        await look
+        at.finder.take(at.situation())
+        pauses.append(at.finder.due_in())
+    assert pauses[0] > 1e6
+    assert pauses == [pytest.approx(pauses[0], rel=0.01)] * 2
 
 
 async def test_the_workflow_keeps_where_the_next_look_goes_on() -> None:

@@ -29,10 +29,9 @@ from activities.planning.budget_reporting import BudgetReporter
 from activities.planning.buffers import BufferRoom
 from activities.planning.disrupting import Disruptor
 from activities.planning.launch_refusals import LaunchRefusals
-from activities.planning.moves import MoveFinder
+from activities.planning.moves import MoveFinder, methods_within
 from activities.planning.planner import Planner
 from activities.planning.slowed_pools import SlowedPools
-from tenon.disruption.methods import moving_methods
 from tenon.lifecycle.messages.base import ActivityName
 from tenon.lifecycle.messages.disruption import (
     AwaitDisruptionInput,
@@ -257,7 +256,7 @@ async def _lead(settings: Settings, temporal: Connection, clients: Clients, cach
     planner = Planner(
         view, clients.ec2, clients.kube, clients.recorder, batcher, policy=policy, buffers=room, refusals=refusals
     )
-    methods = partial(moving_methods, spot_to_spot=gates.spot_to_spot_consolidation)
+    methods = partial(methods_within, spot_to_spot=gates.spot_to_spot_consolidation)
     moves = MoveFinder(
         view,
         clients.ec2,

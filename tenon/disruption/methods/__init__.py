@@ -17,13 +17,18 @@ choose. A node that one method takes is not offered to the next.
 """
 
 
-def moving_methods(expired: Expired, *, spot_to_spot: bool = False) -> tuple[Method, ...]:
+def moving_methods(
+    expired: Expired, *, spot_to_spot: bool = False, drift_expired: Expired | None = None
+) -> tuple[Method, ...]:
     """Return the methods that move pods, in the order in which they choose. They stop when the time has ``expired``.
 
-    ``spot_to_spot``: spot nodes may be replaced by spot nodes (feature gate SpotToSpotConsolidation).
+    Args:
+        expired: whether the time of all methods is over.
+        spot_to_spot: spot nodes may be replaced by spot nodes (feature gate SpotToSpotConsolidation).
+        drift_expired: whether the part of the time is over that drift may use; by default, it may use all of it.
     """
     return (
         StaticDrift(),
-        Drift(deadline=lambda: expired),
+        Drift(deadline=lambda: drift_expired or expired),
         Consolidation(spot_to_spot=spot_to_spot, deadline=lambda: expired),
     )

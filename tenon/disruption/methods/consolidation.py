@@ -88,7 +88,11 @@ class Consolidation:
             turn = next_turn(affordable, model.details, known_pools(situation.cursor, situation.policies))
         order = by_price_per_cost(affordable, model.details) if turn is None else turn.claims
         began_late = terms.expired()
-        moves = _paced(search(model, order, left, terms), terms.pool_of, situation)
+        try:
+            moves = _paced(search(model, order, left, terms), terms.pool_of, situation)
+        except Exception as error:  # a node that the engine fails on must not keep later looks from the others
+            cursor = situation.cursor if turn is None else turn.following(expired=True)
+            return Proposal(eligible=len(candidates), look_again=look_again, cursor=cursor, failed=error)
         for move in moves:
             for claim in move.claims:
                 budgets.take(candidates[claim].pool)

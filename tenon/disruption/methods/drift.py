@@ -110,6 +110,7 @@ class _Pass:
             look_again=None if after is None else self._now + after,
             eligible=len(self._free),
             blocked=self.blocked,
+            is_cut=self.is_cut,
         )
 
 
