@@ -13,6 +13,7 @@ from activities.clock import utc_now
 from activities.planning import decision_metrics
 from activities.planning.budget_reporting import BudgetReporter
 from activities.planning.buffers import BufferRoom
+from activities.planning.held_node_events import HeldNodeEvents
 from activities.planning.interfaces import ClusterView
 from activities.planning.moves import MoveFinder
 from activities.planning.pacing import Pace
@@ -59,13 +60,16 @@ class Disruptor:
         moves: MoveFinder | None = None,
         budgets: BudgetReporter | None = None,
         slowed: SlowedPools | None = None,
+        held: HeldNodeEvents | None = None,
     ) -> None:
         """``promised`` returns the names of Nodes and NodeClaims that pods are nominated for. ``buffers``: where
         CapacityBuffers keep room. ``moves``: looks for commands that move pods; None for no such commands.
         ``budgets``: reports what the budgets allow. ``slowed``: gets what the workflow says of earlier commands.
+        ``held``: reports nodes that something keeps from emptiness and consolidation.
         """
         self._moves = moves
         self._budgets = budgets
+        self._held = held
         self._slowed = slowed or SlowedPools()
         self._view = view
         self._promised = promised
@@ -179,6 +183,8 @@ class Disruptor:
         decision_metrics.report(decision, METHODS)
         if self._budgets is not None:
             self._budgets.report(situation, pools)
+        if self._held is not None:
+            self._held.report(situation)
         return situation, decision, gone
 
 

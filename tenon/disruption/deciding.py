@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import datetime
 
+from tenon.apis import labels
 from tenon.apis.reasons import Reason
 from tenon.disruption.methods import METHODS
 from tenon.disruption.methods.base import Method
@@ -117,6 +118,29 @@ def _after(situation: Situation, commands: Sequence[Command]) -> Situation:
         nominated=situation.nominated.union(*(command.destinations for command in moves)),
         model=after_commands(model, moves) if model is not None and moves else model,
     )
+
+
+def why_held(situation: Situation) -> dict[str, str]:
+    """Return why nodes stay that emptiness or consolidation would consider, each in a sentence for an event (DIS-15).
+
+    It names nodes that an annotation protects, and empty nodes that a pod of a DaemonSet or a static pod keeps (DIS-11,
+    DIS-13). What keeps nodes with pods, and drifted nodes, the methods that move pods say.
+    """
+    return {
+        node.claim: why
+        for node in situation.nodes
+        if may_leave(node, situation) and not node.drifted and (why := _why_held(node, situation))
+    }
+
+
+def _why_held(node: ManagedNode, situation: Situation) -> str:
+    after = situation.policies[node.pool].consolidate_after
+    if after is None:
+        return ""
+    if node.protected:
+        return f'Disruption is blocked through the "{labels.DO_NOT_DISRUPT}" annotation of its Node or NodeClaim'
+    is_due = node.empty and node.quiet_since is not None and node.quiet_since + after <= situation.now
+    return f"It is empty, but {node.held_by}" if is_due and node.held_by else ""
 
 
 def _proposal(method: Method, situation: Situation) -> Proposal:

@@ -6,6 +6,7 @@ from typing import Any
 
 from activities.planning.budget_reporting import BudgetReporter
 from activities.planning.disrupting import Disruptor
+from activities.planning.held_node_events import HeldNodeEvents
 from tenon.disruption.model import ManagedNode
 from tenon.lifecycle.messages.disruption import AwaitDisruptionInput
 from tests.lifecycle_k8s.fake_kube import Recorder
@@ -41,7 +42,8 @@ class Setting:
         self.nominated_nodes: set[str] = set()
         self.recorder = Recorder()
         reporter = BudgetReporter(self.recorder)
-        self.disruptor = Disruptor(self.view, self.now, lambda: self.nominated_nodes, budgets=reporter)
+        held = HeldNodeEvents(self.recorder)
+        self.disruptor = Disruptor(self.view, self.now, lambda: self.nominated_nodes, budgets=reporter, held=held)
 
     def seconds(self) -> float:
         return (self.now() - START).total_seconds()

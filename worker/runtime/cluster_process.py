@@ -28,6 +28,7 @@ from activities.planning.batching import Batcher, Window
 from activities.planning.budget_reporting import BudgetReporter
 from activities.planning.buffers import BufferRoom
 from activities.planning.disrupting import Disruptor
+from activities.planning.held_node_events import HeldNodeEvents
 from activities.planning.launch_refusals import LaunchRefusals
 from activities.planning.moves import MoveFinder, methods_within
 from activities.planning.planner import Planner
@@ -271,7 +272,13 @@ async def _lead(settings: Settings, temporal: Connection, clients: Clients, cach
     )
     budgets = BudgetReporter(clients.recorder)
     disruptor = Disruptor(
-        view, promised=batcher.nominated_nodes, buffers=room, moves=moves, budgets=budgets, slowed=slowed
+        view,
+        promised=batcher.nominated_nodes,
+        buffers=room,
+        moves=moves,
+        budgets=budgets,
+        slowed=slowed,
+        held=HeldNodeEvents(clients.recorder),
     )
     kube = clients.kube
     controllers: list[Controller] = [

@@ -1,0 +1,53 @@
+"""Events on NodeClaims that emptiness or consolidation would consider if nothing held their nodes (DIS-15).
+
+Looks for moves say the same of pods that hold a node with pods, and of nodes that drifted. But they know neither nodes
+that an annotation protects nor empty nodes, and a cluster with nothing else has no looks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from activities.kubernetes.events import EventPublisher
+from activities.planning.move_events import claim_reference
+from tenon.disruption.deciding import why_held
+from tenon.disruption.model import Situation
+
+REPORT_SECONDS = 30.0
+"""Seconds between two reports. Each goes over all nodes, so not every change of the cluster gets one."""
+REPEAT_SECONDS = 900.0
+"""Seconds after which a node that is still held gets its event again, as the event Unconsolidatable."""
+MOST = 20
+"""How many nodes a report names. Thousands may have the annotation, and the next reports name the others."""
+
+
+class HeldNodeEvents:
+    """Publishes the events, and remembers when each node got its last one."""
+
+    def __init__(self, recorder: EventPublisher) -> None:
+        self._recorder = recorder
+        self._due = 0.0
+        self._said: dict[tuple[str, str], float] = {}
+        """By NodeClaim and message: until when it is not repeated."""
+        self._publishing: asyncio.Task[None] | None = None
+
+    def report(self, situation: Situation) -> None:
+        """Report which nodes are held if the last report is long ago. Events are written in the background."""
+        now = asyncio.get_running_loop().time()
+        if now < self._due or (self._publishing is not None and not self._publishing.done()):
+            return
+        self._due = now + REPORT_SECONDS
+        held = why_held(situation)
+        self._said = {
+            (claim, why): at for (claim, why), at in self._said.items() if held.get(claim) == why and now < at
+        }
+        chosen = [each for each in sorted(held.items()) if each not in self._said][:MOST]
+        if chosen:
+            self._said |= dict.fromkeys(chosen, now + REPEAT_SECONDS)
+            uids = {node.claim: node.uid for node in situation.nodes}
+            self._publishing = asyncio.create_task(self._publish(chosen, uids))
+
+    async def _publish(self, held: Sequence[tuple[str, str]], uids: Mapping[str, str]) -> None:
+        for claim, why in held:
+            await self._recorder.publish(claim_reference(claim, uids[claim]), "DisruptionBlocked", why)

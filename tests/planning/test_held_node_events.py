@@ -1,0 +1,60 @@
+"""Which nodes get an event because something keeps emptiness and consolidation away from them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+
+import pytest
+
+from activities.planning.held_node_events import MOST, REPEAT_SECONDS, REPORT_SECONDS
+from tenon.lifecycle.messages.disruption import AwaitDisruptionInput
+from tests.planning.disruption_setting import Setting, managed
+from tests.planning.fake_view import START
+
+pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
+
+BY_ANNOTATION = 'Disruption is blocked through the "karpenter.sh/do-not-disrupt" annotation of its Node or NodeClaim'
+DAEMON = "pod ns/agent: annotation karpenter.sh/do-not-disrupt holds it"
+
+
+async def events(at: Setting, seconds: float = REPORT_SECONDS) -> list[tuple[str, str, str, str]]:
+    await at.disruptor.await_candidates(AwaitDisruptionInput(cluster="c", wait_seconds=seconds))
+    return at.recorder.events
+
+
+async def test_dis11_dis15_a_node_that_an_annotation_keeps_from_consolidation_says_so() -> None:
+    at = Setting(managed("a", empty=False, protected=True), managed("b", protected=True))
+    expected = [("NodeClaim", name, "DisruptionBlocked", BY_ANNOTATION) for name in "ab"]
+    assert await events(at) == expected
+
+
+async def test_dis13_dis15_an_empty_node_that_a_pod_of_a_daemonset_keeps_says_so_when_it_is_due() -> None:
+    at = Setting(managed("a", held_by=DAEMON))
+    assert await events(at, 59.0) == []
+    text = "It is empty, but pod ns/agent: annotation karpenter.sh/do-not-disrupt holds it"
+    assert await events(at, 2 * REPORT_SECONDS) == [("NodeClaim", "a", "DisruptionBlocked", text)]
+
+
+async def test_dis15_what_no_method_would_take_or_a_look_reports_gets_no_such_event() -> None:
+    """What drifted, leaves, is not ready for disruption, or belongs to a NodePool that keeps its nodes."""
+    at = Setting(
+        managed("drifted", protected=True, drifted=True),
+        managed("leaves", protected=True, leaving=True),
+        managed("starts", protected=True, initialized=False),
+        managed("held", empty=False, held_by=DAEMON),
+        managed("recent", held_by=DAEMON, quiet_since=START + timedelta(hours=1)),
+    )
+    assert await events(at) == []
+    at = Setting(managed("a", protected=True), after="Never")
+    assert await events(at) == []
+
+
+async def test_dis15_many_nodes_get_their_events_in_turns_and_rarely_again() -> None:
+    """Thousands of events at once would delay the writes that nodes wait for."""
+    names = [f"n{number:03}" for number in range(MOST + 5)]
+    at = Setting(*(managed(name, protected=True) for name in names))
+    assert len(await events(at, REPORT_SECONDS / 2)) == MOST
+    assert sorted(event[1] for event in await events(at, 2 * REPORT_SECONDS)) == names
+    await events(at, REPEAT_SECONDS + 2 * REPORT_SECONDS)
+    assert set(Counter(event[1] for event in at.recorder.events).values()) == {2}
