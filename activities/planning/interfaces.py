@@ -111,9 +111,11 @@ class ClusterView(Cluster, Protocol):
         ...
 
     def evictions_allowed(self) -> int:
-        """How often something that kept a pod from being evicted may have gone away: do-not-disrupt on the pod, or a
-        PodDisruptionBudget that allows none.
-        """
+        """How often a PodDisruptionBudget may have begun to allow evictions."""
+        ...
+
+    def pods_released(self) -> Mapping[str, int]:
+        """How often a pod with do-not-disrupt ended, went away or lost the annotation, by NodeClaim."""
         ...
 
     def requests_on_nodes(self) -> Mapping[str, Resources]:

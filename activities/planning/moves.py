@@ -184,8 +184,8 @@ class MoveFinder:
             elif self._batcher.undecided():
                 self._due = clock() + 1.0  # pods come first: their plan changes the cluster in a moment
             else:
-                used, allowed = self._view.requests_on_nodes(), self._view.evictions_allowed()
-                facts = look_facts(outline, quiet, used, allowed, self._known)
+                used, released = self._view.requests_on_nodes(), self._view.pods_released()
+                facts = look_facts(outline, quiet, used, released, self._view.evictions_allowed(), self._known)
                 if clock() < self._rests_until and self._known is not None and not facts.offer_more_than(self._known):
                     self._due = min(self._rests_until, clock() + LOOK_SECONDS)
                     return None

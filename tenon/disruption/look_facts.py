@@ -30,11 +30,15 @@ class NodeFacts:
     """For which it may leave. Rules about its pods do not count."""
     used: Resources
     """What its pods request. Other pods may use the rest."""
+    released: int = 0
+    """How often a pod of it that do-not-disrupt kept ended, went away or lost the annotation."""
 
     def offer_more_than(self, before: NodeFacts) -> bool:
-        """Return whether the node may leave for one more reason, or has more room."""
-        return not self.reasons <= before.reasons or any(
-            self.used.get(name, 0) < used for name, used in before.used.items()
+        """Return whether the node may leave for one more reason, is no longer kept by a pod, or has more room."""
+        return (
+            not self.reasons <= before.reasons
+            or self.released != before.released
+            or any(self.used.get(name, 0) < used for name, used in before.used.items())
         )
 
 
@@ -48,7 +52,7 @@ class LookFacts:
     nodes: Mapping[str, NodeFacts]
     """By NodeClaim, without those whose consolidateAfter is not over."""
     evictions_allowed: int
-    """How often something that kept a pod from being evicted went away."""
+    """How often a PodDisruptionBudget may have begun to allow evictions, which may select pods of many nodes."""
 
     def offer_more_than(self, before: LookFacts) -> bool:
         """Return whether a look may find what it did not find with the facts ``before``."""
@@ -69,6 +73,7 @@ def look_facts(
     situation: Situation,
     quiet_since: Mapping[str, datetime],
     used: Mapping[str, Resources],
+    released: Mapping[str, int],
     evictions_allowed: int,
     before: LookFacts | None = None,
 ) -> LookFacts:
@@ -78,7 +83,8 @@ def look_facts(
         situation: the nodes and the open commands.
         quiet_since: by NodeClaim, the last pod event, or the initialization if that is later.
         used: by NodeClaim, what the pods of its node request.
-        evictions_allowed: how often something that kept a pod from being evicted went away.
+        released: by NodeClaim, how often a pod of its node that do-not-disrupt kept went away or lost the annotation.
+        evictions_allowed: how often a PodDisruptionBudget may have begun to allow evictions.
         before: the facts of the last round. For a node whose consolidateAfter began again since then, they still hold.
     """
     budgets = {reason: PoolBudgets(situation, reason) for reason in _REASONS}
@@ -86,7 +92,7 @@ def look_facts(
         policies=situation.policies,
         budgets={(pool, reason): budgets[reason].left(pool) for pool in situation.policies for reason in _REASONS},
         nodes={
-            claim: NodeFacts(frozenset(reasons), used.get(claim, {}))
+            claim: NodeFacts(frozenset(reasons), used.get(claim, {}), released.get(claim, 0))
             for claim, reasons in _reasons(situation, quiet_since).items()
         },
         evictions_allowed=evictions_allowed,

@@ -115,7 +115,17 @@ def test_dis39_what_lets_pods_be_evicted_is_counted() -> None:
         )
     )
     pods = [held, free, held, ended, None, free, None, held, None]
-    assert [counted(found.pods, held.key, pod) for pod in pods] == [0, 1, 0, 1, 0, 0, 0, 0, 1]
+    assert [counted(found.pods, held.key, pod) for pod in pods] == [0] * len(pods), "they concern only their node"
+    found = state(claims=[claim("c", node_name="n"), claim("d", node_name="m")], nodes=[node(), node("m")])
+    view = PlanningView(found)  # type: ignore[arg-type]
+    seen = []
+    for pod in pods:
+        found.pods.on_event(held.key, pod)
+        seen.append(view.pods_released().get("c", 0))
+    assert seen == [0, 1, 1, 2, 2, 2, 2, 2, 3]
+    assert "d" not in view.pods_released()
+    found.nodes.on_event("n", None)
+    assert not found.pods_released
 
 
 def test_dis39_what_the_pods_of_each_node_request_is_known_by_nodeclaim() -> None:

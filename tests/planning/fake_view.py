@@ -71,6 +71,7 @@ class FakeView:
         self.spaces: dict[str, dict[str, str]] = {"default": {}}
         self.node_overlays: list[NodeOverlay] = []
         self.eased = 0
+        self.released: dict[str, int] = {}
         self.requests: dict[str, Resources] = {}
         self.waits = 0
         self.known_batch = 0
@@ -170,6 +171,9 @@ class FakeView:
 
     def evictions_allowed(self) -> int:
         return self.eased
+
+    def pods_released(self) -> Mapping[str, int]:
+        return self.released
 
     def requests_on_nodes(self) -> Mapping[str, Resources]:
         return self.requests

@@ -446,10 +446,19 @@ def may_evict(at: Setting) -> None:
     at.view.eased += 1
 
 
+def lets_a_pod_go(at: Setting) -> None:
+    at.view.released["b"] = 1
+
+
+def is_restless_and_lets_a_pod_go(at: Setting) -> None:
+    at.view.released["c"] = 1
+
+
 @pytest.mark.parametrize(
     ("facts", "change"),
     [
         ({}, drifts),
+        ({}, lets_a_pod_go),
         ({}, loses_a_pod),
         ({}, is_quiet),
         ({"protected": True}, loses_its_annotation),
@@ -495,7 +504,16 @@ def is_joined_by_another(at: Setting) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [has_a_pod_event, has_its_pod_replaced, gets_a_pod, begins_to_leave, is_protected, is_joined_by_another]
+    "change",
+    [
+        has_a_pod_event,
+        has_its_pod_replaced,
+        gets_a_pod,
+        begins_to_leave,
+        is_protected,
+        is_joined_by_another,
+        is_restless_and_lets_a_pod_go,
+    ],
 )
 @pytest.mark.usefixtures("resting")
 async def test_dis39_looks_rest_while_nothing_gives_a_move_a_new_chance(change: Callable[[Setting], None]) -> None:
@@ -522,12 +540,24 @@ async def test_dis39_a_node_that_is_quiet_again_as_it_was_is_no_reason_to_look()
 async def test_dis39_what_changed_for_all_nodes_counts_again_for_a_node_that_is_quiet_later(
     change: Callable[[Setting], None],
 ) -> None:
-    """A pod that loses do-not-disrupt is a pod event, so the first look after it leaves its node."""
+    """The first look after it leaves out a node that is inside consolidateAfter."""
     at = resting_setting()
     assert await at.look() == []
     has_a_pod_event(at)
     change(at)
     assert await at.look() == []
+    assert at.finder.start(at.view.managed, {}) is None
+    at.view.details["b"] = detail("b")
+    assert at.finder.start(at.view.managed, {}) is not None
+
+
+@pytest.mark.usefixtures("resting")
+async def test_dis39_a_pod_that_may_be_evicted_now_gives_only_its_own_node_a_new_chance() -> None:
+    """Where jobs with do-not-disrupt end all the time, looks at the whole cluster never rested."""
+    at = resting_setting()
+    assert await at.look() == []
+    has_a_pod_event(at)
+    lets_a_pod_go(at)
     assert at.finder.start(at.view.managed, {}) is None
     at.view.details["b"] = detail("b")
     assert at.finder.start(at.view.managed, {}) is not None
@@ -593,7 +623,7 @@ class Broken(Scripted):
         raise RuntimeError("the engine failed")
 
 
-async def test_qrk16_a_look_that_fails_goes_on_where_the_last_one_ended() -> None:
+async def test_a_look_that_fails_goes_on_where_the_last_one_ended() -> None:
     """The next look began with the first nodes again, so those after a node that the engine fails on had no turn."""
     half = LookCursor(last={"default": LastLooked(price_per_cost=0.1, claim="a")}, more=True)
     at = Setting("a", "b", methods=[Broken(Proposal(), Reason.UNDERUTILIZED, "multi")])

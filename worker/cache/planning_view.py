@@ -241,10 +241,14 @@ class PlanningView:
         return found
 
     def evictions_allowed(self) -> int:
-        """How often something that kept a pod from being evicted may have gone away: do-not-disrupt on the pod, or a
-        PodDisruptionBudget that allows none.
-        """
-        return self._cache.pods_released + self._cache.moving.evictions_allowed
+        """How often a PodDisruptionBudget may have begun to allow evictions."""
+        return self._cache.moving.evictions_allowed
+
+    def pods_released(self) -> dict[str, int]:
+        """How often a pod with do-not-disrupt ended, went away or lost the annotation, by NodeClaim."""
+        released = self._cache.pods_released
+        nodes = ((claim.name, self._cache.node_of(claim)) for claim in self._cache.claims)
+        return {claim: released[node.name] for claim, node in nodes if node is not None and node.name in released}
 
     def requests_on_nodes(self) -> dict[str, Resources]:
         """What the pods of each node request, by NodeClaim."""

@@ -60,8 +60,8 @@ class ClusterState:
         """Number of changes of Nodes and NodeClaims that were published to `changes`."""
         self.empty_nodes: set[str] = set()
         """The Nodes that have no pod that would need another node."""
-        self.pods_released = 0
-        """How often a pod that may not be evicted ended, went away or lost the annotation do-not-disrupt."""
+        self.pods_released: Counter[str] = Counter()
+        """By Node, how often a pod that may not be evicted ended, went away or lost the annotation do-not-disrupt."""
         self.namespace_changes = 0
         """Number of changes of namespaces' labels."""
         self._pods_by_node: dict[str, dict[str, PodRecord]] = {}
@@ -247,8 +247,8 @@ class ClusterState:
             self._used.pop(after.node_name, None)
         for node_name in {pod.node_name for pod in (before, after) if pod and pod.node_name}:
             self._note_empty(node_name)
-        if before is not None and before.do_not_disrupt and not before.terminal:
-            self.pods_released += after is None or after.terminal or after.do_not_disrupt != before.do_not_disrupt
+        if before is not None and before.node_name in self.nodes and _released(before, after):
+            self.pods_released[before.node_name] += 1
         if _matters(before) != _matters(after):
             self._note_pod_event(before, after)
             concerned = {pod.node_name for pod in (before, after) if pod and pod.node_name}
@@ -300,6 +300,7 @@ class ClusterState:
         self._note_leaving(key)
         if after is None:
             self._last_pod_event.pop(key, None)
+            self.pods_released.pop(key, None)
         self.changes.publish(Topic.NODE, key)
         for record in (before, after):
             claim = self.claim_of(record) if record else None
@@ -403,6 +404,13 @@ def _lasting_status(claim: ClaimRecord) -> dict[str, object]:
     """The claim's status without what follows from pod events."""
     conditions = [one for one in claim.status.get("conditions") or () if one.get("type") != CONSOLIDATABLE]
     return {**claim.status, LAST_POD_EVENT_TIME: "", "conditions": conditions}
+
+
+def _released(before: PodRecord, after: PodRecord | None) -> bool:
+    """Whether a pod with do-not-disrupt ended, went away or lost the annotation."""
+    if not before.do_not_disrupt or before.terminal:
+        return False
+    return after is None or after.terminal or after.do_not_disrupt != before.do_not_disrupt
 
 
 def _matters(pod: PodRecord | None) -> tuple[object, ...] | None:
