@@ -13,7 +13,8 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.messages.provisioning import PlanInput
 from tenon.scheduling.model import InstanceType
-from tests.planning.fake_view import START, FakeTypes
+from tenon.simulation.decisions import Question, decide, model_after
+from tests.planning.fake_view import START, FakeTypes, node_class
 from tests.planning.setting import BATCH, Setting
 from tests.scheduling.builders import ZONES, asking, catalog, entry, need, pod
 
@@ -90,3 +91,13 @@ async def test_pods_that_insist_on_a_reservation_are_planned_again_when_ec2_coun
     assert at.batcher.undecided() == []
     at.now = START + MAX_RETRY + timedelta(seconds=1)
     assert len(at.batcher.undecided()) == 1
+
+
+def test_sch094_simulated_disruption_counts_the_places_that_the_plan_takes() -> None:
+    """`tenon simulate --disruption` carries out the plan for pods first, and its new nodes use these places."""
+    at = reserving("a", "b", places=1)
+    question = Question(at.view.pending_pods(), at.types.instance_types(node_class(), frozenset()))
+    plan = decide(at.view, question, lambda: 0.0).plan
+    model = model_after(plan, at.view, question, lambda _: {})
+    assert sorted(claim.offering.capacity_type for claim in plan.claims) == ["reserved", "spot"]
+    assert [pool.usage["capacity-reservation/cr-1"] for pool in model.problem.pools] == [1]
