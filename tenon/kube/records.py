@@ -58,6 +58,8 @@ class PodRecord:
     deleting: bool = False
     unschedulable: bool = False
     """The scheduler reported that the pod fits on no node."""
+    untried: bool = False
+    """The scheduler has not reported yet whether it can place the pod."""
     nominated: bool = False
     """The scheduler has nominated a node and is preempting pods there."""
     gated: bool = False
@@ -96,10 +98,14 @@ class PodRecord:
 
     @property
     def provisionable(self) -> bool:
-        """Whether the pod waits for capacity that Tenon may buy."""
+        """Whether the scheduler found no node for the pod, and it waits for capacity that Tenon may buy."""
+        return self.unschedulable and self.awaits_node
+
+    @property
+    def awaits_node(self) -> bool:
+        """Whether the pod has no node, and Tenon may buy one for it if the scheduler finds none."""
         return (
-            self.unschedulable
-            and not self.node_name
+            not self.node_name
             and not self.nominated
             and not self.daemon
             and not self.mirror

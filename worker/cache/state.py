@@ -19,6 +19,7 @@ from worker.cache.default_topology_spread import DefaultTopologySpread
 from worker.cache.evacuating_pods import EvacuatingPods, leaving
 from worker.cache.storage import Storage
 from worker.cache.table import Table
+from worker.cache.untried_pods import UntriedPods
 
 PLANNED_GRACE_SECONDS = 60.0
 """Seconds after a node's initialization during which its planned pods may still be on their way."""
@@ -66,6 +67,7 @@ class ClusterState:
         """Number of changes of namespaces' labels."""
         self._pods_by_node: dict[str, dict[str, PodRecord]] = {}
         self._pending: dict[str, PodRecord] = {}
+        self._untried = UntriedPods()
         self._unbound: dict[str, PodRecord] = {}
         """Pods without a node that are neither terminated nor terminating."""
         self._used: dict[str, Resources] = {}
@@ -224,11 +226,10 @@ class ClusterState:
         if after is None:
             self.storage.forget(key)
             self.spreading.forget(key)
-        waited, waits = key in self._pending, after is not None and after.provisionable
-        if after is not None and waits:
-            self._pending[key] = after
-        else:
-            self._pending.pop(key, None)
+        for replica in self._untried.changed(key, after):
+            self._note_pending(replica.key, replica)
+            self.changes.publish(Topic.PENDING, replica.key)
+        waited, waits = key in self._pending, self._note_pending(key, after)
         if after is not None and not (after.node_name or after.terminal or after.deleting):
             self._unbound[key] = after
         else:
@@ -254,6 +255,14 @@ class ClusterState:
             concerned = {pod.node_name for pod in (before, after) if pod and pod.node_name}
             for node_name in sorted(concerned | self._note_released(before, after)):
                 self.changes.publish(Topic.NODE_PODS, node_name)
+
+    def _note_pending(self, key: str, record: PodRecord | None) -> bool:
+        """Record whether a pod waits for capacity, and return it."""
+        if record is not None and (record.provisionable or self._untried.fits_nowhere(key)):
+            self._pending[key] = record
+            return True
+        self._pending.pop(key, None)
+        return False
 
     def _note_pod_event(self, before: PodRecord | None, after: PodRecord | None) -> None:
         pod = after or before
