@@ -7,6 +7,7 @@ KWOK makes a node with the two annotations Ready, and pods on it are admitted an
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 from activities.kubernetes.client import Kube
@@ -104,8 +105,8 @@ def install(sandbox: Sandbox, module: Path) -> Autoscaler:
         KubectlError: the API server refused a manifest.
     """
     program = KARPENTER.ensure()
-    sandbox.kubectl("delete", "customresourcedefinition", "--all", "--wait")
-    sandbox.apply(*manifests(module), identity())
+    _replace_definitions(sandbox, manifests(module))
+    sandbox.apply(identity())
     sandbox.kubectl("wait", "--for=condition=Established", "customresourcedefinition", "--all", "--timeout=60s")
     token = sandbox.kubectl("create", "token", NAME, f"--namespace={NAME}", "--duration=24h").strip()
     file = sandbox.layout.root / f"{NAME}.kubeconfig"
@@ -115,6 +116,15 @@ def install(sandbox: Sandbox, module: Path) -> Autoscaler:
     return Autoscaler(
         "upstream Karpenter", (str(program),), sandbox.logs / f"{NAME}.log", environment(file, metrics, health)
     )
+
+
+def _replace_definitions(sandbox: Sandbox, files: Sequence[Path]) -> None:
+    """Replace the CRDs that exist, and create the others. A deletion of a new CRD may take minutes."""
+    existing = sandbox.kubectl("get", "customresourcedefinition", "--output=name").split()
+    for file in files:
+        group, _, plural = file.stem.rpartition("_")
+        exists = f"customresourcedefinition.apiextensions.k8s.io/{plural}.{group}" in existing
+        sandbox.kubectl("replace" if exists else "create", f"--filename={file}")
 
 
 async def prepare(sandbox: Sandbox, kube: Kube, pool: Object) -> None:
