@@ -37,6 +37,10 @@ CONCURRENCY = 20
 BEHIND = 504
 """The API server's status if its cache does not have a resource version yet."""
 
+WATCH_TRIES = 5
+"""How often the API server may answer so, each time after it has waited for three seconds. kube-scheduler would spread
+the pods over all nodes, and other pods would lose their room."""
+
 WaitForCache = Callable[[], Awaitable[None]]
 
 
@@ -113,19 +117,23 @@ async def _is_watched(kube: Kube, node: Object) -> bool:
     reads Nodes from a watch itself.
     """
     name = node["metadata"]["name"]
-    try:
-        await kube.get(NODES, name, not_older_than=node["metadata"]["resourceVersion"])
-    except ApiUnreachableError:
-        raise
-    except ApiError as error:
-        if error.status != BEHIND:
+    problem = ""
+    for _ in range(WATCH_TRIES):
+        try:
+            await kube.get(NODES, name, not_older_than=node["metadata"]["resourceVersion"])
+        except ApiUnreachableError:
             raise
-        log.warning(
-            "The API server's watches are behind, and kube-scheduler binds the pods of a node",
-            extra={"node": name, "error": str(error)},
-        )
-        return False
-    return True
+        except ApiError as error:
+            if error.status != BEHIND:
+                raise
+            problem = str(error)
+        else:
+            return True
+    log.warning(
+        "The API server's watches are behind, and kube-scheduler binds the pods of a node",
+        extra={"node": name, "error": problem},
+    )
+    return False
 
 
 def _running(node_pods: Sequence[Object]) -> int:

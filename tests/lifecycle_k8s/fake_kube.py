@@ -62,7 +62,8 @@ class FakeKube:
     """Objects by (plural, namespace, name). ``calls`` lists every write; ``kubelet`` lets terminating pods end.
 
     ``gets`` lists what was read by name, ``listed`` what was listed: plural, field selector, resource version.
-    ``undeletable`` names what an admission policy guards. ``watched`` is the newest version that watches have told.
+    ``undeletable`` names what an admission policy guards. ``watched`` is the newest version that watches have told,
+    and ``watched_next`` what it is after each read that had to wait for more.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -78,6 +79,7 @@ class FakeKube:
         self.before_patch: list[Callable[[], None]] = []
         self.kubelet = True
         self.watched = sys.maxsize
+        self.watched_next: list[int] = []
         self._versions = itertools.count(1)
         clock.on_tick.append(self.tick)
 
@@ -109,7 +111,8 @@ class FakeKube:
         assert bool(namespace) == resource.namespaced
         self.gets.append((resource.plural, name))
         if not_older_than and int(not_older_than) > self.watched:
-            raise ApiError(504, "Timeout", f"Too large resource version: {not_older_than}, current: {self.watched}")
+            seen, self.watched = self.watched, self.watched_next.pop(0) if self.watched_next else self.watched
+            raise ApiError(504, "Timeout", f"Too large resource version: {not_older_than}, current: {seen}")
         return copy.deepcopy(self.objects.get((resource.plural, namespace, name)))
 
     async def shared_list(self, resource: Resource, shape: type[Shape]) -> list[Shape]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, cast
 
 import pytest
@@ -180,6 +181,18 @@ async def test_no_pod_is_bound_before_watches_have_told_of_the_node() -> None:
     assert not world.node["spec"].get("unschedulable")
     world.kube.watched = int(world.node["metadata"]["resourceVersion"])
     assert (await bind(world.kube, WANTED, at_once)).bound == 1
+
+
+async def test_binding_waits_a_while_until_watches_have_told_of_the_node() -> None:
+    """In a burst they are some seconds behind. If kube-scheduler spread the pods, other pods would lose their room."""
+    world = joined(UNREGISTERED).put_pods(pod("a", on=""))
+    planned(world, "default/a=uid-a")
+    world.kube.watched = int(world.node["metadata"]["resourceVersion"])
+    world.kube.watched_next = [world.kube.watched, sys.maxsize]
+    await register(world.kube, world.recorder, WANTED, world.clock)
+    await initialize(world.kube, WANTED, world.clock)
+    assert (await bind(world.kube, WANTED, at_once)).bound == 1
+    assert not world.node["spec"].get("unschedulable")
 
 
 async def test_other_pods_of_the_workload_are_counted_when_they_took_the_room() -> None:
