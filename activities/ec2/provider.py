@@ -36,7 +36,7 @@ from tenon.apis.nodeclaim import NodeClaim
 from tenon.ec2.cluster import Cluster
 from tenon.ec2.expressions_check import check_expressions
 from tenon.ec2.instance_types import without
-from tenon.ec2.launch_filters import NoOfferingError, few_types
+from tenon.ec2.launch_filters import NoOfferingError, few_types, named_types
 from tenon.ec2.launch_request import plan_launch, without_addresses
 from tenon.ec2.nodeclass_status import CheckResult, not_ready, readiness_unknown, user_data_bytes
 from tenon.ec2.zonal_shifts import without_zones
@@ -174,7 +174,9 @@ class Ec2Provider:
         if why := readiness_unknown(node_class):
             raise NodeClassReadinessUnknownError(why)
         free = self._network.free_addresses([subnet.id for subnet in node_class.status.subnets])
-        sold = self.instance_types(node_class, unavailable) if types is None else without(types, unavailable)
+        requirements = Requirements.from_terms(term.to_dict() for term in claim.spec.requirements)
+        sold = named_types(requirements, self.instance_types(node_class) if types is None else types)
+        sold = without(sold, unavailable)
         sold = without_zones(sold, away) if (away := self.shifted_zones()) else sold
         try:
             plan = plan_launch(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tenon.ec2.instance_types import without
-from tenon.ec2.launch_filters import MAX_TYPES, NoOfferingError, choose, few_types
+from tenon.ec2.launch_filters import MAX_TYPES, NoOfferingError, choose, few_types, named_types
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import Requirements
 from tenon.scheduling.model import InstanceType
@@ -56,6 +56,22 @@ def test_aws012_a_spot_claim_on_demand_of_few_types_is_warned_of(
 ) -> None:
     wanted = terms((CAPACITY_TYPE, "In", allowed))
     assert bool(few_types(wanted, capacity_type, [f"t{number}" for number in range(types)])) is warns
+
+
+@pytest.mark.parametrize(
+    ("term", "left"),
+    [
+        ((TYPE, "In", ["m5.large", "c5.large"]), ["m5.large"]),
+        ((TYPE, "NotIn", ["m5.large"]), ["r5.large"]),
+        ((CAPACITY_TYPE, "In", ["spot"]), ["m5.large", "r5.large"]),
+    ],
+)
+def test_types_that_the_claim_does_not_name_are_left_out_first(term: tuple[Any, ...], left: list[str]) -> None:
+    """The launch is the same without this filter, because `choose` asks each type for its name too."""
+    types = [instance_type("m5.large", 1.0, spot=ANY), instance_type("r5.large", 2.0, spot=ANY)]
+    wanted = terms(term)
+    assert [each.name for each in named_types(wanted, types)] == left
+    assert chosen(wanted, *types) == chosen(wanted, *named_types(wanted, types))
 
 
 def test_only_compatible_types_that_fit_are_left() -> None:
