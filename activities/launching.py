@@ -126,7 +126,8 @@ class Launching:
         )
 
     async def _prepare(self, given: PrepareLaunchInput, claim: ClaimRecord, view: ClaimView) -> PrepareLaunchResult:
-        known, lost = await self._launched_before(claim, given.claim, sent_before=given.attempt > 1)
+        began = given.began_at or self._now()
+        known, lost = await self._launched_before(claim, given.claim, began, sent_before=given.attempt > 1)
         if lost and not view.deleting:
             return await self._putting_off.given_up(given.claim, view, Reason.INSTANCE_GONE, lost)
         if known is not None:
@@ -199,7 +200,7 @@ class Launching:
             )
         if claim.provider_id:
             # The workflow was reset to a point before its launch. EC2 forgets client tokens in time, so ask the claim.
-            known, lost = await self._launched_before(claim, given.claim)
+            known, lost = await self._launched_before(claim, given.claim, self._now())
             return LaunchResult(instance=known, reason=Reason.INSTANCE_GONE if lost else "", message=lost)
         if given.request.group is not None and self._groups.is_left(given.request.group):
             message = "the launch group was refused: its NodeClaims launch alone"
@@ -263,9 +264,9 @@ class Launching:
         return evolve(result, reason=reason, unavailable=[])
 
     async def _launched_before(
-        self, claim: ClaimRecord, ref: ClaimRef, *, sent_before: bool = False
+        self, claim: ClaimRecord, ref: ClaimRef, began: datetime, *, sent_before: bool = False
     ) -> tuple[Instance | None, str]:
-        """Find the instance of an earlier launch.
+        """Find the instance of an earlier launch, which another workflow may have made if this one began late.
 
         Returns:
             The instance, or None if there was no earlier launch; and why the instance that the claim names cannot be
@@ -280,7 +281,7 @@ class Launching:
                 return None, f"instance {instance_id} is {state or 'unknown to EC2'}: the node cannot be used"
             return await asyncio.to_thread(self._ec2.describe_instance, instance_id), ""
         created = claim.created_at
-        young = created is None or self._now() - created < RESUMED_AFTER
+        young = created is None or began - created < RESUMED_AFTER
         if young and not sent_before:
             return None, ""
         found = await living_instance(self._ec2, ref.name, claim)

@@ -48,7 +48,10 @@ class NodeClaimWorkflow:
     @workflow.init
     def __init__(self, begin: NodeClaimInput) -> None:
         self.state = begin.state or NodeState(
-            claim=begin.claim, pool=begin.pool, first_run_id=workflow.info().first_execution_run_id
+            claim=begin.claim,
+            pool=begin.pool,
+            first_run_id=workflow.info().first_execution_run_id,
+            began_at=workflow.info().start_time,
         )
         self.at_start = self.state
         self.inbox: deque[Message] = deque()

@@ -38,7 +38,7 @@ def next_step(state: NodeState, now: datetime) -> Step:
         case Stage.PREPARING:
             return Run(
                 ActivityName.PREPARE_LAUNCH,
-                PrepareLaunchInput(claim=state.claim, attempt=state.attempt),
+                PrepareLaunchInput(claim=state.claim, attempt=state.attempt, began_at=state.began_at),
                 f"choose instance types for {state.claim.name}",
             )
         case Stage.LAUNCHING if state.request is not None:

@@ -116,6 +116,8 @@ class NodeState(Message):
     initialized: bool = False
     timeline: tuple[TimelineEntry, ...] = ()
     first_run_id: str = ""
+    began_at: datetime | None = None
+    """When the first run of this workflow began; None if that was under an earlier version."""
     instance_gone: bool = False
     """EC2 no longer has the instance, so there is nothing left to drain or to wait for."""
     last_look: bool = False

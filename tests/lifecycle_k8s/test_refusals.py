@@ -17,7 +17,7 @@ from activities.ec2.errors import (
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
 from activities.launch_breakers import LaunchBreakers
 from activities.launch_failure import TRIES_IN_PLACE
-from activities.launching import Launching
+from activities.launching import RESUMED_AFTER, Launching
 from tenon.apis.reasons import Reason
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.launch_retry import LAUNCH_WITHIN
@@ -230,3 +230,18 @@ async def test_offerings_without_capacity_are_avoided_although_the_claim_stays()
     assert OfferingKey("spot", "m5.large", "us-west-2a") in breakers.avoided()
     assert breakers.news.is_set(), "the provisioner hears of it, in one message for all claims of a moment"
     assert result.unavailable == [], "or each of a thousand claims would tell it of all its types and zones"
+
+
+async def test_a_late_preparation_looks_for_an_earlier_launch_only_if_its_workflow_began_late() -> None:
+    """In a burst many preparations wait for their turn. Nothing can have bought an instance before the workflow did."""
+    ec2 = Refuser()
+    ec2.bought_before = True
+    world, launching = waiting(ec2)
+    soon = world.clock() + RESUMED_AFTER / 2
+    world.clock.instant += 4 * RESUMED_AFTER
+    waited = await launching.prepare(PrepareLaunchInput(claim=REF, began_at=soon))
+    assert waited.request is not None
+    assert waited.view.instance is None
+    later = await launching.prepare(PrepareLaunchInput(claim=REF, began_at=world.clock()))
+    assert later.view.instance is not None
+    assert later.request is None

@@ -138,6 +138,8 @@ class PrepareLaunchInput(Message):
 
     claim: ClaimRef
     attempt: int = 1
+    began_at: datetime | None = None
+    """When the node's first workflow run began; None in runs of an earlier version."""
 
 
 class LaunchWait(Message):
