@@ -73,7 +73,7 @@ def test_a_pod_made_anew_under_its_name_is_news() -> None:
 def test_changes_of_a_node_are_news_of_its_claim_and_of_its_pods() -> None:
     cache = Cache()
     cache.publish(claim(), node())
-    with cache.subscribe() as news:
+    with cache.subscribe(list(Topic)) as news:
         cache.publish(running("a", "n"), node(cpu="5"))
         assert news.take() == [(Topic.NODE_PODS, "n"), (Topic.NODE, "n"), (Topic.CLAIM, "claim")]
         cache.nodes.on_event("n", None)
@@ -84,7 +84,7 @@ def test_a_heartbeat_of_a_node_wakes_no_one() -> None:
     """Each kubelet writes its Node's status every five minutes, if only to say that it lives: 17 a second of 5,000."""
     cache = Cache()
     cache.publish(node(), waiting("a"))
-    with cache.subscribe() as news:
+    with cache.subscribe(list(Topic)) as news:
         cache.publish(node(), waiting("a"))
         assert news.take() == []
         cache.publish(node(unschedulable=True))
@@ -94,7 +94,7 @@ def test_a_heartbeat_of_a_node_wakes_no_one() -> None:
 def test_a_pod_event_that_this_process_notes_on_a_claim_wakes_no_one() -> None:
     cache = Cache()
     cache.publish(claim(), node(), running("a", "n", since="2026-01-01T00:10:00Z"))
-    with cache.subscribe() as news:
+    with cache.subscribe(list(Topic)) as news:
         cache.publish(claim(status={"lastPodEventTime": "2026-01-01T00:10:00Z"}))
         assert news.take() == []
         cache.publish(claim(status={"lastPodEventTime": "2026-01-01T00:20:00Z"}))

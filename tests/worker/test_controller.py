@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
+from typing import ClassVar
 
 import pytest
 from prometheus_client import REGISTRY
@@ -22,7 +23,7 @@ class Recording(Controller):
     """Notes when and what it reconciles; the first so many reconciles fail."""
 
     name = "recording"
-    topics = (Topic.NODE,)
+    topics: ClassVar[Sequence[Topic]] = (Topic.NODE,)
 
     def __init__(self, cache: Cache, *, fails: int = 0, pause: float | None = None) -> None:
         super().__init__(cache)
@@ -36,6 +37,12 @@ class Recording(Controller):
             self._fails -= 1
             raise RuntimeError("unforeseen")
         return self._pause
+
+
+class Periodic(Recording):
+    """Watches nothing."""
+
+    topics = ()
 
 
 class Objects(ObjectController):
@@ -97,6 +104,18 @@ async def test_a_controller_sets_least_and_longest_time_between_reconciles() -> 
         cache.publish(node("a"))
         await asyncio.sleep(70)
         assert [at - began for at, _ in controller.seen] == pytest.approx([0, 5, 65 + controller.settle])
+
+
+async def test_a_controller_without_topics_is_not_woken_by_changes() -> None:
+    """It asks AWS once a period. With each change of the cluster it would use up the calls that the account allows."""
+    cache = Cache()
+    controller = Periodic(cache, pause=60.0)
+    async with running(controller) as began:
+        for number in range(10):
+            cache.publish(node(f"n{number}"))
+            await asyncio.sleep(5)
+        await asyncio.sleep(20)
+        assert [at - began for at, _ in controller.seen] == pytest.approx([0, 60 + controller.settle])
 
 
 async def test_a_reconcile_that_fails_is_retried_with_its_changes(caplog: pytest.LogCaptureFixture) -> None:

@@ -89,8 +89,8 @@ class Changes:
         self._subscriptions: list[Subscription] = []
 
     def subscribe(self, topics: Collection[Topic]) -> Subscription:
-        """Subscribe to these topics, or to all topics if none is given."""
-        subscription = Subscription(self, frozenset(topics or Topic))
+        """Subscribe to these topics."""
+        subscription = Subscription(self, frozenset(topics))
         self._subscriptions.append(subscription)
         return subscription
 

@@ -111,8 +111,8 @@ class ClusterState:
         self._node_by_provider = other._node_by_provider.copy()
         self._claim_by_provider = other._claim_by_provider.copy()
 
-    def subscribe(self, topics: Collection[Topic] = ()) -> Subscription:
-        """Subscribe to these topics, or to all if none is given. A key that changes often is reported once."""
+    def subscribe(self, topics: Collection[Topic]) -> Subscription:
+        """Subscribe to these topics. A key that changes often is reported once."""
         return self.changes.subscribe(topics)
 
     def has_claims(self, claim_names: Iterable[str]) -> bool:
