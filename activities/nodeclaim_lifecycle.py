@@ -67,8 +67,6 @@ log = loggers.NODECLAIM_LIFECYCLE
 SCHEDULER_SECONDS = 2.0
 """How long kube-scheduler has to place pods on a node that has just become ready, before Tenon binds any. If both place
 pods at the same time, the node may get more than it can run, and its kubelet rejects the excess."""
-NAME_SECONDS = 5.0
-"""Seconds that a registration waits until the instance is tagged. After that, tagging continues in the background."""
 TERMINATION_WAIT_SECONDS = 120.0
 """Seconds that one attempt waits for EC2 to terminate an instance."""
 NAMING_THREADS = 40
@@ -119,8 +117,7 @@ class NodeActivities:
             tells = claim is not None and in_group(claim)
             name = asyncio.create_task(self._name_instance(given, result.node_name, tells=tells))
             self._names.add(name)
-            name.add_done_callback(self._names.discard)
-            await asyncio.wait({name}, timeout=NAME_SECONDS)
+            name.add_done_callback(self._names.discard)  # EC2's rate limits must not delay the node
             log.info("A NodeClaim registered", extra={"nodeclaim": given.claim.name, "node": result.node_name})
         return result
 

@@ -13,8 +13,8 @@ from datetime import timedelta
 from typing import Any, NoReturn
 
 from temporalio import workflow
-from temporalio.common import SearchAttributeUpdate
-from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.common import RetryPolicy, SearchAttributeUpdate
+from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
 from tenon.evolve import evolve
 
@@ -54,6 +54,7 @@ class NodeClaimWorkflow:
             began_at=workflow.info().start_time,
         )
         self.at_start = self.state
+        self.local_steps = begin.local_steps
         self.inbox: deque[Message] = deque()
         self.shown: tuple[Any, ...] | None = None
         self.acted = False
@@ -93,11 +94,16 @@ class NodeClaimWorkflow:
 
     def _continue_as_new(self, begin: NodeClaimInput) -> NoReturn:
         """Continue as new with the current state."""
-        workflow.continue_as_new(evolve(begin, state=self.state))
+        workflow.continue_as_new(evolve(begin, state=self.state, local_steps=True))
 
     async def _run(self, step: Run) -> None:
         self.acted = True
         options = OPTIONS[step.activity]
+        if self.local_steps and options.local_for is not None:
+            event = await self._run_locally(step, options.result, options.local_for)
+            if event is not None:
+                self._apply(event)
+                return
         call = workflow.start_activity(
             step.activity.value,
             step.input,
@@ -118,7 +124,7 @@ class NodeClaimWorkflow:
                 await asyncio.gather(call, return_exceptions=True)
                 return
         try:
-            event: Message = await call
+            event = await call
         except ActivityError as error:
             kind = _type_of(error)
             goes_on = step.activity is ActivityName.LAUNCH and kind != ErrorType.CLAIM_GONE
@@ -132,6 +138,21 @@ class NodeClaimWorkflow:
         self._apply(event)
         if isinstance(event, LaunchResult) and event.unavailable:
             await self._signal_provisioner(event.unavailable)
+
+    async def _run_locally(self, step: Run, result: type[Message], within: timedelta) -> Message | None:
+        """Try the step once as a local activity. Returns None if it failed: the activity has the retries."""
+        try:
+            event: Message = await workflow.execute_local_activity(
+                step.activity.value,
+                step.input,
+                result_type=result,
+                schedule_to_close_timeout=within,
+                retry_policy=RetryPolicy(maximum_attempts=1),
+                summary=step.summary,
+            )
+        except FailureError:  # of a local activity, the SDK does not wrap it in an ActivityError
+            return None
+        return event
 
     async def _signal_provisioner(self, unavailable: list[OfferingRef]) -> None:
         handle = workflow.get_external_workflow_handle(names.provisioner_id(self.state.claim.cluster))

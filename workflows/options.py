@@ -39,6 +39,9 @@ it, waits, and starts the step again. Time without a running worker does not cou
 _NEVER_AGAIN = [kind.value for kind in ErrorType]
 
 
+LOCAL_FOR = timedelta(seconds=5)
+"""Less than the 8 seconds after which Temporal's SDK reports that a workflow task with local activities goes on."""
+
 DRAINING, ENDING = "draining", "ending"
 """Lanes: activities that wait long for pods, volumes or instances have their own worker slots, so that they never delay
 a launch."""
@@ -61,6 +64,12 @@ class Options:
     lane: str = ""
     tries: int = 0
     """The maximum attempts, after which the workflow gets the last failure; 0 means no limit."""
+    local_for: timedelta | None = None
+    """Run the step as a local activity first, for at most this time. If it fails or takes longer, run the activity.
+
+    A local activity needs no task of its own, so it costs Temporal less. But it holds the workflow task open, so an
+    outage of the API server must not prolong it.
+    """
 
     @property
     def taken_within(self) -> timedelta | None:
@@ -88,8 +97,12 @@ OPTIONS: dict[ActivityName, Options] = {
     # launch waits for its turn within EC2's rate limits. That takes time and is not a failure.
     ActivityName.PREPARE_LAUNCH: Options(PrepareLaunchResult, _seconds(180), heartbeat=_seconds(30)),
     ActivityName.LAUNCH: Options(LaunchResult, _seconds(180), LAUNCH_TIMEOUT, heartbeat=_seconds(30)),
-    ActivityName.REGISTER: Options(RegisterResult, _seconds(30), first_pause=_seconds(0.2), tries=TRIES),
-    ActivityName.INITIALIZE: Options(InitializeResult, _seconds(30), first_pause=_seconds(0.2), tries=TRIES),
+    ActivityName.REGISTER: Options(
+        RegisterResult, _seconds(30), first_pause=_seconds(0.2), tries=TRIES, local_for=LOCAL_FOR
+    ),
+    ActivityName.INITIALIZE: Options(
+        InitializeResult, _seconds(30), first_pause=_seconds(0.2), tries=TRIES, local_for=LOCAL_FOR
+    ),
     ActivityName.BIND: Options(BindResult, _seconds(30), first_pause=_seconds(0.2), tries=TRIES),
     ActivityName.KEEP: Options(KeepRecorded, _seconds(30), first_pause=_seconds(0.2), tries=TRIES),
     ActivityName.WITHDRAW: Options(Withdrawn, _seconds(30), first_pause=_seconds(0.2)),

@@ -70,7 +70,7 @@ class NodeWorkflows:
             attributes.append(SearchAttributePair(POOL, pool))
         await self._client.start_workflow(
             ids.NODECLAIM_WORKFLOW,
-            NodeClaimInput(claim=ClaimRef(cluster=self._cluster, name=claim, uid=uid), pool=pool),
+            NodeClaimInput(claim=ClaimRef(cluster=self._cluster, name=claim, uid=uid), pool=pool, local_steps=True),
             id=self._id(claim),
             task_queue=self._task_queue,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,

@@ -146,6 +146,8 @@ class NodeClaimInput(Message):
     claim: ClaimRef
     pool: str = ""
     state: NodeState | None = None
+    local_steps: bool = False
+    """Quick steps run as local activities. False in runs of an earlier version, until they continue as new."""
 
 
 class NodeClaimResult(Message):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 
@@ -38,9 +39,21 @@ async def runs_of(client: Client, workflow_id: str, first_run_id: str) -> list[l
 
 
 def activities(events: Sequence[HistoryEvent]) -> list[str]:
-    """The names of the activities that were scheduled, in their order."""
-    scheduled = (e.activity_task_scheduled_event_attributes for e in events if kind(e) == "ACTIVITY_TASK_SCHEDULED")
-    return [attributes.activity_type.name for attributes in scheduled]
+    """The names of the activities that were scheduled, and of the local ones, in their order."""
+    found: list[str] = []
+    for event in events:
+        if kind(event) == "ACTIVITY_TASK_SCHEDULED":
+            found.append(event.activity_task_scheduled_event_attributes.activity_type.name)
+        elif _is_local_activity(event):
+            data = event.marker_recorded_event_attributes.details["data"].payloads[0].data
+            found.append(json.loads(data)["activity_type"])
+    return found
+
+
+def _is_local_activity(event: HistoryEvent) -> bool:
+    return (
+        kind(event) == "MARKER_RECORDED" and event.marker_recorded_event_attributes.marker_name == "core_local_activity"
+    )
 
 
 def billable(events: Sequence[HistoryEvent]) -> Counter[str]:
@@ -50,6 +63,8 @@ def billable(events: Sequence[HistoryEvent]) -> Counter[str]:
         name = kind(event)
         if name in _BILLED:
             found[_BILLED[name]] += 1
+        elif _is_local_activity(event):
+            found["local activities"] += 1
         elif name == "ACTIVITY_TASK_STARTED":
             found["activity tries"] += event.activity_task_started_event_attributes.attempt
     return found

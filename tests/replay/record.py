@@ -62,6 +62,21 @@ async def whole_life(temporal: WorkflowEnvironment, cluster: str) -> None:
         await handle.result()
 
 
+async def local_steps(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """A life whose quick steps are local activities. One of them fails once, and runs as an activity."""
+    world = FakeWorld()
+    async with node(temporal, cluster, world, skip_time=False):
+        handle = newest(temporal.client, cluster)
+        await until(lambda: at(handle, Stage.REGISTERING))
+        await handle.signal(NodeClaimWorkflow.poke, Poke(node_name="ip-10-0-0-1"))
+        await until(lambda: at(handle, Stage.INITIALIZING))
+        world.local_fails = True
+        await handle.signal(NodeClaimWorkflow.poke, Poke(node_name="ip-10-0-0-1", node_ready=True))
+        await until(lambda: at(handle, Stage.LIVE))
+        await handle.signal(NodeClaimWorkflow.expire)
+        await handle.result()
+
+
 async def force_drain(temporal: WorkflowEnvironment, cluster: str) -> None:
     """An operator overtakes a drain that is stuck."""
     world = FakeWorld()
@@ -228,6 +243,7 @@ async def waiting_again(handle: Handle) -> bool:
 
 SCENARIOS: dict[str, Scenario] = {
     "whole-life": whole_life,
+    "local-steps": local_steps,
     "force-drain": force_drain,
     "no-capacity": no_capacity,
     "keep": keep,

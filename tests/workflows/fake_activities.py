@@ -67,10 +67,16 @@ class FakeWorld:
         self.hold_drain = False
         self.never_ready = ""
         self.not_managed = False
+        self.local_fails = False
+        self.local_calls: list[str] = []
         self.launches_go = asyncio.Event()
         self.launches_go.set()
 
     def _called(self, name: ActivityName, given: Any) -> None:
+        if activity.info().is_local:
+            self.local_calls.append(name.value)
+            if self.local_fails:
+                raise ApplicationError("the API server does not answer")
         self.calls.append(name.value)
         self.inputs.append(given)
 

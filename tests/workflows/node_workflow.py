@@ -26,7 +26,12 @@ Handle = WorkflowHandle[NodeClaimWorkflow, NodeClaimResult]
 
 @asynccontextmanager
 async def node(
-    temporal: WorkflowEnvironment, cluster: str, world: FakeWorld, *, skip_time: bool = True
+    temporal: WorkflowEnvironment,
+    cluster: str,
+    world: FakeWorld,
+    *,
+    skip_time: bool = True,
+    local_steps: bool = True,
 ) -> AsyncIterator[Handle]:
     """A node's workflow just begun, with a worker that serves it; its clock skips waits unless told otherwise."""
     queue = names.task_queue(cluster)
@@ -34,7 +39,7 @@ async def node(
         with nullcontext() if skip_time else temporal.with_time_skipping_disabled():
             handle = await temporal.client.start_workflow(
                 NodeClaimWorkflow.run,
-                NodeClaimInput(claim=ClaimRef(cluster=cluster, name="default-x1", uid="u1")),
+                NodeClaimInput(claim=ClaimRef(cluster=cluster, name="default-x1", uid="u1"), local_steps=local_steps),
                 id=names.nodeclaim_id(cluster, "default-x1"),
                 task_queue=queue,
             )

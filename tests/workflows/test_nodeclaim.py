@@ -64,6 +64,31 @@ async def test_whole_life_is_a_runbook_within_its_budget(temporal: WorkflowEnvir
     assert events <= 110
 
 
+async def test_quick_steps_are_local_activities(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """They have no task of their own, so a start has fewer events than one whose steps are all activities."""
+    lengths: dict[bool, int] = {}
+    for local in (True, False):
+        world = FakeWorld()
+        name = f"{cluster}-{local}".lower()
+        async with node(temporal, name, world, skip_time=False, local_steps=local) as first:
+            await live(temporal.client, name)
+            run = temporal.client.get_workflow_handle(first.id, run_id=first.first_execution_run_id)
+            lengths[local] = len([event async for event in run.fetch_history_events()])
+            assert world.local_calls == (["register node", "initialize node"] if local else [])
+            await newest(temporal.client, name).terminate()
+    assert lengths[True] <= lengths[False] - 8
+
+
+async def test_a_quick_step_that_fails_runs_as_an_activity(temporal: WorkflowEnvironment, cluster: str) -> None:
+    world = FakeWorld()
+    world.local_fails = True
+    async with node(temporal, cluster, world, skip_time=False):
+        await live(temporal.client, cluster)
+        await newest(temporal.client, cluster).terminate()
+    assert world.local_calls == ["register node", "initialize node"]
+    assert world.calls[2:4] == ["register node", "initialize node"]
+
+
 async def test_nc07_the_workflow_of_a_foreign_claim_ends_at_the_first_refusing_step(
     temporal: WorkflowEnvironment, cluster: str
 ) -> None:

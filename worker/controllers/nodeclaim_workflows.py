@@ -248,7 +248,9 @@ class NodeClaimWorkflowController(Controller):
             self._client,
             self._cluster,
             NodeClaimWorkflow.run,
-            NodeClaimInput(claim=ClaimRef(cluster=self._cluster, name=claim.name, uid=claim.uid), pool=pool),
+            NodeClaimInput(
+                claim=ClaimRef(cluster=self._cluster, name=claim.name, uid=claim.uid), pool=pool, local_steps=True
+            ),
             names.nodeclaim_id(self._cluster, claim.name),
             summary=f"node of NodePool {pool}" if pool else "stand-alone node",
             attributes=[
