@@ -30,8 +30,8 @@ def why_held(pod: PodRecord, budgets: Sequence[PodDisruptionBudget], now: dateti
 
     A duration in do-not-disrupt counts from when the pod was bound, a moment before its start.
     """
-    if pod.terminal or pod.deleting:
-        return ""
+    if pod.terminal or pod.deleting or not (pod.do_not_disrupt or budgets):
+        return ""  # nothing holds most pods
     started = datetime.fromtimestamp(pod.bound_at, UTC) if pod.bound_at else None
     if protection := protected_for(pod.do_not_disrupt, started, now):
         return protection

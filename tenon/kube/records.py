@@ -97,6 +97,11 @@ class PodRecord:
         return pod_kinds.is_terminal(self.phase)
 
     @property
+    def protected_for_a_time(self) -> bool:
+        """Whether the annotation do-not-disrupt may protect the pod now and not later."""
+        return self.do_not_disrupt not in ("", "true")
+
+    @property
     def provisionable(self) -> bool:
         """Whether the scheduler found no node for the pod, and it waits for capacity that Tenon may buy."""
         return self.unschedulable and self.awaits_node

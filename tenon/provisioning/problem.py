@@ -106,7 +106,7 @@ def _zones_of(pool: NodePool, cluster: Cluster) -> frozenset[str]:
 
 def _without(node: Node, placed_anew: Set[str]) -> Node:
     """Return the node without the pods that are being placed (by UID), so that they can use what was kept for them."""
-    back = [pod for pod in node.pods if pod.uid in placed_anew]
+    back = [pod for pod in node.pods if pod.uid in placed_anew] if placed_anew else []
     if not back:
         return node
     ports = {port for pod in back for port in pod.host_ports}

@@ -43,11 +43,11 @@ def scheduling_nodes(state: ClusterState, now: float) -> list[Node]:
         claim = state.claim_of(record)
         if claim is not None:
             paired.add(claim.name)
-        there = [pod for pod in state.pods_on(record.name) if not pod.terminal]
         if not leaving(record, claim):
-            nodes.append(_existing(state, record, claim, there, expected))
-        elif counted := _counted(state, there, expected):
+            nodes.append(_kept_or_existing(state, record, claim, expected))
+        elif counted := _counted(state, _there(state, record), expected):
             nodes.append(Node(record.name, record.labels, record.taints, {}, {}, pods=counted, closed=True))
+    state.kept_nodes.keep_only(state.nodes.keys())
     for claim in state.claims:
         if claim.name in paired or claim.deleting:
             continue
@@ -66,9 +66,10 @@ def daemon_pods(state: ClusterState) -> list[Pod]:
 
     If there is no live pod, the template's requests are used, with the defaults of LimitRanges.
     """
+    uids = {daemon.uid for daemon in state.daemonsets}
     live: dict[str, Resources] = {}
-    for record in state.pods:
-        if record.daemon and not record.terminal:
+    for record in state.pods if uids else ():
+        if record.owner_uid in uids and record.daemon and not record.terminal:
             live.setdefault(record.owner_uid, record.pod.requests)
     defaults = requests_by_namespace(state.limit_ranges)
     pods = []
@@ -84,15 +85,23 @@ class Expected:
     """The pods still to come to a node: DaemonSet pods, and pods that a claim was bought for."""
 
     def __init__(self, state: ClusterState, now: float) -> None:
-        self._daemons = daemon_pods(state)
+        self.all_daemons = state.kept_nodes.common(tuple(daemon_pods(state)))
+        """One pod for each DaemonSet."""
         self._planned: dict[str, list[Pod]] = {}
         self.decided: set[str] = set()
         """UIDs of the pods that a claim was bought for."""
-        by_uid = {record.uid: state.scheduling_pod(record) for record in (*state.pending(), *state.pods_to_move())}
+        self._left: set[str] = set()
+        """The Nodes that those of them leave that run."""
+        by_uid = {record.uid: record for record in (*state.pending(), *state.pods_to_move())}
         for uid, claim in state.planned(now).items():
             if uid in by_uid:
-                self._planned.setdefault(claim, []).append(by_uid[uid])
+                self._planned.setdefault(claim, []).append(state.scheduling_pod(by_uid[uid]))
                 self.decided.add(uid)
+                self._left.add(by_uid[uid].node_name)
+
+    def concerns(self, node_name: str, claim: ClaimRecord | None) -> bool:
+        """Whether a pod that a claim was bought for is on its way to this node, or leaves it."""
+        return node_name in self._left or (claim is not None and claim.name in self._planned)
 
     def daemons(self, node: Requirements, taints: Iterable[Taint], *, managed: bool = True) -> list[Pod]:
         """The DaemonSet pods that belong on such a node, whether or not they are already there.
@@ -103,11 +112,41 @@ class Expected:
         if managed:
             started = {key: "true" for key in (labels.REGISTERED, labels.INITIALIZED) if key not in node}
             node = node.with_(Requirements.from_labels(started))
-        return [daemon for daemon in self._daemons if _tolerates(daemon, hard) and _matches(daemon, node)]
+        return [daemon for daemon in self.all_daemons if _tolerates(daemon, hard) and _matches(daemon, node)]
 
     def planned(self, claim: str) -> list[Pod]:
         """The pods that are still on their way to a claim."""
         return self._planned.get(claim, [])
+
+
+def _kept_or_existing(state: ClusterState, record: NodeRecord, claim: ClaimRecord | None, expected: Expected) -> Node:
+    """An existing node, which is computed again only if something has changed that it is computed from."""
+    if expected.concerns(record.name, claim):
+        return _existing(state, record, claim, _there(state, record), expected)
+    pods = state.pods_by_key(record.name)
+    sources = (
+        record,
+        claim if claim is not None and not _initialized(record, claim) else claim is not None,
+        pods,
+        state.csi_nodes.get(record.name),
+        state.storage.changes if any(pod.volumes for pod in pods.values()) else None,
+        state.spreading.changes,
+        expected.all_daemons,
+    )
+    node = state.kept_nodes.get(record.name, sources)
+    if node is None:
+        node = _existing(state, record, claim, _there(state, record), expected)
+        state.kept_nodes.put(record.name, sources, node)
+    return node
+
+
+def _there(state: ClusterState, record: NodeRecord) -> list[PodRecord]:
+    """The pods of a node that have not terminated."""
+    return [pod for pod in state.pods_on(record.name) if not pod.terminal]
+
+
+def _initialized(record: NodeRecord, claim: ClaimRecord | None) -> bool:
+    return claim is None or record.labels.get(labels.INITIALIZED) == "true"
 
 
 def _existing(
@@ -118,7 +157,7 @@ def _existing(
     expected: Expected,
 ) -> Node:
     """An existing node. ``there`` holds its pods that have not terminated."""
-    initialized = claim is None or record.labels.get(labels.INITIALIZED) == "true"
+    initialized = _initialized(record, claim)
     known = record.labels
     taints, allocatable = record.taints, record.allocatable
     if claim is not None and not initialized:
@@ -126,7 +165,9 @@ def _existing(
         taints = _lasting_taints(taints, claim)
         allocatable = {**claimed(claim, "allocatable"), **stated(allocatable)}
     served = {pod.owner_uid for pod in there if pod.daemon}
-    daemons = expected.daemons(Requirements.from_labels(known), taints, managed=claim is not None)
+    daemons: list[Pod] = []
+    if expected.all_daemons:
+        daemons = expected.daemons(Requirements.from_labels(known), taints, managed=claim is not None)
     missing = [daemon for daemon in daemons if daemon.uid not in served]
     planned = expected.planned(claim.name) if claim is not None else []
     return Node(

@@ -31,6 +31,8 @@ class DefaultTopologySpread:
         self.defaults: DefaultSpread = NOTHING
         self.services: Table[Chosen] = Table(self._service_changed)
         self.owners: dict[str, Table[Owning]] = {plural: Table(self._owner_changed) for plural in OWNERS.values()}
+        self.changes = 0
+        """Number of changes of selectors."""
         self._tell = tell
         self._services_of: dict[str, dict[str, Mapping[str, str]]] = {}
         self._known: dict[str, dict[str, tuple[Pod, Pod]]] = {}
@@ -40,6 +42,7 @@ class DefaultTopologySpread:
         """Take over another instance's current content. From now on this instance reports no changes."""
         self._tell = _ignore
         self.defaults = other.defaults
+        self.changes = other.changes
         self.services.adopt(other.services)
         for plural, owners in self.owners.items():
             owners.adopt(other.owners[plural])
@@ -86,6 +89,7 @@ class DefaultTopologySpread:
     def _selector_changed(self, key: str, before: object, after: object) -> None:
         """Report the namespace's pods if a selector changed. Most changes of an object leave its selector alone."""
         if before != after:
+            self.changes += 1
             for pod_key in sorted(self._known.pop(key.partition("/")[0], ())):
                 self._tell(pod_key)
 

@@ -29,6 +29,8 @@ class EvacuatingPods:
 
     def __init__(self) -> None:
         self.pdbs: Table[ValueRecord[PodDisruptionBudget]] = Table(lambda _, *change: self._pdb_changed(*change))
+        self.pdb_changes = 0
+        """Number of changes of PodDisruptionBudgets."""
         self.evictions_allowed = 0
         """How often a PodDisruptionBudget may have begun to allow evictions, because it changed or was deleted."""
         self._leaving: set[str] = set()
@@ -39,6 +41,7 @@ class EvacuatingPods:
     def adopt(self, other: EvacuatingPods) -> None:
         """Take over another instance's current content. From now on this instance does not see changes."""
         self.pdbs.adopt(other.pdbs)
+        self.pdb_changes = other.pdb_changes
         self._leaving = other._leaving.copy()
         self._candidates = other._candidates.copy()
 
@@ -98,5 +101,6 @@ class EvacuatingPods:
         self, before: ValueRecord[PodDisruptionBudget] | None, after: ValueRecord[PodDisruptionBudget] | None
     ) -> None:
         self._holding = self._by_namespace = None
+        self.pdb_changes += 1
         if before is not None and (after is None or not after.value.blocks):
             self.evictions_allowed += 1

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from tenon.apis import labels
@@ -29,17 +30,39 @@ def node_details(state: ClusterState, now: float, types: Mapping[str, Sequence[I
         now: the current time in seconds since the epoch.
         types: by NodePool, its instance types, for the prices.
     """
-    prices = _prices(types)
+    of_pools = [(claim, state.node_of(claim)) for claim in state.claims if claim.pool]
+    named = {(node or claim).labels.get(labels.INSTANCE_TYPE, "") for claim, node in of_pools}
+    prices = _prices(types, named)
     found: dict[str, NodeDetail] = {}
-    for claim in state.claims:
-        if not claim.pool:
-            continue
-        node = state.node_of(claim)
+    for claim, node in of_pools:
         if node is not None:
-            found[claim.name] = _detail(state, claim, node, now, prices)
+            found[claim.name] = _kept_detail(state, claim, node, now, prices)
         elif not claim.initialized and labels.INSTANCE_TYPE in claim.labels:
             found[claim.name] = _starting(claim, prices)
+    state.kept_details.keep_only(state.nodes.keys())
     return found
+
+
+def _kept_detail(state: ClusterState, claim: ClaimRecord, node: NodeRecord, now: float, prices: _Prices) -> NodeDetail:
+    """The detail of a node, which is computed again only if something has changed that it is computed from."""
+    pods = state.pods_by_key(node.name)
+    price = prices.get((claim.pool, *_offering(node.labels)), 0.0)
+    sources = (
+        claim,
+        node,
+        pods,
+        state.last_pod_event(node.name),
+        state.moving.pdb_changes,
+        state.storage.changes if any(pod.volumes for pod in pods.values()) else None,
+        state.spreading.changes,
+    )
+    known = state.kept_details.get(node.name, sources)
+    if known is not None and known.price == price:
+        return known
+    detail = replace(known, price=price) if known is not None else _detail(state, claim, node, now, price)
+    if not any(pod.protected_for_a_time for pod in pods.values()):
+        state.kept_details.put(node.name, sources, detail)
+    return detail
 
 
 def _starting(claim: ClaimRecord, prices: _Prices) -> NodeDetail:
@@ -62,7 +85,7 @@ def _offering(of: Mapping[str, str]) -> tuple[str, str, str]:
     return of.get(labels.INSTANCE_TYPE, ""), of.get(labels.ZONE, ""), of.get(labels.CAPACITY_TYPE, "")
 
 
-def _detail(state: ClusterState, claim: ClaimRecord, node: NodeRecord, now: float, prices: _Prices) -> NodeDetail:
+def _detail(state: ClusterState, claim: ClaimRecord, node: NodeRecord, now: float, price: float) -> NodeDetail:
     there = [pod for pod in state.pods_on(node.name) if not pod.terminal]
     moving = [pod for pod in there if pod.reschedulable]
     key = _offering(node.labels)
@@ -72,7 +95,7 @@ def _detail(state: ClusterState, claim: ClaimRecord, node: NodeRecord, now: floa
         instance_type=key[0],
         zone=key[1],
         capacity_type=key[2],
-        price=prices.get((claim.pool, *key), 0.0),
+        price=price,
         pods=tuple(state.scheduling_pod(pod) for pod in moving),
         cost=rescheduling_cost((pod.pod.priority, pod.deletion_cost) for pod in moving),
         surges=tuple(sorted({deployment_key(pod.pod) for pod in moving if pod.surges})),
@@ -87,11 +110,15 @@ def _detail(state: ClusterState, claim: ClaimRecord, node: NodeRecord, now: floa
     )
 
 
-def _prices(types: Mapping[str, Sequence[InstanceType]]) -> dict[tuple[str, str, str, str], float]:
+def _prices(
+    types: Mapping[str, Sequence[InstanceType]], named: Collection[str]
+) -> dict[tuple[str, str, str, str], float]:
+    """The price of every offering of the instance types with these names."""
     return {
         (pool, one.name, offering.zone, offering.capacity_type): offering.price
         for pool, sold in types.items()
         for one in sold
+        if one.name in named
         for offering in one.offerings
     }
 

@@ -9,20 +9,24 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from tenon.apis import labels
 from tenon.apis.managed import manages_claim, manages_pool
 from tenon.apis.nodeclaim import CONSOLIDATABLE
+from tenon.disruption.model import NodeDetail
 from tenon.kube.claim_record import LAST_POD_EVENT_TIME, ClaimRecord, instance_id_of
 from tenon.kube.pod import Pod
 from tenon.kube.records import DaemonRecord, NamespacedRecord, NodeRecord, ObjectRecord, PodRecord, ValueRecord
 from tenon.resources import Resources, total
+from tenon.scheduling.model import Node
 from worker.cache.buying import ClaimedPods
 from worker.cache.changes import Changes, Subscription, Topic
 from worker.cache.default_topology_spread import DefaultTopologySpread
 from worker.cache.evacuating_pods import EvacuatingPods, leaving
+from worker.cache.node_memo import NodeMemo
 from worker.cache.storage import Storage
 from worker.cache.table import Table
 from worker.cache.untried_pods import UntriedPods
 
 PLANNED_GRACE_SECONDS = 60.0
 """Seconds after a node's initialization during which its planned pods may still be on their way."""
+_NO_PODS: Mapping[str, PodRecord] = {}
 
 
 class ClusterState:
@@ -57,6 +61,10 @@ class ClusterState:
         self.spreading = DefaultTopologySpread(self._requests_changed)
         self.usage_parts: Mapping[str, object] = {}
         """The usage of each node, which `worker.cache.usage` caches here."""
+        self.kept_nodes: NodeMemo[Node] = NodeMemo()
+        """The nodes as scheduling sees them, which `worker.cache.capacity` keeps here."""
+        self.kept_details: NodeMemo[NodeDetail] = NodeMemo()
+        """What disruption knows of each node, which `worker.cache.node_details` keeps here."""
         self.node_changes = 0
         """Number of changes of Nodes and NodeClaims that were published to `changes`."""
         self.empty_nodes: set[str] = set()
@@ -65,7 +73,8 @@ class ClusterState:
         """By Node, how often a pod that may not be evicted ended, went away or lost the annotation do-not-disrupt."""
         self.namespace_changes = 0
         """Number of changes of namespaces' labels."""
-        self._pods_by_node: dict[str, dict[str, PodRecord]] = {}
+        self._pods_by_node: dict[str, Mapping[str, PodRecord]] = {}
+        """By Node name and key. The pods of a node are replaced and never changed, so that snapshots share them."""
         self._pending: dict[str, PodRecord] = {}
         self._untried = UntriedPods()
         self._unbound: dict[str, PodRecord] = {}
@@ -104,7 +113,8 @@ class ClusterState:
         self.spreading.adopt(other.spreading)
         self.bought = other.bought.copy()
         self.usage_parts = other.usage_parts
-        self._pods_by_node = {name: pods.copy() for name, pods in other._pods_by_node.items()}
+        self.kept_nodes, self.kept_details = other.kept_nodes, other.kept_details
+        self._pods_by_node = other._pods_by_node.copy()
         self._pending, self._unbound = other._pending.copy(), other._unbound.copy()
         self._used = other._used.copy()
         self._last_pod_event = other._last_pod_event.copy()
@@ -119,14 +129,18 @@ class ClusterState:
         """Whether the cache holds all these NodeClaims."""
         return all(name in self.claims for name in claim_names)
 
+    def pods_by_key(self, node_name: str) -> Mapping[str, PodRecord]:
+        """The pods of a node, including terminated ones. It is another object whenever one of them changes."""
+        return self._pods_by_node.get(node_name, _NO_PODS)
+
     def pods_on(self, node_name: str) -> list[PodRecord]:
         """The pods of a node, including terminated ones, sorted by key."""
-        pods = self._pods_by_node.get(node_name) or {}
+        pods = self.pods_by_key(node_name)
         return [pods[key] for key in sorted(pods)]
 
     def occupied(self, node_name: str) -> bool:
         """Whether this node has a pod that would need another node."""
-        return any(pod.reschedulable for pod in (self._pods_by_node.get(node_name) or {}).values())
+        return any(pod.reschedulable for pod in self.pods_by_key(node_name).values())
 
     def pending(self) -> list[PodRecord]:
         """Pods that wait for capacity, whether or not a plan covers them, sorted by key."""
@@ -134,14 +148,14 @@ class ClusterState:
 
     def moving_pods(self) -> list[PodRecord]:
         """Pods that must move because their node is leaving, sorted by key."""
-        there = (pod for name in self.moving.nodes() for pod in (self._pods_by_node.get(name) or {}).values())
+        there = (pod for name in self.moving.nodes() for pod in self.pods_by_key(name).values())
         return sorted(filter(self.moving.must_move, there), key=lambda pod: pod.key)
 
     def pods_to_move(self) -> list[PodRecord]:
         """Running pods for which their next node keeps room: of nodes that are leaving, and of candidates of an open
         disruption command.
         """
-        there = (pod for name in self.moving.nodes_to_leave() for pod in (self._pods_by_node.get(name) or {}).values())
+        there = (pod for name in self.moving.nodes_to_leave() for pod in self.pods_by_key(name).values())
         return sorted(filter(self.moving.keeps_place, there), key=lambda pod: pod.key)
 
     def scheduling_pod(self, record: PodRecord) -> Pod:
@@ -210,7 +224,7 @@ class ClusterState:
         """The requests of all pods on a node, without terminated pods."""
         known = self._used.get(node_name)
         if known is None:
-            pods = (self._pods_by_node.get(node_name) or {}).values()
+            pods = self.pods_by_key(node_name).values()
             known = self._used[node_name] = total(pod.pod.requests for pod in pods if not pod.terminal)
         return known
 
@@ -237,16 +251,8 @@ class ClusterState:
         moved = any(pod.node_name in self.moving.nodes() for pod in (before, after) if pod and pod.node_name)
         if waited != waits or moved or (before and after and before.uid != after.uid and waits):
             self.changes.publish(Topic.PENDING, key)
-        if before is not None and before.node_name:
-            pods = self._pods_by_node.get(before.node_name, {})
-            pods.pop(key, None)
-            if not pods:
-                self._pods_by_node.pop(before.node_name, None)
-            self._used.pop(before.node_name, None)
-        if after is not None and after.node_name:
-            self._pods_by_node.setdefault(after.node_name, {})[key] = after
-            self._used.pop(after.node_name, None)
         for node_name in {pod.node_name for pod in (before, after) if pod and pod.node_name}:
+            self._replace_pod(node_name, key, after if after is not None and after.node_name == node_name else None)
             self._note_empty(node_name)
         if before is not None and before.node_name in self.nodes and _released(before, after):
             self.pods_released[before.node_name] += 1
@@ -263,6 +269,21 @@ class ClusterState:
             return True
         self._pending.pop(key, None)
         return False
+
+    def _replace_pod(self, node_name: str, key: str, pod: PodRecord | None) -> None:
+        """Change one pod of a node, or remove it if ``pod`` is None."""
+        pods = dict(self.pods_by_key(node_name))
+        if pod is not None:
+            pods[key] = pod
+        else:
+            pods.pop(key, None)
+        if pods:
+            self._pods_by_node[node_name] = pods
+        else:
+            self._pods_by_node.pop(node_name, None)
+        self._used.pop(node_name, None)
+        self.kept_nodes.forget(node_name)
+        self.kept_details.forget(node_name)
 
     def _note_pod_event(self, before: PodRecord | None, after: PodRecord | None) -> None:
         pod = after or before

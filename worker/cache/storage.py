@@ -38,6 +38,8 @@ class Storage:
         self.pvcs: Table[ValueRecord[PersistentVolumeClaim]] = Table(lambda key, _b, _a: self._changed((PVC, key)))
         self.volumes: Table[ValueRecord[PersistentVolume]] = Table(lambda key, _b, _a: self._changed((VOLUME, key)))
         self.classes: Table[ValueRecord[StorageClass]] = Table(lambda key, _b, _a: self._class_changed(key))
+        self.changes = 0
+        """Number of changes of volumes, claims and storage classes."""
         self._tell = tell
         self._known: dict[str, _Known] = {}
         self._readers: dict[Source, set[str]] = {}
@@ -48,6 +50,7 @@ class Storage:
         self.pvcs.adopt(other.pvcs)
         self.volumes.adopt(other.volumes)
         self.classes.adopt(other.classes)
+        self.changes = other.changes
         self._known = other._known.copy()
 
     def scheduling_pod(self, record: PodRecord) -> Pod:
@@ -74,6 +77,7 @@ class Storage:
                 self._readers.pop(source, None)
 
     def _changed(self, source: Source) -> None:
+        self.changes += 1
         for pod_key in sorted(self._readers.get(source, ())):
             self.forget(pod_key)
             self._tell(pod_key)
