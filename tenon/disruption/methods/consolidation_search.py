@@ -87,6 +87,8 @@ class _Look:
         self._prices = PriceEstimate(self._rooms.names, _sold(model.problem.pools))
         without_spot = (pool for pool in model.problem.pools if not _allows_spot(pool))
         self._prices_without_spot = PriceEstimate(self._rooms.names, _sold(without_spot))
+        self._shared: dict[str, float] = {}
+        """By candidate, the price of its pods' share of nodes, which each of several set sizes asks for."""
         self._closed: frozenset[str] = self._too_dear(nodes)
 
     def moves(self) -> list[Move]:
@@ -183,12 +185,19 @@ class _Look:
         for claim in self._remaining():
             detail = self._details[claim]
             if self._terms.rule.may_replace(detail) and self._terms.rule.is_free(detail) == free:
-                needed = prices.alone(detail.pods) if alone else prices.shared(detail.pods)
+                needed = prices.alone(detail.pods) if alone else self._price_of_share(claim, prices)
                 if alone and needed >= detail.price * (1 - LEAST_WASTE):
                     needed = prices.alone(self._rooms.left_over(claim, self._closed))
                 if needed < detail.price * (1 - LEAST_WASTE):
                     found.append(((needed - detail.price) / detail.cost, claim))
         return [claim for _, claim in sorted(found)]
+
+    def _price_of_share(self, claim: str, prices: PriceEstimate) -> float:
+        """Return what `PriceEstimate.shared` says of a candidate's pods. A candidate always has the same ``prices``."""
+        known = self._shared.get(claim)
+        if known is None:
+            known = self._shared[claim] = prices.shared(self._details[claim].pods)
+        return known
 
     def _batch(self, waiting: Sequence[str], size: int) -> tuple[list[str], list[str]]:
         """Return the next nodes that the budgets allow together, and the others that wait."""

@@ -43,6 +43,8 @@ class RoomEstimate:
         free = np.array([room.free for room in self._rooms], dtype=np.float64)
         self._free: Floats = np.ascontiguousarray(free.reshape(len(self._rooms), len(self.names)).T)
         """By resource, then by room, because a pod is compared with all rooms, and asks for few resources."""
+        self._most: list[float] = [float(row[self._open].max(initial=0.0)) for row in self._free]
+        """By resource, the most that an open room has at first. What rooms have left only becomes less."""
         self._tainted = any(room.taints for room in self._rooms)
         self._suits: dict[_Key, Flags] = {}
         self._details = details
@@ -95,9 +97,16 @@ class RoomEstimate:
 
     def left_over(self, claim: str, closed: Collection[str]) -> list[Pod]:
         """Return the pods of a node that fit on no other node; ``closed``: names of nodes that must take no pods."""
+        pods = largest_first(self._details[claim].pods, self.names)
+        if not any(map(self._may_fit, pods)):
+            return pods
         shut = (self._number[name] for name in (*closed, self._details[claim].node))
         filling = self._filling(range(len(self._rooms)), shut)
-        return [pod for pod in filling.largest_first(self._details[claim].pods) if filling.place_one(pod) is None]
+        return [pod for pod in pods if not self._may_fit(pod) or filling.place_one(pod) is None]
+
+    def _may_fit(self, pod: Pod) -> bool:
+        """Whether no resource alone keeps the pod off every room."""
+        return all(amount <= self._most[resource] for resource, amount in _amounts(pod, self.names))
 
     def _filling(self, order: Sequence[int], closed: Iterable[int]) -> _Filling:
         """Copy what the rooms have left, in this order."""
@@ -139,7 +148,7 @@ class _Filling:
     def place(self, pods: Sequence[Pod]) -> list[_Taken] | None:
         """Place the pods, largest first. Return what they took, or None, with nothing placed."""
         taken: list[_Taken] = []
-        for pod in self.largest_first(pods):
+        for pod in largest_first(pods, self._names):
             one = self.place_one(pod)
             if one is None:
                 self.undo(taken)
@@ -170,9 +179,10 @@ class _Filling:
             for resource, amount in amounts:
                 self._free[resource, position] += amount
 
-    def largest_first(self, pods: Iterable[Pod]) -> list[Pod]:
-        """Sort pods by the resource that counts most."""
-        return sorted(pods, key=lambda pod: pod.requests.get(self._names[0], 0), reverse=True)
+
+def largest_first(pods: Iterable[Pod], names: Sequence[str]) -> list[Pod]:
+    """Sort pods by the first of these resources, which counts most."""
+    return sorted(pods, key=lambda pod: pod.requests.get(names[0], 0), reverse=True)
 
 
 def _amounts(pod: Pod, names: Sequence[str]) -> _Amounts:
