@@ -18,6 +18,8 @@ def required_terms(spec: PodSpec) -> tuple[tuple[Requirements, ...], str]:
     Raises:
         ValueError: an operator is unknown, or a bound is not a single integer.
     """
+    if not spec.node_selector and spec.affinity is None:
+        return (), ""
     base = Requirements.of(*(Requirement.new(k, "In", (v,)) for k, v in sorted((spec.node_selector or {}).items())))
     required = _required(spec)
     if required is None or not required.node_selector_terms:

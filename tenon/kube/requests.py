@@ -31,6 +31,9 @@ def effective_requests(spec: PodSpec, status: PodStatus | None = None, defaults:
     statuses = _statuses(status)
     refused = bool(statuses) and _resize_refused(status)
     running = total(_container(container, statuses, given, refused) for container in spec.containers or ())
+    if not (spec.init_containers or spec.resources or spec.overhead):  # most pods, and a busy cluster reads many
+        running[PODS] = 1
+        return running
     sidecars: Resources = {}
     starting: Resources = {}
     for container in spec.init_containers or ():

@@ -389,6 +389,28 @@ async def test_an_object_that_cannot_be_read_is_left_out_and_the_others_are_not(
     await stop(task)
 
 
+async def test_a_deleted_object_goes_without_being_read() -> None:
+    """Pods go all the time in a busy cluster, and what they contained does not matter any more."""
+    read: list[str] = []
+
+    def reading(raw: msgspec.Raw) -> ObjectRecord:
+        record = decode_object(raw)
+        read.append(record.name)
+        return record
+
+    api, copy = FakeApi(), Copy()
+    api.put("a", "1")
+    api.put("b", "1")
+    watching = Reflector(api, NODECLAIMS, reading, copy.table)  # type: ignore[arg-type]
+    task = asyncio.create_task(watching.run())
+    await until(watching.synced.is_set)
+    read.clear()
+    api.delete("a")
+    await until(lambda: copy.content() == {"b": "1"})
+    assert read == []
+    await stop(task)
+
+
 def test_waits_double_with_chance_up_to_half_a_minute_and_heed_the_server() -> None:
     backoff = Backoff(random.Random(3))
     waits = [backoff.next() for _ in range(8)]

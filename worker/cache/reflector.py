@@ -254,24 +254,24 @@ class Reflector(Generic[R]):
             records.pop(key, None)
 
     def _apply(self, event: WatchEvent) -> None:
-        key, record, version = self._read(event.object)
+        gone = event.type == "DELETED"
+        key, record, version = _name_of(event.object) if gone else self._read(event.object)
         if _older_or_equal(version, self._version):
             return  # already stored
         self._version = version or self._version
-        self._store.on_event(key, None if event.type == "DELETED" else record)
+        self._store.on_event(key, record)
 
     def _read(self, raw: msgspec.Raw) -> tuple[str, R | None, str]:
         """The key, the record and the version. The record is None if the object cannot be read."""
         try:
             record = self._decode(raw)
         except ValueError as error:
-            metadata = _any.decode(raw).metadata
-            key = f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
+            key, _, version = _name_of(raw)
             log.warning(
                 "An object cannot be read and is left out",
                 extra={"kind": self._resource.kind, "object": key, "error": str(error)},
             )
-            return key, None, metadata.resource_version
+            return key, None, version
         return record.key, record, record.resource_version
 
     def _answered(self) -> None:
@@ -288,6 +288,13 @@ class Reflector(Generic[R]):
             extra={"resource": self._resource.plural, "error": str(failure)},
         )
         self._complaint = sentence
+
+
+def _name_of(raw: msgspec.Raw) -> tuple[str, None, str]:
+    """The key and the version of an object of which nothing else is read. It has no record."""
+    metadata = _any.decode(raw).metadata
+    key = f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
+    return key, None, metadata.resource_version
 
 
 def _older_or_equal(version: str, known: str) -> bool:
