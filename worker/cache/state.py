@@ -326,6 +326,8 @@ class ClusterState:
         if later:
             self._nodes_by_provider.setdefault(later, set()).add(key)
         self.node_changes += 1
+        self.kept_nodes.forget(key)
+        self.kept_details.forget(key)
         self._note_empty(key)
         self._note_leaving(key)
         if after is None:
@@ -339,6 +341,8 @@ class ClusterState:
                 break
 
     def _claim_changed(self, key: str, before: ClaimRecord | None, after: ClaimRecord | None) -> None:
+        if before is not None and (node := self.node_of(before)) is not None:
+            self.kept_details.forget(node.name)  # which would keep the old record in memory
         if before is not None and after is not None and _only_noted(before, after):
             self._pod_event_noted(after)
             return
