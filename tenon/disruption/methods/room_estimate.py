@@ -43,7 +43,9 @@ class RoomEstimate:
         free = np.array([room.free for room in self._rooms], dtype=np.float64)
         self._free: Floats = np.ascontiguousarray(free.reshape(len(self._rooms), len(self.names)).T)
         """By resource, then by room, because a pod is compared with all rooms, and asks for few resources."""
-        self._most: list[float] = [float(row[self._open].max(initial=0.0)) for row in self._free]
+        self._most: dict[str, float] = {
+            name: float(row[self._open].max(initial=0.0)) for name, row in zip(self.names, self._free, strict=True)
+        }
         """By resource, the most that an open room has at first. What rooms have left only becomes less."""
         self._tainted = any(room.taints for room in self._rooms)
         self._suits: dict[_Key, Flags] = {}
@@ -106,7 +108,7 @@ class RoomEstimate:
 
     def _may_fit(self, pod: Pod) -> bool:
         """Whether no resource alone keeps the pod off every room."""
-        return all(amount <= self._most[resource] for resource, amount in _amounts(pod, self.names))
+        return all(pod.requests.get(name, 0) <= most for name, most in self._most.items())
 
     def _filling(self, order: Sequence[int], closed: Iterable[int]) -> _Filling:
         """Copy what the rooms have left, in this order."""
@@ -231,4 +233,4 @@ class PriceEstimate:
 
     def _asked(self, pods: Iterable[Pod]) -> Floats:
         requests = [pod.requests for pod in pods]  # one array for each pod would take most of an estimate's time
-        return np.array([sum(each.get(name, 0) for each in requests) for name in self._names], dtype=np.float64)
+        return np.array([sum([each.get(name, 0) for each in requests]) for name in self._names], dtype=np.float64)
