@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -204,6 +206,99 @@ def test_a_plan_and_a_look_see_the_same_as_if_nothing_was_kept(steps: list[tuple
             fresh.kept_nodes, fresh.kept_details = NodeMemo(), NodeMemo()
             assert described(one, one.clock(), price) == described(fresh, one.clock(), price)
         older = snapshot
+
+
+def bought_for(pod: str, host: str) -> Change:
+    """Makes the node's claim one that was bought for a pod."""
+    meta = {"annotations": {labels.PLANNED_PODS: f"ns/{pod}=uid-{pod}"}, "labels": {labels.NODEPOOL: "pool", **SOLD}}
+    since = "2027-01-01T00:00:00Z"
+    return of(
+        lambda state: state.claims,
+        f"c-{host}",
+        lambda: claim(f"c-{host}", node_name=host, meta=meta, initialized=since),
+    )
+
+
+def leaves(host: str) -> Change:
+    known = {"labels": {**SOLD, labels.INITIALIZED: "true"}, "finalizers": ["karpenter.sh/termination"], **LEAVING}
+    return of(lambda state: state.nodes, host, lambda: node(host, meta=known))
+
+
+def starts(host: str) -> Change:
+    """A node that is not initialized: its claim says what it will have."""
+    return of(lambda state: state.nodes, host, lambda: node(host, meta={"labels": SOLD}))
+
+
+def says(host: str, label: str) -> Change:
+    meta = {"labels": {labels.NODEPOOL: "pool", **SOLD, "example.com/role": label}}
+    return of(lambda state: state.claims, f"c-{host}", lambda: claim(f"c-{host}", node_name=host, meta=meta))
+
+
+def spread_by(app: str) -> Change:
+    return of(lambda state: state.spreading.services, "ns/s", lambda: service({"app": app}))
+
+
+def protected(protection: str) -> Change:
+    """A pod that came at the start of the test and must not be disrupted for some time."""
+    meta = {"annotations": {labels.DO_NOT_DISRUPT: protection}}
+    since = datetime.fromtimestamp(START, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return of(lambda state: state.pods, "ns/p", lambda: running("p", "n0", since=since, meta=meta))
+
+
+def with_volume(state: ClusterState) -> None:
+    state.storage.volumes.on_event("vol", volume("vol", "us-west-2a"))
+    state.storage.pvcs.on_event("ns/data", pvc(volumeName="vol"))
+    state.csi_nodes.on_event("n1", csi_node("n1", ebs=5))
+
+
+def nothing(state: ClusterState) -> None:
+    """Change nothing."""
+
+
+@pytest.mark.parametrize(
+    ("before", "change"),
+    [
+        pytest.param(nothing, protected("true"), id="a-pod"),
+        pytest.param(protected("1h"), nothing, id="the-end-of-a-protection"),
+        pytest.param(nothing, leaves("n0"), id="the-Node"),
+        pytest.param(nothing, bought_for("x", "n0"), id="the-NodeClaim"),
+        pytest.param(starts("n0"), says("n0", "db"), id="the-NodeClaim-of-a-node-that-starts"),
+        pytest.param(
+            lambda state: [change(state) for change in (leaves("n0"), bought_for("on-n0", "n1"))],
+            of(lambda state: state.pods, "ns/on-n0", None),
+            id="a-pod-that-is-released-for-the-node",
+        ),
+        pytest.param(leaves("n0"), bought_for("on-n0", "n1"), id="a-pod-on-its-way-to-the-node"),
+        pytest.param(
+            nothing, of(lambda state: state.moving.pdbs, "ns/keep", lambda: budget(maxUnavailable=0)), id="a-budget"
+        ),
+        pytest.param(
+            with_volume,
+            of(lambda state: state.storage.volumes, "vol", lambda: volume("vol", "us-west-2b")),
+            id="a-volume",
+        ),
+        pytest.param(
+            with_volume, of(lambda state: state.csi_nodes, "n1", lambda: csi_node("n1", ebs=6)), id="the-CSINode"
+        ),
+        pytest.param(nothing, spread_by("web"), id="a-Service"),
+        pytest.param(nothing, of(lambda state: state.daemonsets, "kube-system/ds", daemonset), id="a-DaemonSet"),
+    ],
+)
+def test_a_change_of_what_a_node_is_described_from_is_seen(before: Change, change: Change) -> None:
+    """The same as the property test above, for each source by itself."""
+    clock = [START]
+    state = settled(lambda: clock[0])
+    state.spreading.defaults = SPREAD
+    before(state)
+    first = described(copied(state, clock[0]), clock[0], 0.1)
+    described(copied(state, clock[0]), clock[0], 0.1)
+    clock[0] += 7200
+    change(state)
+    snapshot = copied(state, clock[0])
+    seen = described(snapshot, clock[0], 0.1)
+    snapshot.kept_nodes, snapshot.kept_details = NodeMemo(), NodeMemo()
+    assert seen == described(snapshot, clock[0], 0.1)
+    assert seen != first, "the change must be one that matters"
 
 
 def test_only_what_concerns_a_changed_node_is_computed_again() -> None:
