@@ -42,6 +42,11 @@ MAX_ISOLATION = timedelta(minutes=5)
 """The longest pause for pods on which the engine failed or whose NodeClaim the API server refused."""
 
 
+SHARE_OF_LOOKS = 0.02
+"""The fraction of a core for looking which pods are undecided. While thousands of pods start on nodes that were bought
+for them, almost each of their events leads to a look that finds nothing.
+"""
+
 CLOSES_WITHIN = 50.0
 """How many seconds after the wait for a first pod a batch may close. The activity times out 60 seconds after that wait
 (`workflows/options.py`), so the wait is shorter if batches may last longer than this."""
@@ -95,7 +100,7 @@ class Batcher:
         self._now = now
         self._answered: dict[str, _PlanOutcome] = {}
         self._turn = 0
-        self._pace = Pace()
+        self._pace = Pace(share=SHARE_OF_LOOKS)
         self._renewed_within = timedelta(seconds=window.longest) + PLANNED_WITHIN
         """How long it may take from the time that a pod needs a decision until it has one."""
         self._kept: dict[str, datetime] = {}
