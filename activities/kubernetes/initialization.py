@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from activities.kubernetes.changes import change
+from activities.kubernetes.changes import Compute, change
 from activities.kubernetes.client import Kube
 from activities.kubernetes.nodeclaims import (
     Clock,
@@ -45,8 +45,11 @@ async def initialize(kube: Kube, wanted: NodeInput, now: Clock, learn: Learn | N
             await remove_startup_cordon(kube, found.node)
         return await _awaited(kube, wanted, verdict.reason, verdict.message, now)
     name = found.node["metadata"]["name"]
-    if await change(kube, NODES, name, _label, uid=pod_json.uid(found.node), seen=found.node) is None:
+    labelled = await change(kube, NODES, name, _label(claim), uid=pod_json.uid(found.node), seen=found.node)
+    if labelled is None:
         return await _awaited(kube, wanted, "NodeNotFound", f"Node {name} went away", now)
+    if not (verdict := initialization(claim.body, labelled)).initialized:
+        return await _awaited(kube, wanted, verdict.reason, verdict.message, now)
     updates = [ConditionUpdate(INITIALIZED, "True"), consistency_condition(_shortfalls(claim, found.node))]
     if not await update_conditions(kube, wanted.claim, updates, now, seen=claim.body):
         return InitializeResult(reason="NodeClaimGone", message=f"NodeClaim {wanted.claim.name} is gone")
@@ -66,8 +69,13 @@ def _shortfalls(claim: ClaimRecord, node: Mapping[str, Any]) -> list[str]:
     return shortfalls(requested, promised, parse_resources((node.get("status") or {}).get("capacity")))
 
 
-def _label(node: Mapping[str, Any]) -> dict[str, Any]:
-    present = node["metadata"].get("labels") or {}
-    if present.get(labels.INITIALIZED) == "true":
-        return {}
-    return {"metadata": {"labels": {labels.INITIALIZED: "true"}}}
+def _label(claim: ClaimRecord) -> Compute:
+    """The change that labels a Node, if it is still initialized: a taint may come back before the label is written."""
+
+    def computed(node: Mapping[str, Any]) -> dict[str, Any]:
+        present = node["metadata"].get("labels") or {}
+        if present.get(labels.INITIALIZED) == "true" or not initialization(claim.body, node).initialized:
+            return {}
+        return {"metadata": {"labels": {labels.INITIALIZED: "true"}}}
+
+    return computed

@@ -63,10 +63,20 @@ def test_a_starting_node_promises_what_its_claim_says_sch_090() -> None:
     assert found.allocatable == {"cpu": 4000, "pods": 10, "nvidia.com/gpu": 1}
     assert found.labels["karpenter.sh/nodepool"] == "pool"
 
-    done = only(state(nodes=[node(taints=taints, meta=INITIALIZED)], claims=claims))
+    done = only(state(nodes=[replace(node(taints=taints, meta=INITIALIZED), ready=False)], claims=claims))
     assert done.initialized is True
     assert len(done.taints) == 4
     assert done.allocatable == {"cpu": 4000, "pods": 10}
+
+
+@pytest.mark.parametrize(("ready", "closed"), [(True, False), (False, True)])
+def test_the_taint_not_ready_counts_only_on_a_node_that_is_not_ready(ready: bool, closed: bool) -> None:
+    """kube-controller-manager takes it off a moment after the kubelet reports Ready."""
+    taints = [{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}]
+    found = only(
+        state(nodes=[replace(node(taints=taints, meta=INITIALIZED), ready=ready)], claims=[claim(status=STATUS)])
+    )
+    assert bool(found.taints) == closed
 
 
 def test_a_claim_without_a_node_counts_with_its_planned_pods_sch_090() -> None:

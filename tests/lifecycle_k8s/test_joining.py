@@ -125,6 +125,17 @@ async def test_initialization_waits_and_then_labels() -> None:
     assert world.status_of("Initialized")[0] == "True"
 
 
+async def test_a_taint_that_comes_back_before_the_label_is_written_delays_initialization() -> None:
+    """kube-controller-manager may take off the taint not-ready and set it once more, because it sees an older Node."""
+    world = joined()
+    back = {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}
+    world.kube.before_patch.append(lambda: world.kube.add(NODES, node(back)) and None)
+    answer = await initialize(world.kube, WANTED, world.clock)
+    assert (answer.initialized, answer.reason) == (False, "KnownEphemeralTaintsExist")
+    assert "karpenter.sh/initialized" not in world.node["metadata"]["labels"]
+    assert world.status_of("Initialized") == ("Unknown", "KnownEphemeralTaintsExist")
+
+
 @pytest.mark.parametrize(("memory", "status"), [("8Gi", "True"), ("7Gi", "False")])
 async def test_lif07_initialization_compares_the_node_with_its_claim(memory: str, status: str) -> None:
     """In the same write; a node with less is initialized all the same."""

@@ -27,6 +27,12 @@ from worker.cache.state import ClusterState
 
 log = loggers.CACHE
 
+_NOT_READY = "node.kubernetes.io/not-ready"
+"""kube-controller-manager sets and removes this taint by the condition Ready, sometimes of an older Node than the one
+seen here. On a node that reports Ready it goes within a moment, so nothing is bought because of it, and room for a
+CapacityBuffer does not seem to be gone.
+"""
+
 
 def scheduling_nodes(state: ClusterState, now: float) -> list[Node]:
     """Existing and in-flight capacity that may take pods, sorted by name.
@@ -164,6 +170,8 @@ def _existing(
         known = {**claim.labels, **record.labels}
         taints = _lasting_taints(taints, claim)
         allocatable = {**claimed(claim, "allocatable"), **stated(allocatable)}
+    elif claim is not None and record.ready:
+        taints = tuple(taint for taint in taints if taint.key != _NOT_READY)
     served = {pod.owner_uid for pod in there if pod.daemon}
     daemons: list[Pod] = []
     if expected.all_daemons:
