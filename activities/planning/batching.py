@@ -40,13 +40,10 @@ MAX_ISOLATED = 30
 """How many kinds of pods that were set apart come back one after another. The remaining kinds come back together."""
 MAX_ISOLATION = timedelta(minutes=5)
 """The longest pause for pods on which the engine failed or whose NodeClaim the API server refused."""
-
-
 SHARE_OF_LOOKS = 0.02
 """The fraction of a core for looking which pods are undecided. While thousands of pods start on nodes that were bought
 for them, almost each of their events leads to a look that finds nothing.
 """
-
 CLOSES_WITHIN = 50.0
 """How many seconds after the wait for a first pod a batch may close. The activity times out 60 seconds after that wait
 (`workflows/options.py`), so the wait is shorter if batches may last longer than this."""

@@ -192,10 +192,11 @@ DISRUPTED_TAINT = ("karpenter.sh/disrupted", "NoSchedule")
 DISRUPTION_TAINT = ("karpenter.sh/disruption", "NoSchedule")
 """The taint that Karpenter used before v1 instead of `DISRUPTED_TAINT`."""
 UNREGISTERED_TAINT = ("karpenter.sh/unregistered", "NoExecute")
+NOT_READY_TAINT = "node.kubernetes.io/not-ready"
 EPHEMERAL_TAINTS = frozenset(
     {
-        ("node.kubernetes.io/not-ready", "NoSchedule"),
-        ("node.kubernetes.io/not-ready", "NoExecute"),
+        (NOT_READY_TAINT, "NoSchedule"),
+        (NOT_READY_TAINT, "NoExecute"),
         ("node.kubernetes.io/unreachable", "NoSchedule"),
         ("node.cloudprovider.kubernetes.io/uninitialized", "NoSchedule"),
         UNREGISTERED_TAINT,

@@ -125,7 +125,7 @@ def decode_node(raw: bytes | msgspec.Raw) -> NodeRecord:
 
 
 OF_EVERY_DAEMON = (
-    Toleration("node.kubernetes.io/not-ready", "Exists", effect="NoExecute"),
+    Toleration(labels.NOT_READY_TAINT, "Exists", effect="NoExecute"),
     Toleration("node.kubernetes.io/unreachable", "Exists", effect="NoExecute"),
     Toleration("node.kubernetes.io/disk-pressure", "Exists", effect="NoSchedule"),
     Toleration("node.kubernetes.io/memory-pressure", "Exists", effect="NoSchedule"),

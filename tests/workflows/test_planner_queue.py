@@ -306,18 +306,22 @@ async def test_the_leader_stays_known_when_the_history_is_folded(served: Cluster
         assert set(scheduled) <= {served.shared, served.own("a")}
 
 
-async def test_the_planner_hears_at_once_of_a_command_that_failed(served: Cluster) -> None:
-    """Otherwise it takes the node for one that leaves as long as its question is open, which is up to ten minutes."""
-    leader = await served.leader(served.shared)
+def moving_command() -> DisruptionCommand:
+    """A command for the nodes ``a`` and ``b``, whose pods move to ``host``."""
     candidate = DisruptionCandidate(claim="a", uid="u", pool="default", since=NOW, due=NOW)
-    command = DisruptionCommand(
+    return DisruptionCommand(
         id="drifted-1",
         reason="Drifted",
         candidates=[candidate, evolve(candidate, claim="b")],
         moves_pods=True,
         arrivals={"host": {"0a0b0c0d": 1}},
     )
-    leader.decisions.append(DisruptionDecision(commands=[command]))
+
+
+async def test_the_planner_hears_at_once_of_a_command_that_failed(served: Cluster) -> None:
+    """Otherwise it takes the node for one that leaves as long as its question is open, which is up to ten minutes."""
+    leader = await served.leader(served.shared)
+    leader.decisions.append(DisruptionDecision(commands=[moving_command()]))
     disruption = await served.disruption()
     async with ended(disruption):
         await leader.is_asked("disruption", 2)
@@ -329,15 +333,7 @@ async def test_the_planner_hears_at_once_of_a_command_that_failed(served: Cluste
 
 async def test_dis62_the_planner_knows_where_pods_move_when_a_candidate_of_the_command_is_gone(served: Cluster) -> None:
     leader = await served.leader(served.shared)
-    candidate = DisruptionCandidate(claim="a", uid="u", pool="default", since=NOW, due=NOW)
-    command = DisruptionCommand(
-        id="drifted-1",
-        reason="Drifted",
-        candidates=[candidate, evolve(candidate, claim="b")],
-        moves_pods=True,
-        arrivals={"host": {"0a0b0c0d": 1}},
-    )
-    leader.decisions.append(DisruptionDecision(commands=[command]))
+    leader.decisions.append(DisruptionDecision(commands=[moving_command()]))
     leader.decisions.append(DisruptionDecision(gone=["a"]))
     disruption = await served.disruption()
     async with ended(disruption):

@@ -27,12 +27,6 @@ from worker.cache.state import ClusterState
 
 log = loggers.CACHE
 
-_NOT_READY = "node.kubernetes.io/not-ready"
-"""kube-controller-manager sets and removes this taint by the condition Ready, sometimes of an older Node than the one
-seen here. On a node that reports Ready it goes within a moment, so nothing is bought because of it, and room for a
-CapacityBuffer does not seem to be gone.
-"""
-
 
 def scheduling_nodes(state: ClusterState, now: float) -> list[Node]:
     """Existing and in-flight capacity that may take pods, sorted by name.
@@ -171,7 +165,9 @@ def _existing(
         taints = _lasting_taints(taints, claim)
         allocatable = {**claimed(claim, "allocatable"), **stated(allocatable)}
     elif claim is not None and record.ready:
-        taints = tuple(taint for taint in taints if taint.key != _NOT_READY)
+        # kube-controller-manager sets this taint by the condition Ready, sometimes of an older Node than this one. It
+        # goes within a moment, so nothing is bought because of it, and a buffer's room does not seem to be gone.
+        taints = tuple(taint for taint in taints if taint.key != labels.NOT_READY_TAINT)
     served = {pod.owner_uid for pod in there if pod.daemon}
     daemons: list[Pod] = []
     if expected.all_daemons:
