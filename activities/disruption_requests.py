@@ -9,7 +9,7 @@ from temporalio.client import Client, WorkflowUpdateFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities import loggers
-from tenon.disruption.commands import disrupt_request
+from tenon.disruption.disrupt_request import disrupt_request
 from tenon.lifecycle.ids import nodeclaim_id
 from tenon.lifecycle.messages.base import ActivityName
 from tenon.lifecycle.messages.disruption import DisruptInput, DisruptionCandidate, DisruptionCommand, DisruptResult

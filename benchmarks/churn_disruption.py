@@ -13,11 +13,12 @@ from benchmarks.churn_scheduler import READY, Scheduler
 from benchmarks.churn_state import POOL, ClusterState, Instance, PodState
 from tenon.apis import labels
 from tenon.disruption.arrivals import MAX_KEPT, Arrival
-from tenon.disruption.commands import arrivals_of, command_id, pod_mark, pods_sent, to_message
+from tenon.disruption.commands import arrivals_of, command_id, pods_sent, to_message
 from tenon.disruption.cost import rescheduling_cost
 from tenon.disruption.deciding import decide
 from tenon.disruption.methods import METHODS, moving_methods
 from tenon.disruption.model import ClusterModel, Command, ManagedNode, NodeDetail, PoolPolicy, Situation
+from tenon.disruption.pod_mark import pod_mark
 from tenon.disruption.strays import with_strays
 from tenon.disruption.validation import why_invalid
 from tenon.kube.pod import Pod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
 import typer
@@ -36,4 +37,5 @@ def worker(ctx: typer.Context, flags: dict[str, Any]) -> None:
             log.info(note)
     for warning in loaded.warnings:
         log.warning(warning)
-    raise typer.Exit(main.run(loaded.settings))
+    environment = {**os.environ, **loaded.settings.as_environment()}
+    os.execve(sys.executable, [sys.executable, "-m", main.__name__], environment)

@@ -8,6 +8,8 @@ import psutil
 
 FILE = "worker.pid"
 STOP_SECONDS = 60.0
+COMMANDS = (["cli", "worker"], ["-m", "worker.main"])
+"""How the command line of a worker's parent ends: while it reads its settings, and from then on."""
 
 
 def note(folder: Path, pid: int) -> None:
@@ -19,7 +21,7 @@ def find(folder: Path) -> psutil.Process | None:
     """The worker. None if it no longer runs."""
     try:
         process = psutil.Process(int((folder / FILE).read_text(encoding="utf-8")))
-        is_worker = process.cmdline()[-2:] == ["cli", "worker"]
+        is_worker = process.cmdline()[-2:] in COMMANDS
     except (FileNotFoundError, ValueError, psutil.Error):
         return None
     return process if is_worker else None

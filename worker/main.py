@@ -1,6 +1,8 @@
-"""``tenon worker``: starts the io process and the cluster process, serves the probes, and stops both together.
+"""The parent of a worker: starts the io process and the cluster process, serves the probes, and stops both together.
 
 When one process dies, the parent stops the other and exits with an error, so that Kubernetes restarts the container.
+``tenon worker`` reads the settings and then replaces itself with this module, which gets them as environment variables.
+So the parent, which lives as long as the worker, does not hold the 30 MB that reading them takes.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Mapping
 from http.server import ThreadingHTTPServer
 from types import FrameType
 from typing import NamedTuple
@@ -20,7 +23,6 @@ from worker.runtime.child_processes import EXIT_UNUSABLE, METRICS_FOLDER
 from worker.runtime.health import Health, serve_metrics, serve_probes
 from worker.runtime.health_report import REPORT_FD
 from worker.runtime.memory import PARENT
-from worker.settings import Settings
 
 PROCESSES = ("io", "cluster")
 STOP_TIMEOUT = 45.0
@@ -34,8 +36,11 @@ class Child(NamedTuple):
     listener: threading.Thread
 
 
-def run(settings: Settings) -> int:
-    """Run until a signal arrives or a child ends. Returns the exit status."""
+def run(settings: Mapping[str, str]) -> int:
+    """Run until a signal arrives or a child ends. Returns the exit status.
+
+    ``settings``: the environment for the children, as `Settings.as_environment` returns it.
+    """
     with tempfile.TemporaryDirectory(prefix="tenon-metrics-") as metrics:
         health = Health(list(PROCESSES))
         try:
@@ -64,21 +69,21 @@ def run(settings: Settings) -> int:
                 server.shutdown()
 
 
-def _serve(settings: Settings, health: Health, metrics: str) -> list[ThreadingHTTPServer]:
-    name, port = "HEALTH_PROBE_PORT", settings.health_probe_port
+def _serve(settings: Mapping[str, str], health: Health, metrics: str) -> list[ThreadingHTTPServer]:
+    name = "HEALTH_PROBE_PORT"
     try:
-        servers = [serve_probes(health, port)]
-        name, port = "METRICS_PORT", settings.metrics_port
-        servers.append(serve_metrics(metrics, port, profiling=settings.enable_profiling))
+        servers = [serve_probes(health, int(settings[name]))]
+        name = "METRICS_PORT"
+        profiling = settings["ENABLE_PROFILING"] == "true"
+        servers.append(serve_metrics(metrics, int(settings[name]), profiling=profiling))
         return servers
     except OSError as error:
-        raise OSError(f"Port {port} cannot be used ({error.strerror}): set {name} to a free one.") from None
+        raise OSError(f"Port {settings[name]} cannot be used ({error.strerror}): set {name} to a free one.") from None
 
 
-def _start(name: str, settings: Settings, metrics: str, health: Health) -> Child:
+def _start(name: str, settings: Mapping[str, str], metrics: str, health: Health) -> Child:
     reads, writes = os.pipe()
-    environment = dict(os.environ)
-    environment.update(settings.as_environment())
+    environment = dict(settings)
     environment[METRICS_FOLDER] = metrics
     environment[REPORT_FD] = str(writes)
     environment[PARENT] = str(os.getpid())
@@ -122,3 +127,7 @@ def _stop(children: dict[str, subprocess.Popen[bytes]], *, asked: bool) -> int:
     if asked:
         return 0 if all(code in (0, -signal.SIGTERM) for code in codes) else 1
     return EXIT_UNUSABLE if EXIT_UNUSABLE in codes else 1
+
+
+if __name__ == "__main__":
+    sys.exit(run(os.environ))

@@ -6,17 +6,11 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from tenon.apis.reasons import Reason
 from tenon.disruption.arrivals import arriving, counted, times_moved
 from tenon.disruption.model import ClusterModel, Command
+from tenon.disruption.pod_mark import pod_mark
 from tenon.kube.pod import Pod
 from tenon.lifecycle.messages.disruption import DisruptionCandidate, DisruptionCommand, Replacement
-from tenon.lifecycle.messages.node import Disrupt
-
-
-def pod_mark(uid: str) -> str:
-    """Return a short stand-in for a pod's UID, because a command may name thousands of pods."""
-    return hashlib.sha256(uid.encode()).hexdigest()[:8]
 
 
 def command_id(command: Command, at: datetime | None = None) -> str:
@@ -112,17 +106,3 @@ def _arriving_at(command: Command, model: ClusterModel, replacements: Sequence[s
     found = {name: planned.pods for name, planned in zip(replacements, command.replacements, strict=True)}
     found |= {claim_of[node]: pods for node, pods in command.destinations.items() if node in claim_of}
     return {claim: pods for claim, pods in found.items() if pods}
-
-
-def disrupt_request(command: DisruptionCommand, candidate: DisruptionCandidate) -> Disrupt:
-    """Return the request to a candidate's workflow."""
-    only_if_empty = command.only_if_empty
-    if only_if_empty is None:  # from an earlier version, which knew only the reason Empty
-        only_if_empty = command.reason == Reason.EMPTY
-    return Disrupt(
-        command=command.id,
-        reason=command.reason,
-        since=candidate.since,
-        not_before=candidate.due,
-        only_if_empty=only_if_empty,
-    )

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from tenon.disruption.commands import pod_mark
+from tenon.disruption.pod_mark import pod_mark
 from tenon.kube import pod_json
 from tenon.kube.pod_disruption_budgets import eviction_refusal
 from tenon.kube.protection import pod_protected

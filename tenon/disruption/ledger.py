@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
-from tenon.disruption.model import ManagedNode
 from tenon.evolve import evolve
 from tenon.lifecycle.messages.disruption import LedgerEntry
+
+if TYPE_CHECKING:  # workflows import this module, and the process that runs them does not load the scheduling engine
+    from tenon.disruption.model import ManagedNode
 
 GRACE_PERIOD = timedelta(seconds=30)
 """How long after its due time a node that accepted its command has started to leave."""

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from tenon.apis import labels
 from tenon.apis.reasons import Reason
-from tenon.disruption.commands import pod_mark
 from tenon.disruption.deciding import eligible
 from tenon.disruption.model import NodeDetail, Situation
+from tenon.disruption.pod_mark import pod_mark
 from tenon.disruption.pool_budgets import PoolBudgets
 from tenon.disruption.rescheduling import Rescheduler, is_complete, nodes_in_commands
 from tenon.kube.requirements import Requirements

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tenon.apis import labels
 from tenon.kube.requirements import Requirements
-from tenon.scheduling.explanation.requirement_conflicts import beyond_subnets, format_values, listed
+from tenon.scheduling.explanation.label_values_text import beyond_subnets, format_values, listed
 from tenon.scheduling.model import InstanceType, Offering
 
 

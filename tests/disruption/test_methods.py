@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from tenon.apis.nodepool import Budget
 from tenon.apis.reasons import Reason
 from tenon.disruption.budgets import max_unavailable
-from tenon.disruption.commands import disrupt_request, to_message
+from tenon.disruption.commands import to_message
 from tenon.disruption.deciding import IneligibleNodeError, decide, eligible
+from tenon.disruption.disrupt_request import disrupt_request
 from tenon.disruption.methods import METHODS
 from tenon.disruption.methods.base import Method
 from tenon.disruption.methods.emptiness import Emptiness

@@ -17,7 +17,7 @@ from activities.disruption_commands import MAX_ATTEMPTS, CommandActivities
 from activities.kubernetes.cordon import withdraw
 from activities.kubernetes.resources import DEPLOYMENTS, NODECLAIMS, PDBS, PODS
 from tenon.disruption.arrivals import Arrival, read_arrivals
-from tenon.disruption.commands import pod_mark
+from tenon.disruption.pod_mark import pod_mark
 from tenon.lifecycle.messages.disruption import (
     DisruptInput,
     DisruptionCandidate,

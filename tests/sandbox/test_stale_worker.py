@@ -6,14 +6,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from sandbox import stale_worker
 
 WAITS = "import sys; sys.stdin.read()"
 
 
-def test_a_left_worker_is_found_and_stopped(tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", stale_worker.COMMANDS)
+def test_a_left_worker_is_found_and_stopped(tmp_path: Path, command: list[str]) -> None:
     """`tenon sandbox down` leaves no worker behind."""
-    with subprocess.Popen([sys.executable, "-c", WAITS, "cli", "worker"], stdin=subprocess.PIPE) as process:
+    with subprocess.Popen([sys.executable, "-c", WAITS, *command], stdin=subprocess.PIPE) as process:
         stale_worker.note(tmp_path, process.pid)
         assert stale_worker.find(tmp_path) is not None
         assert stale_worker.stop(tmp_path)

@@ -1,4 +1,4 @@
-"""What the cluster process does not load, because each of its replicas would hold it in memory for nothing."""
+"""What a worker's processes do not load, because each of its replicas would hold it in memory for nothing."""
 
 from __future__ import annotations
 
@@ -8,16 +8,26 @@ import sys
 import pytest
 
 CODE = """
+import importlib
 import sys
-import worker.runtime.cluster_process
 
-print([name for name in sys.modules if name.split(".")[0] == sys.argv[1]])
+importlib.import_module(sys.argv[1])
+print([name for name in sys.modules if name.split(".")[0] == sys.argv[2]])
 """
 
 
-@pytest.mark.parametrize("library", ["opentelemetry", "cryptography"])
-def test_libraries_that_only_tracing_or_the_webhook_use_are_not_loaded(library: str) -> None:
-    command = [sys.executable, "-c", CODE, library]
+@pytest.mark.parametrize(
+    ("process", "library"),
+    [
+        ("worker.runtime.cluster_process", "opentelemetry"),  # only tracing
+        ("worker.runtime.cluster_process", "cryptography"),  # only the webhook
+        ("worker.runtime.io_process", "opentelemetry"),
+        ("worker.runtime.io_process", "numpy"),  # only the scheduling engine
+        ("worker.runtime.io_process", "highspy"),
+    ],
+)
+def test_a_process_loads_no_library_that_it_does_not_use(process: str, library: str) -> None:
+    command = [sys.executable, "-c", CODE, process, library]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout.strip() == "[]"

@@ -99,7 +99,7 @@ def test_set16_a_child_knows_the_parent_that_started_it(monkeypatch: pytest.Monk
         return None
 
     monkeypatch.setattr("subprocess.Popen", started)
-    child = main._start("io", Settings(cluster_name="c"), str(tmp_path), Health(["io"]))
+    child = main._start("io", Settings(cluster_name="c").as_environment(), str(tmp_path), Health(["io"]))
     child.listener.join()
     assert told[0][PARENT] == str(os.getpid())
 

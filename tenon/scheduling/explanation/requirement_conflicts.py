@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from tenon.apis import labels
-from tenon.kube.requirements import EXISTS, IN, Requirement, Requirements
+from tenon.kube.requirements import EXISTS, Requirement, Requirements
+from tenon.scheduling.explanation.label_values_text import beyond_subnets, format_values
 from tenon.scheduling.label_values import impossible
 from tenon.scheduling.model import OFFERING_KEYS
 from tenon.scheduling.template import Template
-
-_VALUES_SHOWN = 5
 
 
 def conflicts(template: Template, term: Requirements) -> tuple[list[str], Requirements]:
@@ -41,18 +37,6 @@ def _alone(template: Template, wanted: Requirement) -> list[str]:
     return found
 
 
-def beyond_subnets(wanted: Requirement, zones: frozenset[str]) -> str:
-    """Say that the required zones have no subnet in the EC2NodeClass, whose subnets are in ``zones``; empty if one has.
-
-    If ``zones`` is empty, the subnets are unknown and nothing is said.
-    """
-    if wanted.key != labels.ZONE or wanted.operator != IN or not zones or any(map(wanted.has, zones)):
-        return ""
-    named = listed(wanted.values)
-    verb = "zones {} are" if len(wanted.values) > 1 else "zone {} is"
-    return f"{verb.format(named)} in no subnet of its EC2NodeClass (there is {listed(zones)})"
-
-
 def _smallest(template: Template, wanted: dict[str, Requirement]) -> list[str]:
     """Labels whose requirements conflict with each other. Without any one of them there is no conflict."""
     needed = sorted(wanted)
@@ -71,16 +55,3 @@ def _on_offer(template: Template, key: str) -> str:
     else:
         values = template.table.labels_of(key, template.start.types, Requirement.new(key, EXISTS))
     return format_values(values)
-
-
-def format_values(values: Iterable[str]) -> str:
-    """Format the values that a label has, in parentheses."""
-    text = listed(values)
-    return f" (there is {text})" if text else " (none has that label)"
-
-
-def listed(values: Iterable[str]) -> str:
-    """Format the first few values, numbers in numeric order, and the number of others."""
-    ordered = sorted(values, key=lambda value: (len(value), value) if value.isdecimal() else (0, value))
-    more = len(ordered) - _VALUES_SHOWN
-    return f"{', '.join(ordered[:_VALUES_SHOWN])}{f' and {more} others' if more > 0 else ''}"
