@@ -23,6 +23,7 @@ from activities.kubernetes import cordon, nodeclaims
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import EC2NODECLASSES
+from activities.kubernetes.shared_read import SharedRead
 from activities.kubernetes.startup_cordon import remove_startup_cordon_by_name
 from activities.launch_breakers import UNAVAILABLE_OFFERINGS_TTL, LaunchBreakers
 from activities.launch_failure import LaunchRetry
@@ -94,6 +95,7 @@ class Launching:
         self._groups = LaunchGroups(kube, now)
         self._senders = ThreadPoolExecutor(SENDERS, thread_name_prefix="launch")
         self._types = OverlaidTypes(kube, ec2)
+        self._classes = SharedRead(lambda name: kube.get(EC2NODECLASSES, name), partial(parse, EC2NodeClass))
         self._now = now
         self._initialization_seconds = initialization_timeout.total_seconds() if initialization_timeout else None
         self._breakers = breakers or LaunchBreakers(now)
@@ -290,10 +292,10 @@ class Launching:
         return found, ""
 
     async def _node_class(self, name: str) -> EC2NodeClass:
-        raw = await self._kube.get(EC2NODECLASSES, name)
-        if raw is None:
+        read = await self._classes.get(name)
+        if read is None:
             raise NodeClassReadinessUnknownError(f"EC2NodeClass {name} does not exist")
-        node_class, faults = parse(EC2NodeClass, raw)
+        node_class, faults = read
         if node_class is None:
             raise NodeClassNotReadyError(f"EC2NodeClass {name} cannot be read: " + "; ".join(str(f) for f in faults))
         return node_class

@@ -109,17 +109,16 @@ class NodeActivities:
     @activity.defn(name=ActivityName.REGISTER)
     async def register(self, given: NodeInput) -> RegisterResult:
         """Adopt the Node that joined the cluster, and tag its instance with the Node's name."""
-        result = await registration.register(self._kube, self._recorder, given, utc_now, self._partition)
-        if result.node_name:
-            claim = await nodeclaims.read_claim(self._kube, given.claim)
-            found = claim.labels if claim is not None else {}
-            metrics.NODES_CREATED.labels(found.get(labels.NODEPOOL, ""), found.get(labels.ZONE, "")).inc()
-            tells = claim is not None and in_group(claim)
-            name = asyncio.create_task(self._name_instance(given, result.node_name, tells=tells))
-            self._names.add(name)
-            name.add_done_callback(self._names.discard)  # EC2's rate limits must not delay the node
-            log.info("A NodeClaim registered", extra={"nodeclaim": given.claim.name, "node": result.node_name})
-        return result
+        return await registration.register(
+            self._kube, self._recorder, given, utc_now, self._partition, partial(self._registered, given)
+        )
+
+    def _registered(self, given: NodeInput, claim: ClaimRecord, node_name: str) -> None:
+        metrics.NODES_CREATED.labels(claim.labels.get(labels.NODEPOOL, ""), claim.labels.get(labels.ZONE, "")).inc()
+        name = asyncio.create_task(self._name_instance(given, node_name, tells=in_group(claim)))
+        self._names.add(name)
+        name.add_done_callback(self._names.discard)  # EC2's rate limits must not delay the node
+        log.info("A NodeClaim registered", extra={"nodeclaim": given.claim.name, "node": node_name})
 
     async def _partition(self, claim: ClaimRecord) -> Mapping[str, str]:
         """The label of the partition that EC2 chose, if EC2 showed the instance too late for the launch (AWS-112)."""

@@ -38,18 +38,18 @@ async def initialize(kube: Kube, wanted: NodeInput, now: Clock, learn: Learn | N
         return InitializeResult(reason="NodeClaimGone", message=f"NodeClaim {wanted.claim.name} is gone")
     found = await find_node(kube, wanted, claim)
     if found.node is None:
-        return await _awaited(kube, wanted, found.reason, found.message, now)
+        return await _awaited(kube, wanted, claim, found.reason, found.message, now)
     verdict = initialization(claim.body, found.node)
     if not verdict.initialized:
         if startup_cordon.is_cordoned_too_long(claim, now()):
             await remove_startup_cordon(kube, found.node)
-        return await _awaited(kube, wanted, verdict.reason, verdict.message, now)
+        return await _awaited(kube, wanted, claim, verdict.reason, verdict.message, now)
     name = found.node["metadata"]["name"]
     labelled = await change(kube, NODES, name, _label(claim), uid=pod_json.uid(found.node), seen=found.node)
     if labelled is None:
-        return await _awaited(kube, wanted, "NodeNotFound", f"Node {name} went away", now)
+        return await _awaited(kube, wanted, claim, "NodeNotFound", f"Node {name} went away", now)
     if not (verdict := initialization(claim.body, labelled)).initialized:
-        return await _awaited(kube, wanted, verdict.reason, verdict.message, now)
+        return await _awaited(kube, wanted, claim, verdict.reason, verdict.message, now)
     updates = [ConditionUpdate(INITIALIZED, "True"), consistency_condition(_shortfalls(claim, found.node))]
     if not await update_conditions(kube, wanted.claim, updates, now, seen=claim.body):
         return InitializeResult(reason="NodeClaimGone", message=f"NodeClaim {wanted.claim.name} is gone")
@@ -58,8 +58,11 @@ async def initialize(kube: Kube, wanted: NodeInput, now: Clock, learn: Learn | N
     return InitializeResult(initialized=True)
 
 
-async def _awaited(kube: Kube, wanted: NodeInput, reason: str, message: str, now: Clock) -> InitializeResult:
-    await update_conditions(kube, wanted.claim, [ConditionUpdate(INITIALIZED, "Unknown", reason, message)], now)
+async def _awaited(
+    kube: Kube, wanted: NodeInput, claim: ClaimRecord, reason: str, message: str, now: Clock
+) -> InitializeResult:
+    awaited = ConditionUpdate(INITIALIZED, "Unknown", reason, message)
+    await update_conditions(kube, wanted.claim, [awaited], now, seen=claim.body)
     return InitializeResult(reason=reason, message=message)
 
 

@@ -23,6 +23,10 @@ LateLabels = Callable[[ClaimRecord], Awaitable[Mapping[str, str]]]
 """Returns the labels that could not be known when the instance was launched."""
 
 
+Registered = Callable[[ClaimRecord, str], None]
+"""Called with the claim and the name of its Node, once the Node is registered."""
+
+
 async def no_late_labels(claim: ClaimRecord) -> Mapping[str, str]:  # noqa: ARG001
     """There are none."""
     return {}
@@ -34,6 +38,7 @@ async def register(
     wanted: NodeInput,
     now: Clock,
     late_labels: LateLabels = no_late_labels,
+    registered: Registered | None = None,
 ) -> RegisterResult:
     """Register the claim's Node, or report what is missing. Write the Node before the claim's Registered condition."""
     claim = await read_claim(kube, wanted.claim)
@@ -41,9 +46,8 @@ async def register(
         return RegisterResult(reason="NodeClaimGone", message=f"NodeClaim {wanted.claim.name} is gone")
     found = await find_node(kube, wanted, claim)
     if found.node is None:
-        await update_conditions(
-            kube, wanted.claim, [ConditionUpdate(REGISTERED, "Unknown", found.reason, found.message)], now
-        )
+        missing = ConditionUpdate(REGISTERED, "Unknown", found.reason, found.message)
+        await update_conditions(kube, wanted.claim, [missing], now, seen=claim.body)
         return RegisterResult(reason=found.reason, message=found.message)
     if late := await late_labels(claim):  # first, so that the Node gets them as well
         claim = await label_claim(kube, wanted.claim, late, claim.body)
@@ -72,4 +76,6 @@ async def register(
         kube, wanted.claim, [ConditionUpdate(REGISTERED, "True")], now, fields={"nodeName": name}, seen=claim.body
     ):
         return RegisterResult(reason="NodeClaimGone", message=f"NodeClaim {wanted.claim.name} is gone")
+    if registered is not None:
+        registered(claim, name)
     return RegisterResult(node_name=name)

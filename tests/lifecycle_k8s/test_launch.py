@@ -40,7 +40,7 @@ async def test_a_class_edited_during_the_launch_leaves_the_hash_of_the_request()
     prepared = await launching.prepare(PrepareLaunchInput(claim=REF, attempt=1))
     assert prepared.request is not None
     edited = node_class(role="others", userData="echo new")
-    world.kube.objects[("ec2nodeclasses", "", "default")].update(spec=edited["spec"], status=edited["status"])
+    world.kube.add(EC2NODECLASSES, edited)
     await launching.launch(LaunchInput(claim=REF, request=prepared.request))
     annotations = world.claim["metadata"]["annotations"]
     assert hashes(node_class()) != hashes(edited)
