@@ -30,7 +30,7 @@ from activities.kubernetes.errors import (
     from_status,
 )
 from activities.kubernetes.resources import EVENTS, NODECLAIMS, NODES, PODS
-from activities.kubernetes.transport import StreamSilentError
+from activities.kubernetes.transport import GATHER_SECONDS, StreamSilentError
 from tests.kubernetes.fake_api import KUBECONFIG, serve
 
 
@@ -195,6 +195,37 @@ async def test_stream_keeps_lines_whole_whatever_their_length(tmp_path: Path) ->
 
     async with serve(handle, tmp_path) as kube, aclosing(kube.stream("/api/v1/pods")) as stream:  # type: ignore[type-var]
         assert [line async for line in stream] == lines
+
+
+async def test_lines_that_arrive_one_by_one_are_read_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each would wake the event loop of a leader that is otherwise idle."""
+    gathering, go_on = asyncio.Event(), asyncio.Event()
+    naps: list[float] = []
+    sleep = asyncio.sleep
+
+    async def nap(seconds: float) -> None:
+        if seconds == GATHER_SECONDS:
+            naps.append(seconds)
+            gathering.set()
+            await go_on.wait()
+        else:
+            await sleep(seconds)
+
+    monkeypatch.setattr("activities.kubernetes.transport.asyncio.sleep", nap)
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"0\n")
+        await gathering.wait()
+        for number in range(1, 50):
+            await response.write(b"%d\n" % number)
+        go_on.set()
+        return response
+
+    async with serve(handle, tmp_path) as kube, aclosing(kube.stream("/api/v1/pods")) as stream:  # type: ignore[type-var]
+        assert [int(line) async for line in stream] == list(range(50))
+    assert len(naps) <= 3
 
 
 async def test_a_stream_that_falls_silent_is_told_from_a_server_that_is_away(tmp_path: Path) -> None:
