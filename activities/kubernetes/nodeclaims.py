@@ -104,11 +104,15 @@ async def ensure_claim_finalizer(kube: Kube, ref: ClaimRef, seen: Object | None 
     ``seen``, here and below, is the claim as the caller has just read it.
     """
 
+    return await _with_finalizer(kube, ref.name, ref.uid, seen)
+
+
+async def _with_finalizer(kube: Kube, name: str, uid: str, seen: Object | None) -> bool:
     def compute(claim: Object) -> dict[str, Any]:
         _check_managed(claim)
         return with_finalizer(claim)
 
-    return await change(kube, NODECLAIMS, ref.name, compute, uid=ref.uid, seen=seen) is not None
+    return await change(kube, NODECLAIMS, name, compute, uid=uid, seen=seen) is not None
 
 
 async def annotate_claim(kube: Kube, ref: ClaimRef, annotations: Mapping[str, str]) -> bool:
@@ -271,6 +275,19 @@ async def delete_claim(kube: Kube, recorder: EventPublisher, ref: ClaimRef, reas
         await recorder.publish(claim.body, LAUNCH_EVENTS[known], message, "Warning")
     await request_deletion(kube, claim)
     return True
+
+
+async def delete_with_finalizer(kube: Kube, claim: ClaimRecord) -> bool:
+    """Request the deletion of exactly this claim, and make sure that its finalizer keeps it until the instance is gone.
+
+    Without the finalizer, which a user may have removed, the claim would be gone at once, and its node would not drain.
+
+    Returns:
+        False if the claim is gone.
+    """
+    if not claim.has_finalizer and not await _with_finalizer(kube, claim.name, claim.uid, claim.body):
+        return False
+    return await kube.delete(NODECLAIMS, claim.name, uid=claim.uid)
 
 
 async def request_deletion(kube: Kube, claim: ClaimRecord) -> None:

@@ -89,7 +89,7 @@ class World:
         }
         found: EC2NodeClass = node_class({"capacityReservations": [block]})
         kube, recorder = cast("Any", self.kube), self.recorder
-        controller = CapacityBlockExpirationController(kube, recorder, self.cache, lambda _: found, "c", lambda: START)
+        controller = CapacityBlockExpirationController(kube, recorder, self.cache, lambda _: found, lambda: START)
         await controller.reconcile(())
 
     def leaving(self) -> list[str]:

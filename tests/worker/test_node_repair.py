@@ -98,6 +98,18 @@ def counted(name: str, **wanted: str) -> float:
     return REGISTRY.get_sample_value(name, wanted) or 0.0
 
 
+async def test_a_claim_that_lost_its_finalizer_gets_it_before_it_is_deleted() -> None:
+    """Otherwise it would be gone at once, and its node would not drain."""
+    async with watched() as world:
+        for name in "abcde":
+            world.node(name)
+        world.claim("a")["metadata"]["finalizers"] = []
+        world.node("a", "Unknown")
+        await asyncio.sleep(HALF_AN_HOUR + 1)
+        assert world.repaired() == ["a"]
+        assert world.claim("a")["metadata"]["finalizers"] == [labels.TERMINATION_FINALIZER]
+
+
 async def test_sch104_ctl08_a_node_that_stays_unhealthy_loses_its_claim_by_force() -> None:
     """MET-09: and not before its time."""
     of_node = {"nodepool": "repaired", "capacity_type": "spot"}

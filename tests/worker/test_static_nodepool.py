@@ -91,9 +91,13 @@ class ApiServer:
         self.looks += 1
         return self.pools.get(name)
 
-    async def patch(self, _: object, name: str, patch: dict[str, Any]) -> None:
-        """Annotations, of the version that the patch names."""
+    async def patch(self, _: object, name: str, patch: dict[str, Any], *, subresource: str = "") -> Any:
+        """Annotations of the pool, of the version that the patch names; or finalizers of a claim."""
         self._check()
+        if name in self.claims:
+            assert not subresource
+            self.claims[name]["metadata"]["finalizers"] = patch["metadata"]["finalizers"]
+            return self.claims[name]
         body = self.pools[name]
         wanted = patch["metadata"]
         if any(body["metadata"][key] != wanted[key] for key in ("uid", "resourceVersion")):
@@ -101,6 +105,7 @@ class ApiServer:
         now = {**body["metadata"]["annotations"], **wanted["annotations"]}
         version = f"patched-{next(self._versions)}"
         self.pools[name] = {**body, "metadata": {**body["metadata"], "annotations": now, "resourceVersion": version}}
+        return self.pools[name]
 
     async def list(self, _: object, *, label_selector: str) -> list[dict[str, Any]]:
         self._check()
@@ -123,6 +128,7 @@ class ApiServer:
     async def delete(self, _: object, name: str, *, uid: str) -> bool:
         self._check()
         assert self.claims[name]["metadata"]["uid"] == uid
+        assert labels.TERMINATION_FINALIZER in self.claims[name]["metadata"]["finalizers"]
         self.claims[name]["metadata"]["deletionTimestamp"] = "2026-03-01T12:00:00Z"
         self.deleted.append(name)
         self.publish(name)
@@ -213,6 +219,18 @@ async def test_sch100_replicas_are_kept_and_followed() -> None:
         server.put_pool(1)
         await settle()
         assert (len(server.standing()), len(server.created), len(server.deleted)) == (1, 3, 2)
+
+
+async def test_a_claim_that_lost_its_finalizer_gets_it_before_it_is_deleted() -> None:
+    """Otherwise it would be gone at once, and its node would not drain."""
+    server = served(1)
+    async with keeping(server):
+        (name,) = server.standing()
+        server.claims[name]["metadata"]["finalizers"] = []
+        server.put_pool(0)
+        await settle()
+        assert server.deleted == [name]
+        assert server.claims[name]["metadata"]["finalizers"] == [labels.TERMINATION_FINALIZER]
 
 
 async def test_met08_nodes_of_which_there_are_too_many_are_counted_as_overprovisioned() -> None:

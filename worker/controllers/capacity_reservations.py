@@ -18,13 +18,12 @@ from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
-from activities.kubernetes.nodeclaims import ensure_claim_finalizer
+from activities.kubernetes.nodeclaims import delete_with_finalizer
 from activities.kubernetes.resources import NODECLAIMS, NODES
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.ec2.capacity_reservations import RESERVATION_LABELS, drains
 from tenon.kube.claim_record import ClaimRecord
-from tenon.lifecycle.messages.base import ClaimRef
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
 from worker.controllers.base import Controller
@@ -109,14 +108,12 @@ class CapacityBlockExpirationController(Controller):
         recorder: EventPublisher,
         cache: ClusterCache,
         node_class: Callable[[str], EC2NodeClass | None],
-        cluster: str,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         super().__init__(cache)
         self._kube = kube
         self._recorder = recorder
         self._node_class = node_class
-        self._cluster = cluster
         self._now = now
 
     async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
@@ -135,9 +132,7 @@ class CapacityBlockExpirationController(Controller):
 
     async def _end(self, claim: ClaimRecord) -> None:
         name = claim.labels[labels.RESERVATION_ID]
-        if not claim.has_finalizer:  # without it, the NodeClaim would be gone at once and its node would not drain
-            await ensure_claim_finalizer(self._kube, ClaimRef(cluster=self._cluster, name=claim.name, uid=claim.uid))
-        if not await self._kube.delete(NODECLAIMS, claim.name, uid=claim.uid):
+        if not await delete_with_finalizer(self._kube, claim):
             return
         metrics.CLAIMS_DISRUPTED.labels(EXPIRING, claim.pool, labels.RESERVED, "", "forceful").inc()
         reference: dict[str, Any] = {

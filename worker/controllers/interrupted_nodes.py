@@ -11,8 +11,8 @@ from activities import metrics
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
-from activities.kubernetes.nodeclaims import annotate_claim, ensure_claim_finalizer
-from activities.kubernetes.resources import NODECLAIMS, NODES
+from activities.kubernetes.nodeclaims import annotate_claim, delete_with_finalizer
+from activities.kubernetes.resources import NODES
 from tenon.apis import labels
 from tenon.ec2.interruption import EVENTS, LEAVES, Kind
 from tenon.kube.claim_record import ClaimRecord
@@ -51,12 +51,10 @@ class InterruptedNodes:
         if node is not None:
             await change(self._kube, NODES, node.name, cordon.cordoned, uid=node.uid)
         ref = ClaimRef(cluster=self._cluster, name=claim.name, uid=claim.uid)
-        if not claim.has_finalizer:
-            await ensure_claim_finalizer(self._kube, ref)
         now = self._now()
         if kind.failed and (claim.termination_timestamp is None or claim.termination_timestamp > now):
             await annotate_claim(self._kube, ref, {labels.TERMINATION_TIMESTAMP: format_instant(now)})
-        if not await self._kube.delete(NODECLAIMS, claim.name, uid=claim.uid):
+        if not await delete_with_finalizer(self._kube, claim):
             return False
         if claim.uid in self._deleted:
             return False  # another message of the same batch was faster

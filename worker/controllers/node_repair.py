@@ -14,8 +14,8 @@ from activities.clock import utc_now
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
-from activities.kubernetes.nodeclaims import annotate_claim, read_claim
-from activities.kubernetes.resources import NODECLAIMS, NODES
+from activities.kubernetes.nodeclaims import annotate_claim, delete_with_finalizer, read_claim
+from activities.kubernetes.resources import NODES
 from tenon.apis import labels
 from tenon.apis.reasons import Reason
 from tenon.disruption.repair import BLOCKED, Breaker, Fault, fault_of
@@ -131,7 +131,7 @@ class NodeRepairController(Controller):
         now = self._now()
         if claim.termination_timestamp is None or claim.termination_timestamp > now:
             await annotate_claim(self._kube, ref, {labels.TERMINATION_TIMESTAMP: format_instant(now)})
-        if not await self._kube.delete(NODECLAIMS, claim.name, uid=claim.uid):
+        if not await delete_with_finalizer(self._kube, claim):
             return
         self._log.warning(
             "A node is replaced because it is unhealthy",

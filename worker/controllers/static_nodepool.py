@@ -18,6 +18,7 @@ from activities import metrics
 from activities.clock import utc_now
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ConflictError
+from activities.kubernetes.nodeclaims import delete_with_finalizer
 from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS
 from activities.planning.interfaces import Types
 from activities.planning.offerings import instance_types_by_pool
@@ -145,7 +146,7 @@ class StaticNodePoolController(Controller):
     async def _delete(self, pool: NodePool, decision: StaticDecision, backoff: LaunchBackoff) -> None:
         for claim in decision.delete:
             backoff.deleted(claim.name)
-            if await self._kube.delete(NODECLAIMS, claim.name, uid=claim.record.uid):
+            if await delete_with_finalizer(self._kube, claim.record):
                 known = self._cache.claims.get(claim.name)
                 capacity_type = known.labels.get(labels.CAPACITY_TYPE, "") if known is not None else ""
                 metrics.CLAIMS_DISRUPTED.labels(REASON, pool.metadata.name, capacity_type, "", "graceful").inc()

@@ -302,9 +302,7 @@ async def _lead(settings: Settings, temporal: Connection, clients: Clients, cach
     ]
     if gates.reserved_capacity:
         controllers.append(ReservedCapacityTypeController(kube, cache, clients.ec2))
-        controllers.append(
-            CapacityBlockExpirationController(kube, clients.recorder, cache, view.node_class, settings.cluster_name)
-        )
+        controllers.append(CapacityBlockExpirationController(kube, clients.recorder, cache, view.node_class))
     if settings.enable_zonal_shift:
         controllers.append(ZonalShiftController(clients.recorder, cache, view, clients.ec2))
     if gates.node_overlay:
