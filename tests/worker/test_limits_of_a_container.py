@@ -7,9 +7,11 @@ import contextlib
 import json
 import logging
 import os
+import ssl
 import subprocess
 import sys
 import warnings
+from asyncio import sslproto
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from worker import main
 from worker.runtime import logs
 from worker.runtime.concurrency import concurrency
 from worker.runtime.health import Health
-from worker.runtime.memory import PARENT, watch_memory, worker_bytes
+from worker.runtime.memory import PARENT, TLS_BUFFER, shrink_tls_buffers, watch_memory, worker_bytes
 from worker.settings import Settings, SettingsError
 
 
@@ -102,6 +104,16 @@ def test_set16_a_child_knows_the_parent_that_started_it(monkeypatch: pytest.Monk
     child = main._start("io", Settings(cluster_name="c").as_environment(), str(tmp_path), Health(["io"]))
     child.listener.join()
     assert told[0][PARENT] == str(os.getpid())
+
+
+async def test_tls_connections_have_a_small_buffer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The attribute is not documented, so a new version of Python may not read it any more."""
+    monkeypatch.setattr(sslproto.SSLProtocol, "max_size", sslproto.SSLProtocol.max_size)
+    shrink_tls_buffers()
+    loop = asyncio.get_running_loop()
+    waiter: asyncio.Future[None] = loop.create_future()
+    protocol = sslproto.SSLProtocol(loop, asyncio.Protocol(), ssl.create_default_context(), waiter)
+    assert len(protocol.get_buffer(-1)) == TLS_BUFFER
 
 
 @pytest.fixture

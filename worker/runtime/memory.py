@@ -2,6 +2,7 @@
 
 Python has no soft memory limit as Go has. As an approximation, this module checks every few seconds how much memory all
 processes of the worker hold together. At 90 % it collects garbage, returns free memory to the system, and logs that.
+It also lowers what a process holds from the start: the allocator's arenas, and the buffers of TLS connections.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import ctypes
 import gc
 import os
+from asyncio import sslproto
 from collections.abc import Callable
 from pathlib import Path
 
@@ -23,6 +25,8 @@ SHARE = 0.9
 PERIOD = 10.0
 REST = 60.0
 """Seconds between two collections. Memory that is still held after a collection is in use."""
+TLS_BUFFER = 64 * 1024
+"""Bytes of the buffer that each TLS connection reads into. A TLS record has at most 16 KiB."""
 _M_ARENA_MAX, _ARENAS = -8, 2
 """The option's number in malloc.h, and the number of arenas."""
 _PROC = Path("/proc")
@@ -84,6 +88,14 @@ def share_arenas() -> None:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_ARENA_MAX, _ARENAS)
+
+
+def shrink_tls_buffers() -> None:
+    """Give new TLS connections a smaller buffer than asyncio's 256 KiB.
+
+    In a burst, a process has more than a hundred connections to the API server.
+    """
+    sslproto.SSLProtocol.max_size = TLS_BUFFER
 
 
 def _children(process: int) -> set[int]:

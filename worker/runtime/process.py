@@ -19,7 +19,7 @@ from worker.runtime.child_processes import EXIT_UNUSABLE, METRICS_FOLDER
 from worker.runtime.hard_exit import hard_exit
 from worker.runtime.health_report import REPORT_FD, report_failure, report_health
 from worker.runtime.loop_lag import LoopLag
-from worker.runtime.memory import share_arenas, watch_memory
+from worker.runtime.memory import share_arenas, shrink_tls_buffers, watch_memory
 from worker.runtime.profiling import serve_profiles
 from worker.runtime.temporal_client import TemporalError
 from worker.runtime.tracing import set_up_tracing
@@ -47,6 +47,7 @@ def run(name: str, main: Main) -> None:
     environment.
     """
     share_arenas()
+    shrink_tls_buffers()
     try:
         settings = load()
         logs.set_up(name, settings)
