@@ -289,7 +289,8 @@ class Proposal:
     is_cut: bool = False
     """Whether it ended before it had tried every candidate."""
     failed: Exception | None = None
-    """What ended it early, if the method can say where the next look goes on all the same."""
+    """What failed, if the method has an answer all the same: what it decided about other nodes, or where the next look
+    goes on."""
 
 
 @dataclass(frozen=True, slots=True)

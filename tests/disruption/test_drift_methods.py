@@ -127,6 +127,28 @@ def test_dis03_pods_that_fit_on_other_nodes_move_there() -> None:
     assert command.explanation[1] == "2 pods on 1 existing node"
 
 
+def test_a_node_on_which_the_engine_fails_does_not_keep_others_from_leaving(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither those before it in the order nor those after it; and it comes last in the next pass (DIS-78)."""
+    simulate = Rescheduler.simulate
+
+    def failing(self: Rescheduler, claims: Iterable[str], **options: Any) -> Plan:
+        if list(claims) == ["b"]:
+            raise ZeroDivisionError
+        return simulate(self, claims, **options)
+
+    monkeypatch.setattr(Rescheduler, "simulate", failing)
+    cluster = Cluster()
+    for name in "abc":
+        cluster.add(name, pod(f"web-{name}", "3"))
+    decision = decide(cluster.situation(), [Drift()])
+    assert names(decision) == ["a", "c"]
+    assert decision.blocked == {
+        "b": "its node drifted (AMIDrift), but the search for a place for its pods failed (ZeroDivisionError)"
+    }
+    assert isinstance(decision.failed["drift"], ZeroDivisionError)
+    assert decision.look_again == NOW + BLOCKED_AFTER
+
+
 def test_dis03_the_replacement_of_a_node_fits_into_the_limits_that_the_node_leaves() -> None:
     limited = pool("default", ON_DEMAND, limits={"nodes": "1"}, usage={"nodes": "1"})
     cluster = Cluster(limited)

@@ -69,6 +69,8 @@ class _Pass:
         self.blocked: dict[str, str] = {}
         self.is_cut = False
         """Whether it ended before it had tried every candidate."""
+        self.failed: Exception | None = None
+        """The first exception of the engine."""
         self._now = situation.now
         drifted = [
             _drifted(node, detail, situation)
@@ -111,6 +113,7 @@ class _Pass:
             eligible=len(self._free),
             blocked=self.blocked,
             is_cut=self.is_cut,
+            failed=self.failed,
         )
 
 
@@ -151,7 +154,12 @@ class Drift:
             if each.detail.node in hosts:
                 found.is_cut = True  # pods are about to move there
                 continue
-            plan = rescheduler.simulate([claim], expired=expired) if each.detail.pods else Plan()
+            try:
+                plan = rescheduler.simulate([claim], expired=expired) if each.detail.pods else Plan()
+            except Exception as error:  # the engine fails on this node's pods: the other nodes must not wait for it
+                found.failed = found.failed or error
+                found.block(each, f"the search for a place for its pods failed ({type(error).__name__})")
+                continue
             if plan.unreached:
                 if not simulated:  # it had all the time that a pass has
                     found.block(each, "the simulation of where its pods would go did not end in time")
