@@ -88,7 +88,8 @@ async def test_a_quick_step_that_fails_runs_as_an_activity(temporal: WorkflowEnv
     async with node(temporal, cluster, world, skip_time=False):
         await live(temporal.client, cluster)
         await newest(temporal.client, cluster).terminate()
-    assert world.local_calls == ["register node", "initialize node"]
+    # Temporal runs a local activity again if the task that it is part of is lost.
+    assert set(world.local_calls) == {"register node", "initialize node"}
     assert world.calls[2:4] == ["register node", "initialize node"]
 
 
