@@ -1,0 +1,80 @@
+"""The Python packages of the image: the dependencies from ``uv.lock``, Tenon's own packages, and their byte code."""
+
+from __future__ import annotations
+
+import platform
+import shutil
+from pathlib import Path
+
+from deploy.image.commands import ImageError, run
+from deploy.image.debian import PYTHON
+
+SITE = f"usr/local/lib/python{PYTHON}/dist-packages"
+SOURCES = ("README.md", "pyproject.toml", "uv.lock", "activities", "cli", "tenon", "worker", "workflows")
+"""What the wheel is built from. The package `sandbox` is not among them."""
+COMMAND = f"""#!/usr/bin/python{PYTHON}
+import sys
+
+from cli.main import main
+
+sys.exit(main())
+"""
+UV = {"UV_LINK_MODE": "copy", "UV_PYTHON_DOWNLOADS": "never", "UV_COMPILE_BYTECODE": "0"}
+OF_THE_BUILD = ("bin", ".lock", "*.dist-info/direct_url.json", "*.dist-info/uv_cache.json", "*.dist-info/RECORD")
+"""What an installation writes that says how it was made. RECORD would name files that are not there."""
+
+
+def checkout(repository: Path, commit: str, folder: Path) -> None:
+    """Write the files of a commit that the wheel is built from into a folder, whatever the working tree has."""
+    archive = folder.with_suffix(".tar")
+    run("git", "archive", f"--output={archive}", commit, *SOURCES, cwd=repository)
+    shutil.unpack_archive(archive, folder, filter="data")
+    archive.unlink()
+
+
+def install_dependencies(uv: str, source: Path, root: Path) -> None:
+    """Install the locked dependencies, without extras and groups, for the image's interpreter, which does not run."""
+    requirements = source.with_suffix(".txt")
+    export = ("--frozen", "--no-default-groups", "--no-emit-project", "--format=requirements.txt")
+    run(uv, "export", "--quiet", *export, "--output-file", requirements, "--project", source, env=UV)
+    _install(uv, root, "--require-hashes", "--only-binary=:all:", "--requirements", requirements)
+
+
+def install_project(uv: str, source: Path, root: Path) -> None:
+    """Build the project's wheel and install it with its command."""
+    dist = source.with_suffix(".dist")
+    run(uv, "build", "--quiet", "--wheel", "--out-dir", dist, source, env=UV)
+    (wheel,) = dist.glob("*.whl")
+    _install(uv, root, wheel)
+    command = root / "usr/local/bin/tenon"
+    command.parent.mkdir(parents=True)
+    command.write_text(COMMAND)
+    command.chmod(0o755)
+
+
+def _install(uv: str, root: Path, *what: str | Path) -> None:
+    target = root / SITE
+    target.mkdir(parents=True)
+    machine = ("--python-version", PYTHON, "--python-platform", f"{platform.machine()}-manylinux_2_36")
+    run(uv, "pip", "install", "--quiet", "--no-deps", *machine, "--target", target, *what, env=UV)
+    for pattern in OF_THE_BUILD:
+        for path in target.glob(pattern):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def compile_byte_code(base: Path, root: Path, folder: str) -> None:
+    """Write byte code for the modules in a folder below ``root``, by the interpreter in ``base``.
+
+    The root file system of a container is read-only, so without it each process would compile every module again. The
+    byte code names no time. One process compiles in the order of names, because the bytes depend on the order.
+    """
+    loaders = sorted(path for path in base.glob("lib*/ld-linux-*") if path.exists())
+    loaders += sorted(base.glob("lib/*/ld-linux-*"))  # what the link in lib64 names, which leads out of `base`
+    if not loaders:
+        raise ImageError(f"{base} has no loader for programs: the package libc6 is incomplete.")
+    libraries = sorted({str(path.parent) for path in base.glob("lib/*/lib*.so*")} | {str(base / "usr/lib")})
+    libraries += sorted({str(path.parent) for path in base.glob("usr/lib/*/lib*.so*")})
+    interpreter = (loaders[0], "--library-path", ":".join(libraries), base / f"usr/bin/python{PYTHON}", "-S")
+    options = ("-q", "--invalidation-mode", "unchecked-hash", "-s", root, "-p", "/")
+    environment = {"PYTHONHOME": str(base / "usr"), "PYTHONHASHSEED": "0", "PYTHONPATH": ""}
+    run(*interpreter, "-m", "compileall", *options, root / folder, env=environment)
