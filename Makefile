@@ -14,10 +14,10 @@ PYTEST := $(BIN)/pytest --dist loadfile --no-loadscope-reorder
 # Sets of strings have the same order in every run: see tests/fuzzing.py.
 unit test: export PYTHONHASHSEED := 0
 
-.PHONY: help setup check test demo unit fuzz clean generate
+.PHONY: help setup check test demo unit fuzz clean generate image image-test
 
 help:  ## List the targets
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 .uv/bin/uv:
 	python3 -m venv .uv
@@ -38,7 +38,7 @@ check: $(SYNCED)  ## Fast checks: style, types, import rules, generated files
 	$(BIN)/tenon generate --check
 
 unit: $(SYNCED)  ## Tests that need no sandbox
-	$(PYTEST) -n $(or $(JOBS),3) -q --ignore tests/e2e --ignore tests/faults --ignore tests/sandbox --ignore tests/deploy --ignore tests/planning/test_on_api_server.py --ignore tests/apis/verdicts --ignore tests/webhook/test_two_versions.py
+	$(PYTEST) -n $(or $(JOBS),3) -q --ignore tests/e2e --ignore tests/faults --ignore tests/sandbox --ignore tests/deploy --ignore tests/image/test_container.py --ignore tests/planning/test_on_api_server.py --ignore tests/apis/verdicts --ignore tests/webhook/test_two_versions.py
 
 test: check setup  ## All checks and all tests
 	$(PYTEST) -n $(or $(JOBS),3)
@@ -52,5 +52,11 @@ demo: setup  ## Scale a Deployment up and down on real components; KEEP=1 leaves
 generate: $(SYNCED)  ## Generate files from the models
 	$(BIN)/tenon generate
 
-clean:  ## Remove the environment and caches of this checkout
-	rm -rf $(VENV) .uv .sandbox .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+image: $(SYNCED)  ## Build the image of the current commit in build/image, as root, without a registry
+	UV=$(UV) SOURCES=$(SOURCES) $(BIN)/python -m deploy.image build/image
+
+image-test: $(SYNCED)  ## Run that image in a container, as root
+	$(BIN)/pytest -q tests/image
+
+clean:  ## Remove the environment, caches and built files of this checkout
+	rm -rf $(VENV) .uv build .sandbox .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -6,7 +6,9 @@ program uv. SOURCES names a file with apt sources to use in place of this machin
 
 from __future__ import annotations
 
+import argparse
 import os
+import shutil
 import sys
 import tempfile
 import tomllib
@@ -21,7 +23,9 @@ NAME = "localhost/tenon"
 
 def build(output: Path, work: Path) -> None:
     """Build the image in the folder ``work`` and write it to the folder ``output``."""
-    uv = os.environ.get("UV", "uv")
+    uv = shutil.which(os.environ.get("UV", "uv"))
+    if uv is None:
+        raise ImageError("The image needs uv: run `make image`, which installs it, or name the program in UV.")
     commit, created = run("git", "log", "-1", "--format=%H %ct", cwd=REPOSITORY).split()
     if run("git", "status", "--porcelain", cwd=REPOSITORY):
         print(f"The working tree has changes. The image is of the commit {commit[:12]} and does not have them.")
@@ -63,8 +67,9 @@ def megabytes(size: int) -> str:
 
 def main() -> int:
     """Build the image. Returns the exit status."""
-    (folder,) = sys.argv[1:] or ["build/image"]
-    output = Path(folder).resolve()
+    parser = argparse.ArgumentParser(prog="python -m deploy.image", description=__doc__)
+    parser.add_argument("folder", type=Path, help="where to write the files")
+    output = parser.parse_args().folder.resolve()
     output.mkdir(parents=True, exist_ok=True)
     try:
         require()

@@ -19,7 +19,7 @@ class ImageError(TenonError):
 
 
 def require(programs: Mapping[str, str] = DEBIAN_PACKAGES) -> None:
-    """Check that the programs are installed.
+    """Check that programs are installed. ``programs`` gives the Debian package of each.
 
     Raises:
         ImageError: some are not. The message has the command that installs their packages.

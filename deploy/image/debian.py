@@ -10,6 +10,8 @@ from pathlib import Path
 from deploy.image.commands import ImageError, run
 
 RELEASE = "bookworm"
+DISTRIBUTION = "debian-12"
+"""The same release, as scanners name it."""
 PYTHON = "3.11"
 """The Python of this release of Debian."""
 WANTED = (

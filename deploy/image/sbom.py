@@ -14,7 +14,7 @@ from cyclonedx.validation.json import JsonStrictValidator
 from packageurl import PackageURL
 
 from deploy.image.commands import ImageError, run
-from deploy.image.debian import RELEASE, Package
+from deploy.image.debian import DISTRIBUTION, Package
 
 VERSION = SchemaVersion.V1_6
 
@@ -46,7 +46,7 @@ def with_debian(document: dict[str, Any], packages: Iterable[Package]) -> dict[s
 
 def component(package: Package) -> dict[str, Any]:
     """Return what the document says about a Debian package. Scanners find its faults by the purl."""
-    qualifiers = {"arch": package.architecture, "distro": RELEASE}
+    qualifiers = {"arch": package.architecture, "distro": DISTRIBUTION}
     if package.source != package.name:
         qualifiers["upstream"] = package.source
     purl = PackageURL("deb", "debian", package.name, package.version, qualifiers).to_string()

@@ -68,13 +68,12 @@ def compile_byte_code(base: Path, root: Path, folder: str) -> None:
     The root file system of a container is read-only, so without it each process would compile every module again. The
     byte code names no time. One process compiles in the order of names, because the bytes depend on the order.
     """
-    loaders = sorted(path for path in base.glob("lib*/ld-linux-*") if path.exists())
-    loaders += sorted(base.glob("lib/*/ld-linux-*"))  # what the link in lib64 names, which leads out of `base`
-    if not loaders:
+    # Not the link in lib64: it leads to the loader of this machine.
+    loader = next(iter(sorted(base.glob("lib/*-linux-gnu/ld-linux-*"))), None)
+    if loader is None:
         raise ImageError(f"{base} has no loader for programs: the package libc6 is incomplete.")
-    libraries = sorted({str(path.parent) for path in base.glob("lib/*/lib*.so*")} | {str(base / "usr/lib")})
-    libraries += sorted({str(path.parent) for path in base.glob("usr/lib/*/lib*.so*")})
-    interpreter = (loaders[0], "--library-path", ":".join(libraries), base / f"usr/bin/python{PYTHON}", "-S")
+    libraries = [*base.glob("lib/*-linux-gnu"), *base.glob("usr/lib/*-linux-gnu")]
+    interpreter = (loader, "--library-path", ":".join(map(str, libraries)), base / f"usr/bin/python{PYTHON}", "-S")
     options = ("-q", "--invalidation-mode", "unchecked-hash", "-s", root, "-p", "/")
     environment = {"PYTHONHOME": str(base / "usr"), "PYTHONHASHSEED": "0", "PYTHONPATH": ""}
     run(*interpreter, "-m", "compileall", *options, root / folder, env=environment)

@@ -65,7 +65,7 @@ def hardened(config: Body, command: list[str]) -> Body:
     none: list[str] = []
     process = config["process"] | {
         "args": command,
-        "capabilities": {kind: none for kind in ("bounding", "effective", "inheritable", "permitted", "ambient")},
+        "capabilities": dict.fromkeys(("bounding", "effective", "inheritable", "permitted", "ambient"), none),
         "noNewPrivileges": True,
         "terminal": False,
     }
