@@ -20,17 +20,20 @@ VERSION = SchemaVersion.V1_6
 
 
 def python_packages(sites: Iterable[Path], project: Path, created: int) -> dict[str, Any]:
-    """Return the document that cyclonedx-py writes for the packages in some folders.
+    """Return the document that cyclonedx-py writes for the packages in some folders, and for a project's pyproject.toml.
 
     Raises:
         ImageError: it is not about exactly the packages that are there.
     """
     folders = [str(site) for site in sites]
-    # cyclonedx-py asks an interpreter for its path. Without `site` that is PYTHONPATH and the standard library.
-    environment = {"PYTHONPATH": ":".join(folders), "PYTHONSAFEPATH": "1", "SOURCE_DATE_EPOCH": str(created)}
+    # cyclonedx-py asks an interpreter for its path. PYTHONPATH would change what cyclonedx-py itself imports.
+    interpreter = project.with_name("interpreter")
+    interpreter.write_text(f"#!{sys.executable}\nprint({json.dumps(json.dumps(folders))})\n")
+    interpreter.chmod(0o755)
     options = ("--output-reproducible", f"--spec-version={VERSION.to_version()}", f"--pyproject={project}")
     program = Path(sys.executable).with_name("cyclonedx-py")
-    document: dict[str, Any] = json.loads(run(program, "environment", "-S", *options, sys.executable, env=environment))
+    output = run(program, "environment", *options, interpreter, env={"SOURCE_DATE_EPOCH": str(created)})
+    document: dict[str, Any] = json.loads(output)
     listed = {(each["name"], each["version"]) for each in [*document["components"], document["metadata"]["component"]]}
     installed = {(each.name, each.version) for each in distributions(path=folders)}
     if listed != installed:

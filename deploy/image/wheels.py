@@ -74,6 +74,8 @@ def compile_byte_code(base: Path, root: Path, folder: str) -> None:
         raise ImageError(f"{base} has no loader for programs: the package libc6 is incomplete.")
     libraries = [*base.glob("lib/*-linux-gnu"), *base.glob("usr/lib/*-linux-gnu")]
     interpreter = (loader, "--library-path", ":".join(map(str, libraries)), base / f"usr/bin/python{PYTHON}", "-S")
-    options = ("-q", "--invalidation-mode", "unchecked-hash", "-s", root, "-p", "/")
-    environment = {"PYTHONHOME": str(base / "usr"), "PYTHONHASHSEED": "0", "PYTHONPATH": ""}
+    options = ("-q", "-f", "--invalidation-mode", "unchecked-hash", "-s", root, "-p", "/")
+    # Byte code that the interpreter itself writes for what it imports names this folder and the time.
+    own = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0", "PYTHONPATH": ""}
+    environment = {"PYTHONHOME": str(base / "usr"), **own}
     run(*interpreter, "-m", "compileall", *options, root / folder, env=environment)
