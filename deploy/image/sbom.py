@@ -20,7 +20,7 @@ VERSION = SchemaVersion.V1_6
 
 
 def python_packages(sites: Iterable[Path], project: Path, created: int) -> dict[str, Any]:
-    """Return the document that cyclonedx-py writes for the packages in some folders, and for a project's pyproject.toml.
+    """Return the document that cyclonedx-py writes for the packages in some folders and for a `pyproject.toml`.
 
     Raises:
         ImageError: it is not about exactly the packages that are there.

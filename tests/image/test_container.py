@@ -40,6 +40,8 @@ print(json.dumps({
     "zones": Path("/usr/share/zoneinfo/Europe/Berlin").exists(),
 }))
 """
+UNCHECKED_HASH = b"\1\0\0\0"
+"""The flags in byte code that depends on the source alone."""
 NEVER_THERE = {
     *("sh", "bash", "dash", "busybox", "perl", "apt", "apt-get", "dpkg", "pip", "pip3", "uv", "conda"),
     *("cc", "gcc", "g++", "ld", "as", "make", "tar", "curl", "wget", "openssl", "su", "sudo", "mount"),
@@ -124,6 +126,16 @@ def test_it_has_no_shell_compiler_package_manager_or_sandbox(container: Containe
     packages = {path.name for path in (root / SITE).iterdir()}
     assert packages >= {"tenon", "workflows", "activities", "worker", "cli"}
     assert packages & {"sandbox", "moto", "flask", "psutil", "pip", "setuptools", "pytest"} == set()
+
+
+def test_every_module_has_byte_code_that_names_no_time(container: Container) -> None:
+    """A process cannot write what is missing, and byte code with a time would make each build another image."""
+    modules = [
+        path for folder in (SITE, f"usr/lib/python{PYTHON}") for path in (container.files / folder).rglob("*.py")
+    ]
+    compiled = [path.parent / "__pycache__" / f"{path.stem}.cpython-{PYTHON.replace('.', '')}.pyc" for path in modules]
+    assert [path for path in compiled if not path.exists()] == []
+    assert {path.read_bytes()[4:8] for path in compiled} == {UNCHECKED_HASH}
 
 
 def test_the_list_of_components_has_every_package(container: Container) -> None:

@@ -99,6 +99,32 @@ def test_the_list_of_components_names_debian_packages_as_scanners_do(tmp_path: P
     assert (tmp_path / "list.json").read_text() == (tmp_path / "again.json").read_text()
 
 
+def site_with(folder: Path, name: str, version: str) -> Path:
+    """A folder that has the record of an installed package."""
+    record = folder / f"{name}-{version}.dist-info"
+    record.mkdir(parents=True)
+    (record / "METADATA").write_text(f"Metadata-Version: 2.4\nName: {name}\nVersion: {version}\n")
+    return folder
+
+
+def test_cyclonedx_lists_the_packages_of_the_image_and_imports_its_own(tmp_path: Path) -> None:
+    sites = [site_with(tmp_path / "deps", "attrs", "0.0.1"), site_with(tmp_path / "app", "project", "0.1.0")]
+    (sites[0] / "attr.py").write_text("raise SystemExit('imported from the image')")
+    project = tmp_path / "source/pyproject.toml"
+    project.parent.mkdir()
+    project.write_text('[project]\nname = "project"\nversion = "0.1.0"\ndependencies = ["attrs"]\n')
+    first, second = (sbom.python_packages(sites, project, created) for created in (1, 2))
+    assert [(each["name"], each["version"]) for each in first["components"]] == [("attrs", "0.0.1")]
+    assert first["metadata"]["component"]["name"] == "project"
+    assert first["metadata"]["timestamp"] == "1970-01-01T00:00:01+00:00"
+    assert {"ref": "root-component", "dependsOn": ["attrs==0.0.1"]} in first["dependencies"]
+    first["metadata"]["timestamp"] = second["metadata"]["timestamp"]
+    assert first == second
+    project.write_text('[project]\nname = "project"\nversion = "0.2.0"\n')
+    with pytest.raises(ImageError, match="listed other packages than the image has"):
+        sbom.python_packages(sites, project, 1)
+
+
 def test_a_list_of_components_that_is_not_cyclonedx_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(ImageError, match="not valid CycloneDX"):
         sbom.write({"bomFormat": "CycloneDX", "specVersion": "1.6", "components": [{"name": "x"}]}, tmp_path / "list")
