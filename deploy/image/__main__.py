@@ -1,6 +1,6 @@
 """Builds the image of the commit that is checked out: ``python -m deploy.image FOLDER``.
 
-It writes ``tenon.tar`` (an OCI archive) and ``tenon.cdx.json`` (what is in it). The environment variable UV names the
+It writes ``tenon.tar`` (an OCI archive) and ``sbom.cdx.json`` (what is in it). The environment variable UV names the
 program uv. SOURCES names a file with apt sources to use in place of this machine's, such as those of a snapshot.
 """
 
@@ -51,13 +51,13 @@ def build(output: Path, work: Path) -> None:
     archive = work / "tenon.tar"
     digest = oci.write(archive, layers, name=NAME, tag=version, created=int(created), labels=labels)
     output.mkdir(parents=True, exist_ok=True)
-    sbom.write(sbom.with_debian(document, packages), output / "tenon.cdx.json")
+    sbom.write(sbom.with_debian(document, packages), output / "sbom.cdx.json")
     archive.replace(output / archive.name)
 
     unpacked = ", ".join(f"{name} {megabytes(size)}" for name, size in sizes.items())
     print(f"{output / archive.name}: {NAME}:{version} {digest}")
     print(f"{megabytes((output / archive.name).stat().st_size)}; unpacked {megabytes(sum(sizes.values()))}: {unpacked}")
-    print(f"{output / 'tenon.cdx.json'}: {len(packages)} packages of Debian, {len(document['components'])} of Python")
+    print(f"{output / 'sbom.cdx.json'}: {len(packages)} packages of Debian, {len(document['components'])} of Python")
 
 
 def megabytes(size: int) -> str:

@@ -107,7 +107,6 @@ def fetch(folder: Path, mirrors: Iterable[str]) -> None:
     folder.mkdir(parents=True)
     run(
         "mmdebstrap",
-        "--quiet",
         "--variant=extract",
         f"--include={','.join(WANTED)}",
         "--format=null",

@@ -139,7 +139,7 @@ def test_every_module_has_byte_code_that_names_no_time(container: Container) -> 
 
 
 def test_the_list_of_components_has_every_package(container: Container) -> None:
-    document = json.loads(ARCHIVE.with_name("tenon.cdx.json").read_text())
+    document = json.loads(ARCHIVE.with_name("sbom.cdx.json").read_text())
     components = [*document["components"], document["metadata"]["component"]]
     listed = {(each["name"], each["version"]) for each in components}
     installed = {(each.name, each.version) for each in distributions(path=[str(container.files / SITE)])}
