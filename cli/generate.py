@@ -10,6 +10,7 @@ import yaml
 
 from cli.cloudformation import TEMPLATE, template_text
 from cli.helm_values import chart_texts
+from cli.reference_pages import page_texts
 from tenon.apis.crd import custom_resource_definitions
 
 app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
@@ -31,8 +32,9 @@ def generate(
     check: Annotated[bool, typer.Option("--check", help="Write nothing; fail if a file is stale.")] = False,
     directory: Annotated[Path, typer.Option(help="Where the CRD manifests are.")] = CRD_DIRECTORY,
 ) -> None:
-    """Write the CustomResourceDefinitions, the CloudFormation template, and parts of the Helm chart."""
-    texts = {directory / name: text for name, text in crd_texts().items()} | chart_texts() | {TEMPLATE: template_text()}
+    """Write the CustomResourceDefinitions, the CloudFormation template, parts of the Helm chart and of docs/."""
+    crds = {directory / name: text for name, text in crd_texts().items()}
+    texts = crds | chart_texts() | {TEMPLATE: template_text()} | page_texts()
     stale = [path for path, text in texts.items() if not _holds(path, text)]
     if not check:
         for path in stale:

@@ -1,0 +1,180 @@
+"""Generates the reference pages of the documentation, so that no field and no setting is missing or out of date."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tenon.apis.base import RULES_KEY
+from tenon.apis.crd import custom_resource_definitions
+from tenon.provisioning.gates import AWS_GATES, MEANINGS
+from worker.settings import Settings, flag_of
+from worker.settings.effects import gate_values, why_none
+from worker.settings.model import text
+
+FIELDS = Path("docs/fields.md")
+SETTINGS = Path("docs/all-settings.md")
+
+_NEWEST = (
+    "karpenter.sh_nodepools.yaml",
+    "karpenter.k8s.aws_ec2nodeclasses.yaml",
+    "karpenter.sh_nodeclaims.yaml",
+    "karpenter.sh_nodeoverlays.yaml",
+    "autoscaling.x-k8s.io_capacitybuffers.yaml",
+)
+"""The kinds that the page lists. Their older versions, and the kinds before v1beta1, are read and converted only."""
+
+_FIELDS_TOP = """# Every field
+
+<!-- Made by `tenon generate` from tenon/apis. Change the models there, not this page. -->
+
+This page lists the fields of the newest version of each kind, with the types, defaults and rules that the API server
+checks. `kubectl explain nodepool.spec` prints the fields from a cluster. [concepts.md](concepts.md) says what the kinds
+are for, and [old-apis.md](old-apis.md) says what Tenon does with older versions.
+
+- A field in **bold** is required where the object that holds it is given.
+- `[]` stands for each item of a list, and `.*` for each entry of a map.
+- A field without a default is absent unless you set it.
+- Only Tenon writes the fields of a status.
+"""
+
+_SETTINGS_TOP = """# Every setting
+
+<!-- Made by `tenon generate` from worker/settings. Change the settings there, not this page. -->
+
+Each setting is an environment variable of the worker and a flag of `tenon worker`. [settings.md](settings.md) says
+which source takes precedence, and explains the settings that need it. The settings of the connections to Temporal
+(`TEMPORAL_ADDRESS`, `TEMPORAL_NAMESPACE`, `TEMPORAL_API_KEY`, certificates) and AWS (`AWS_REGION`, credentials) are
+Temporal's and AWS's standard environment variables.
+
+A duration is a text such as `90s`, `10m` or `1h30m`. A switch is `true` or `false`; its flag alone means `true`.
+"""
+
+
+def page_texts() -> dict[Path, str]:
+    """Return the text of each page by its path in the repository."""
+    return {FIELDS: fields_page(), SETTINGS: settings_page()}
+
+
+def fields_page() -> str:
+    """Return the page of all fields."""
+    definitions = custom_resource_definitions()
+    return _FIELDS_TOP + "".join(_kind(definitions[name]["spec"]) for name in _NEWEST)
+
+
+def settings_page() -> str:
+    """Return the page of all settings and feature gates."""
+    parts = [_SETTINGS_TOP, "\n## Settings\n\n| setting | flag | default | meaning |\n|---|---|---|---|\n"]
+    for name, field in Settings.model_fields.items():
+        if name in ("feature_gates", "aws_feature_gates"):
+            default = "see below"
+        else:
+            default = "required" if field.is_required() else _code(text(field.default)) or "empty"
+        meaning = _meaning(field.description or "", name)
+        parts.append(f"| `{name.upper()}` | `{flag_of(name)}` | {default} | {meaning} |\n")
+    of_aws = ", ".join(_code(name) for name in AWS_GATES)
+    parts.append(
+        f"\n## Feature gates\n\nGates go into `FEATURE_GATES`, and those of AWS ({of_aws}) "
+        "into `AWS_FEATURE_GATES`: `Gate=true,Gate=false`.\n\n| gate | default | meaning |\n|---|---|---|\n"
+    )
+    for gate, on in gate_values(Settings(cluster_name="any")).items():
+        parts.append(f"| `{gate}` | `{str(on).lower()}` | {_meaning(MEANINGS[gate], gate)} |\n")
+    return "".join(parts)
+
+
+def _meaning(sentence: str, name: str) -> str:
+    why = why_none(name)
+    return _plain(sentence) + (f" **No effect in this version:** {_plain(why)}." if why else "")
+
+
+def _kind(spec: dict[str, Any]) -> str:
+    newest = spec["versions"][0]
+    schema = newest["schema"]["openAPIV3Schema"]
+    parts = [
+        f"\n## {spec['names']['kind']}\n\n`{spec['group']}/{newest['name']}`, "
+        f"{'for the whole cluster' if spec['scope'] == 'Cluster' else 'in a namespace'}. "
+        f"{_plain(schema['description'])}\n"
+    ]
+    for part in ("spec", "status"):
+        rows = list(_rows(schema["properties"][part], part))
+        parts.append("\n| field | type | default | meaning |\n|---|---|---|---|\n" + "".join(rows))
+        rules = [rule for path, each in _objects(schema["properties"][part], part) for rule in _rules(path, each)]
+        if rules:
+            parts.append("\nRules:\n\n" + "".join(rules))
+    return "".join(parts)
+
+
+def _rows(schema: dict[str, Any], path: str) -> Iterator[str]:
+    required = schema.get("required", ())
+    for name, field in schema.get("properties", {}).items():
+        inner = f"{path}.{name}"
+        shown = f"**`{inner}`**" if name in required else f"`{inner}`"
+        default = _code(_value(field["default"])) if "default" in field else ""
+        yield f"| {shown} | {_type(field)} | {default} | {_plain(field.get('description', ''))} |\n"
+        yield from _rows(*_inside(field, inner))
+
+
+def _inside(field: dict[str, Any], path: str) -> tuple[dict[str, Any], str]:
+    """Return the object that a list or a map holds, and its path; or the field itself."""
+    if "items" in field:
+        return _inside(field["items"], f"{path}[]")
+    if "additionalProperties" in field:
+        return _inside(field["additionalProperties"], f"{path}.*")
+    return field, path
+
+
+def _objects(field: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    field, path = _inside(field, path)
+    yield path, field
+    for name, inner in field.get("properties", {}).items():
+        yield from _objects(inner, f"{path}.{name}")
+
+
+def _rules(path: str, schema: dict[str, Any]) -> Iterator[str]:
+    for rule in schema.get(RULES_KEY, ()):
+        yield f"- `{path}`: {_plain(rule['message'])}\n"
+
+
+def _type(field: dict[str, Any]) -> str:
+    if field.get("x-kubernetes-int-or-string"):
+        return "quantity"
+    if "items" in field:
+        return f"list: {_type(field['items'])}{_bounds(field, 'Items', 'items')}"
+    if "additionalProperties" in field:
+        return f"map: {_type(field['additionalProperties'])}"
+    if "enum" in field:
+        return "one of " + ", ".join(_code(_value(value)) for value in field["enum"])
+    if field.get("format") == "date-time":
+        return "time"
+    return str(field["type"]) + _bounds(field, "Length", "characters") + _range(field)
+
+
+def _bounds(field: dict[str, Any], what: str, unit: str) -> str:
+    most = field.get(f"max{what}")
+    return f", at most {most} {unit}" if most is not None else ""
+
+
+def _range(field: dict[str, Any]) -> str:
+    least, most = field.get("minimum"), field.get("maximum")
+    if least is not None and most is not None:
+        return f", {least} to {most}"
+    return f", {least} or more" if least is not None else ""
+
+
+def _value(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _code(value: str) -> str:
+    return f"`{value}`".replace("|", "\\|") if value else ""
+
+
+def _plain(sentence: str) -> str:
+    """The sentence as Markdown that shows it as it is, on one line of a table."""
+    parts = " ".join(sentence.split()).split("`")
+    for index in range(0, len(parts), 2):
+        for special in "\\*_<[":
+            parts[index] = parts[index].replace(special, f"\\{special}")
+    return "`".join(parts).replace("|", "\\|")
