@@ -14,7 +14,7 @@ PYTEST := $(BIN)/pytest --dist loadfile --no-loadscope-reorder
 # Sets of strings have the same order in every run: see tests/fuzzing.py.
 unit test: export PYTHONHASHSEED := 0
 
-.PHONY: help setup check test demo unit fuzz clean generate image image-test
+.PHONY: help setup check test demo unit fuzz clean generate docs image image-test
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -52,6 +52,9 @@ demo: setup  ## Scale a Deployment up and down on real components; KEEP=1 leaves
 generate: $(SYNCED)  ## Generate files from the models
 	$(BIN)/tenon generate
 
+docs: $(SYNCED)  ## Build the documents as a site in site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 image: $(SYNCED)  ## Build the image of the current commit in build/image, as root, without a registry
 	UV=$(UV) SOURCES=$(SOURCES) $(BIN)/python -m deploy.image build/image
 
@@ -59,4 +62,4 @@ image-test: $(SYNCED)  ## Run that image in a container, as root
 	$(BIN)/pytest -q tests/image
 
 clean:  ## Remove the environment, caches and built files of this checkout
-	rm -rf $(VENV) .uv build .sandbox .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) .uv build site .sandbox .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
