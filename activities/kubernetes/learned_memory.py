@@ -34,7 +34,7 @@ class LearnedMemory:
 
     async def learn(self, claim: ClaimRecord, node: Mapping[str, Any]) -> None:
         """Write the node's memory to its class if it is news there. A failure is logged: another node will tell."""
-        instance_type = str(field_at(node, "metadata", "labels", labels.INSTANCE_TYPE) or "")
+        instance_type = claim.labels.get(labels.INSTANCE_TYPE, "")  # a kubelet may write that label of its Node
         memory = parse_resources(field_at(node, "status", "capacity")).get(MEMORY, 0)
         figure = claim.node_class, claim.image_id, instance_type, memory
         if not all(figure) or self._clock() < self._seen.get(figure, 0.0):

@@ -22,6 +22,8 @@ MIB = 2**20
 DEFAULT_PODS = 110
 DEFAULT_STORAGE = 20 * GIB
 _ARM_FIRMWARE_MIB = 64
+LEAST_LEARNED = Decimal("0.75")
+"""The least part of EC2's figure that a node is believed to have. Kernel and hypervisor take a tenth of small types."""
 _CPU_BANDS = ((1000, Decimal("0.06")), (1000, Decimal("0.01")), (2000, Decimal("0.005")))
 """Kube-reserved CPU: (width in millicores, share) from the first core on. The rest reserves a quarter of a percent."""
 _CPU_REST = Decimal("0.0025")
@@ -84,11 +86,14 @@ def max_pods(item: Item, settings: NodeSettings) -> int:
 def memory_bytes(item: Item, settings: NodeSettings) -> int:
     """Return the memory that the operating system sees: what a node of the type reported, or else EC2's figure minus
     firmware and hypervisor.
+
+    A report is believed between `LEAST_LEARNED` of EC2's figure and all of it, because one kubelet that lies must not
+    make plans avoid a type.
     """
+    mib = int(item["MemoryInfo"]["SizeInMiB"])
     learned = settings.learned_memory.get(item["InstanceType"])
     if learned is not None:
-        return learned
-    mib = item["MemoryInfo"]["SizeInMiB"]
+        return min(max(learned, int(mib * LEAST_LEARNED) * MIB), mib * MIB)
     if item["ProcessorInfo"]["SupportedArchitectures"][0] == "arm64":
         mib -= _ARM_FIRMWARE_MIB
     return int(mib - math.ceil(mib * settings.vm_memory_overhead)) * MIB

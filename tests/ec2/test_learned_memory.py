@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from activities.ec2.provider import Ec2Provider
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
-from tenon.ec2.capacity import NodeSettings
+from tenon.ec2.capacity import MIB, NodeSettings
 from tenon.ec2.learned_memory import MOST, learned_memory, read_figures, with_figure
 from tenon.evolve import evolve
 from tests.ec2.samples import AMD, ARM, instance_type, node_class
@@ -96,3 +97,14 @@ def test_aws061_plans_get_the_learned_types_and_the_others_stay_the_same_objects
     third = {each.name: each for each in provider.instance_types(less)}
     assert third["m5.large"].capacity["memory"] == REPORTED - KIB
     assert provider.instance_types(ready_class) == list(first.values())
+
+
+@pytest.mark.parametrize(
+    ("reported", "counts"),
+    [(1, 6 * 1024 * MIB), (7 * 1024 * MIB, 7 * 1024 * MIB), (64 * 1024 * MIB, 8 * 1024 * MIB)],
+    ids=["hardly any", "plausible", "more than EC2 sells"],
+)
+def test_a_node_is_not_believed_to_have_hardly_any_memory_or_more_than_ec2_sells(reported: int, counts: int) -> None:
+    """One kubelet that lies must not make plans avoid a type, or overfill it."""
+    settings = NodeSettings(learned_memory={"m5.large": reported})
+    assert instance_type("m5.large", settings=settings).capacity["memory"] == counts

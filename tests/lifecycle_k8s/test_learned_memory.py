@@ -22,8 +22,9 @@ def world_with(memory: str = "7900000Ki") -> World:
     world = World()
     body = claim()
     body["status"]["imageID"] = "ami-1"
+    body["metadata"]["labels"][labels.INSTANCE_TYPE] = "m5.large"
     world.kube.add(NODECLAIMS, body)
-    joined = node(**{labels.INSTANCE_TYPE: "m5.large"})
+    joined = node(**{labels.INSTANCE_TYPE: "c5.4xlarge"})  # what a kubelet says of its type does not count
     joined["status"]["capacity"] = {"memory": memory}
     world.kube.add(NODES, joined)
     world.kube.add(EC2NODECLASSES, {"metadata": {"name": "default"}, "status": {"amis": [{"id": "ami-1"}]}})
@@ -66,7 +67,7 @@ async def test_a_node_that_says_too_little_teaches_nothing(missing: str) -> None
         case "image":
             del world.claim["status"]["imageID"]
         case "type":
-            del world.node["metadata"]["labels"][labels.INSTANCE_TYPE]
+            del world.claim["metadata"]["labels"][labels.INSTANCE_TYPE]
         case "capacity":
             del world.node["status"]["capacity"]
         case "class":
