@@ -201,6 +201,27 @@ def test_a_lease_of_another_name_may_be_held_and_that_of_a_karpenter_seen() -> N
     ]
 
 
+def test_a_network_policy_lets_only_monitoring_read_metrics() -> None:
+    assert "NetworkPolicy" not in {each["kind"] for each in rendered(*NAMED)}
+    documents = rendered(*NAMED, "--set", "networkPolicy.enabled=true")
+    policy = the(documents, "NetworkPolicy")["spec"]
+    assert policy["podSelector"] == the(documents, "Deployment")["spec"]["selector"]
+    monitoring = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+    assert policy["policyTypes"] == ["Ingress"]
+    assert policy["ingress"] == [
+        {"from": [monitoring], "ports": [{"port": "http-metrics"}]},
+        {"ports": [{"port": "https-webhook"}]},
+    ]
+    ports = {each["name"] for container in pod(documents)["containers"] for each in container["ports"]}
+    assert ports >= {"http-metrics", "https-webhook"}
+
+
+def test_a_network_policy_without_monitoring_and_webhook_lets_nobody_in() -> None:
+    closed = ("networkPolicy.enabled=true", "networkPolicy.metricsFrom=null", "webhook.enabled=false")
+    documents = rendered(*NAMED, *(word for each in closed for word in ("--set", each)))
+    assert the(documents, "NetworkPolicy")["spec"]["ingress"] == []
+
+
 def test_the_chart_brings_every_crd() -> None:
     brought = {each["metadata"]["name"] for each in rendered(*NAMED, "--include-crds") if "Definition" in each["kind"]}
     written = [yaml.safe_load(path.read_text()) for path in (ROOT / "deploy" / "crds").glob("*.yaml")]
@@ -210,9 +231,8 @@ def test_the_chart_brings_every_crd() -> None:
 @pytest.mark.parametrize("values", [None, AS_FOR_KARPENTER], ids=["default", "as for Karpenter"])
 def test_an_api_server_takes_what_the_chart_renders(sandbox: Sandbox, values: Path | None) -> None:
     """Every field is known and valid, though nothing is made. No sandbox has the ServiceMonitor kind."""
-    documents = [
-        each for each in rendered(*(() if values else NAMED), values=values) if each["kind"] != "ServiceMonitor"
-    ]
+    arguments = () if values else (*NAMED, "--set", "networkPolicy.enabled=true")
+    documents = [each for each in rendered(*arguments, values=values) if each["kind"] != "ServiceMonitor"]
     sandbox.kubectl(
         "apply",
         "--server-side",
