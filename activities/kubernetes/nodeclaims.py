@@ -103,7 +103,6 @@ async def ensure_claim_finalizer(kube: Kube, ref: ClaimRef, seen: Object | None 
 
     ``seen``, here and below, is the claim as the caller has just read it.
     """
-
     return await _with_finalizer(kube, ref.name, ref.uid, seen)
 
 
@@ -291,7 +290,7 @@ async def delete_with_finalizer(kube: Kube, claim: ClaimRecord) -> bool:
 
 
 async def request_deletion(kube: Kube, claim: ClaimRecord) -> None:
-    """Request the deletion of exactly this claim. Its finalizer keeps it until the instance is gone."""
+    """Request the deletion of exactly this claim, if it is not being deleted. Leave its finalizers as they are."""
     if not claim.deleting:
         await kube.delete(NODECLAIMS, claim.name, uid=claim.uid)
 
