@@ -1,4 +1,4 @@
-"""The workflow, one per cluster, that decides which nodes to disrupt and keeps the ledger of open commands.
+"""The workflow, one per cluster, that decides which nodes to disrupt and keeps a list of the open commands.
 
 Each command runs in its own child workflow, so that a failing command does not block the others.
 """
@@ -15,7 +15,7 @@ from temporalio.workflow import ParentClosePolicy
 from tenon.evolve import evolve
 
 with workflow.unsafe.imports_passed_through():
-    from tenon.disruption.ledger import ledger_without
+    from tenon.disruption.open_commands import commands_without
     from tenon.disruption.savings import is_forgotten, remember
     from tenon.lifecycle.messages.base import ActivityName, Message
     from tenon.lifecycle.messages.disruption import (
@@ -23,8 +23,8 @@ with workflow.unsafe.imports_passed_through():
         DisruptInput,
         DisruptionCommand,
         DisruptionDecision,
-        LedgerEntry,
         LookCursor,
+        OpenCommand,
         PoolSavings,
         Postponement,
         SavingReport,
@@ -37,7 +37,7 @@ with workflow.unsafe.imports_passed_through():
 REFUSED_PAUSE = timedelta(seconds=30)
 """How long a node is left alone after it refused a command."""
 COMMAND_GRACE = timedelta(minutes=10)
-"""How long a command's nodes stay in the ledger after its due time if nothing reports that they left or refused."""
+"""How long a command's nodes stay listed after its due time if nothing reports that they left or refused."""
 
 MOVE_GRACE = timedelta(minutes=75)
 """The same for a command that moves pods, which reports its end. It covers the longest command and a slow drain."""
@@ -51,7 +51,7 @@ class DisruptionInput(Message):
     """The state that each run passes on when it continues as new."""
 
     cluster: str
-    ledger: dict[str, LedgerEntry] = Field(default_factory=dict)
+    ledger: dict[str, OpenCommand] = Field(default_factory=dict)
     savings: dict[str, PoolSavings] = Field(default_factory=dict)
     cursor: LookCursor = Field(default_factory=LookCursor)
     plan_queue: str = ""
@@ -59,13 +59,13 @@ class DisruptionInput(Message):
 
 @workflow.defn(name="Disruption")
 class DisruptionWorkflow(PlannerCaller):
-    """Waits for candidates, starts commands, and keeps each one in the ledger until it is settled."""
+    """Waits for candidates, starts commands, and lists each one until it is settled."""
 
     @workflow.init
     def __init__(self, begin: DisruptionInput) -> None:
         super().__init__(begin.plan_queue)
         self.cluster = begin.cluster
-        self.ledger = dict(begin.ledger)
+        self.by_claim = dict(begin.ledger)
         self.savings = dict(begin.savings)
         """By NodePool, the last consolidation commands if they saved less than predicted."""
         self.cursor = begin.cursor
@@ -79,7 +79,7 @@ class DisruptionWorkflow(PlannerCaller):
         while True:
             decision = await self._await_decision()
             if decision is not None:
-                self.ledger = ledger_without(self.ledger, decision.gone)
+                self.by_claim = commands_without(self.by_claim, decision.gone)
                 if decision.cursor is not None:
                     self.cursor = decision.cursor
                 for command in (*decision.commands, *decision.moves):
@@ -89,7 +89,7 @@ class DisruptionWorkflow(PlannerCaller):
                 workflow.continue_as_new(
                     evolve(
                         begin,
-                        ledger=self.ledger,
+                        ledger=self.by_claim,
                         savings=self.savings,
                         cursor=self.cursor,
                         plan_queue=self.plan_queue,
@@ -99,10 +99,12 @@ class DisruptionWorkflow(PlannerCaller):
     async def _await_decision(self) -> DisruptionDecision | None:
         """The commands to start, or None if the planner must be polled again."""
         now = workflow.now()
-        over = {claim for claim, entry in self.ledger.items() if entry.until <= now}
-        self.ledger = ledger_without(self.ledger, over)
+        over = {claim for claim, entry in self.by_claim.items() if entry.until <= now}
+        self.by_claim = commands_without(self.by_claim, over)
         self.savings = {pool: one for pool, one in self.savings.items() if not is_forgotten(one, now)}
-        given = AwaitDisruptionInput(cluster=self.cluster, ledger=self.ledger, savings=self.savings, cursor=self.cursor)
+        given = AwaitDisruptionInput(
+            cluster=self.cluster, ledger=self.by_claim, savings=self.savings, cursor=self.cursor
+        )
         self.postponed = False
         return await self.poll(
             ActivityName.AWAIT_DISRUPTION,
@@ -114,9 +116,9 @@ class DisruptionWorkflow(PlannerCaller):
 
     async def _start(self, command: DisruptionCommand) -> None:
         now = workflow.now()
-        self.ledger = ledger_without(self.ledger, {candidate.claim for candidate in command.candidates})
+        self.by_claim = commands_without(self.by_claim, {candidate.claim for candidate in command.candidates})
         for position, candidate in enumerate(command.candidates):
-            self.ledger[candidate.claim] = LedgerEntry(
+            self.by_claim[candidate.claim] = OpenCommand(
                 command=command.id,
                 reason=command.reason,
                 pool=candidate.pool,
@@ -146,16 +148,16 @@ class DisruptionWorkflow(PlannerCaller):
         """Receive the nodes that refused a command. They become available for another one after `REFUSED_PAUSE`."""
         until = workflow.now() + REFUSED_PAUSE
         for claim in claims:
-            if claim in self.ledger:
-                self.ledger[claim] = evolve(self.ledger[claim], until=until, due=until)
+            if claim in self.by_claim:
+                self.by_claim[claim] = evolve(self.by_claim[claim], until=until, due=until)
 
     @workflow.signal
     def postpone(self, given: Postponement) -> None:
         """Receive the nodes that a command could not remove. They become available after a pause."""
         until = workflow.now() + timedelta(seconds=given.seconds)
         for claim in given.claims:
-            if claim in self.ledger:
-                self.ledger[claim] = evolve(self.ledger[claim], until=until, due=until, postponed=True)
+            if claim in self.by_claim:
+                self.by_claim[claim] = evolve(self.by_claim[claim], until=until, due=until, postponed=True)
                 self.postponed = True
 
     @workflow.signal
@@ -172,6 +174,6 @@ class DisruptionWorkflow(PlannerCaller):
             self.postponed = True
 
     @workflow.query
-    def open_commands(self) -> dict[str, LedgerEntry]:
-        """The open commands: NodeClaim name to the ledger entry of the command that disrupts it."""
-        return self.ledger
+    def open_commands(self) -> dict[str, OpenCommand]:
+        """The open commands: NodeClaim name to the command that disrupts it."""
+        return self.by_claim

@@ -20,17 +20,17 @@ from activities.planning.pacing import Pace
 from activities.planning.slowed_pools import SlowedPools
 from tenon.disruption.commands import command_id, to_message
 from tenon.disruption.deciding import decide
-from tenon.disruption.ledger import claims_of, finished_commands, hosts_of, ledger_without
 from tenon.disruption.methods import METHODS
 from tenon.disruption.model import Command, Decision, Situation, policy_of
+from tenon.disruption.open_commands import claims_of, commands_without, finished_commands, hosts_of
 from tenon.lifecycle.messages.disruption import (
     AwaitDisruptionInput,
     DisruptionCommand,
     DisruptionDecision,
-    LedgerEntry,
     LookCursor,
     MeasureInput,
     MeasureResult,
+    OpenCommand,
     StepResult,
 )
 
@@ -77,7 +77,7 @@ class Disruptor:
         self._now = now
         self._turn = 0
         self._pace = Pace(POLL_SECONDS, share=SHARE, longest=MAX_PAUSE)
-        self._ledger: Mapping[str, LedgerEntry] = {}
+        self._open_commands: Mapping[str, OpenCommand] = {}
         """As last reported by the disruption workflow, with what it was answered since."""
         self._kept: LookCursor | None = None
         """Where the next look goes on, as the workflow knows it."""
@@ -88,7 +88,7 @@ class Disruptor:
         give_up = loop.time() + given.wait_seconds
         self._turn += 1
         turn = self._turn
-        self._ledger = given.ledger
+        self._open_commands = given.ledger
         self._slowed.update(given.savings)
         if self._moves is not None and self._moves.cursor is None:
             self._moves.resume(given.cursor)
@@ -105,7 +105,7 @@ class Disruptor:
                 return self._answer(commands=[self._message(command) for command in decision.commands], gone=gone)
             look = None
             if self._moves is not None:
-                rest = ledger_without(given.ledger, gone)
+                rest = commands_without(given.ledger, gone)
                 if found := self._moves.take(replace(situation, postponed=claims_of(rest, postponed=True))):
                     return self._answer(moves=found, gone=gone)
                 if self._moves.cursor != self._kept:
@@ -124,7 +124,7 @@ class Disruptor:
         """Return a decision, and note what it changes: a validation may come before the workflow's next report."""
         now = self._now()
         started = {
-            candidate.claim: LedgerEntry(
+            candidate.claim: OpenCommand(
                 command=command.id,
                 reason=command.reason,
                 pool=candidate.pool,
@@ -135,7 +135,7 @@ class Disruptor:
             for command in (*commands, *moves)
             for position, candidate in enumerate(command.candidates)
         }
-        self._ledger = {**ledger_without(self._ledger, {*gone, *started}), **started}
+        self._open_commands = {**commands_without(self._open_commands, {*gone, *started}), **started}
         self._kept = self._moves.cursor if self._moves is not None else None
         return DisruptionDecision(commands=list(commands), moves=list(moves), gone=gone, cursor=self._kept)
 
@@ -147,7 +147,7 @@ class Disruptor:
         """Check that a command that moves pods still holds."""
         if self._moves is None:
             return StepResult()
-        return StepResult(failure=await self._moves.validate(command, self._ledger))
+        return StepResult(failure=await self._moves.validate(command, self._open_commands))
 
     async def measure(self, given: MeasureInput) -> MeasureResult:
         """Compare what a command saves with what was predicted."""
@@ -170,7 +170,7 @@ class Disruptor:
         nodes = self._view.managed_nodes()
         gone = finished_commands(given.ledger, nodes, self._now())
         pools = self._view.node_pools()
-        rest = ledger_without(given.ledger, gone)
+        rest = commands_without(given.ledger, gone)
         situation = Situation(
             nodes=nodes,
             policies={pool.metadata.name: policy_of(pool) for pool in pools},

@@ -32,7 +32,6 @@ from tenon.apis.reasons import Reason
 from tenon.disruption.commands import arrivals_of, command_id, pods_sent, to_message
 from tenon.disruption.consolidatable import moves_from
 from tenon.disruption.deciding import decide
-from tenon.disruption.ledger import claims_of, hosts_of
 from tenon.disruption.look_facts import LookFacts, look_facts
 from tenon.disruption.methods import moving_methods
 from tenon.disruption.methods.base import Method
@@ -45,15 +44,16 @@ from tenon.disruption.model import (
     model_of,
     policy_of,
 )
+from tenon.disruption.open_commands import claims_of, hosts_of
 from tenon.disruption.savings import measured, slowed_pools
 from tenon.disruption.strays import with_strays
 from tenon.disruption.validation import still_allowed, why_invalid
 from tenon.kube.pod import Pod
 from tenon.lifecycle.messages.disruption import (
     DisruptionCommand,
-    LedgerEntry,
     LookCursor,
     MeasuredSaving,
+    OpenCommand,
     Replacement,
 )
 from tenon.provisioning.claims import name_after, replacement_claim_body
@@ -167,17 +167,17 @@ class MoveFinder:
             self._look.cancel()
 
     def start(
-        self, nodes: Sequence[ManagedNode], ledger: Mapping[str, LedgerEntry]
+        self, nodes: Sequence[ManagedNode], open_commands: Mapping[str, OpenCommand]
     ) -> asyncio.Task[list[DisruptionCommand]] | None:
         """Start a look if one is due. Returns the look that runs, if any.
 
         Args:
             nodes: all nodes.
-            ledger: the open and the failed commands, by NodeClaim.
+            open_commands: the open and the failed commands, by NodeClaim.
         """
         clock = asyncio.get_running_loop().time
         if self._look is None and clock() >= self._due:
-            outline = self._outline(nodes, ledger)
+            outline = self._outline(nodes, open_commands)
             quiet = self._view.quiet_since()
             if (wait := _idle_for(outline, quiet)) > 0:
                 self._due = clock() + wait
@@ -191,7 +191,7 @@ class MoveFinder:
                     return None
                 if self._round_is_over():
                     self._known = facts
-                self._look = asyncio.create_task(self._find_and_free(nodes, ledger))
+                self._look = asyncio.create_task(self._find_and_free(nodes, open_commands))
         return self._look
 
     def _round_is_over(self) -> bool:
@@ -230,10 +230,10 @@ class MoveFinder:
             return []
         return still_allowed(look.result(), situation)
 
-    async def validate(self, command: DisruptionCommand, ledger: Mapping[str, LedgerEntry]) -> str:
+    async def validate(self, command: DisruptionCommand, open_commands: Mapping[str, OpenCommand]) -> str:
         """Return why the command must not be carried out any more; empty if it still holds (DIS-46).
 
-        ``ledger``: the open and the failed commands, by NodeClaim.
+        ``open_commands``: the open and the failed commands, by NodeClaim.
 
         Raises:
             ApplicationError: the worker has just started and does not know the cluster yet. Temporal retries.
@@ -241,7 +241,7 @@ class MoveFinder:
         if not (self._view.synced() and self._buffers.known):
             raise ApplicationError("the cluster cache is not synced yet", type="CacheBehind")
         limit = Limit(MAX_SECONDS / 2)
-        others = {claim: entry for claim, entry in ledger.items() if entry.command != command.id}
+        others = {claim: entry for claim, entry in open_commands.items() if entry.command != command.id}
         situation, _ = await self._situation(self._view.managed_nodes(), others, asyncio.to_thread)
         why = await asyncio.to_thread(why_invalid, command, situation, limit)
         if why:
@@ -277,14 +277,16 @@ class MoveFinder:
         return await instance_types_by_pool(self._view, self._types, pools, self._refusals.avoided())
 
     async def _find_and_free(
-        self, nodes: Sequence[ManagedNode], ledger: Mapping[str, LedgerEntry]
+        self, nodes: Sequence[ManagedNode], open_commands: Mapping[str, OpenCommand]
     ) -> list[DisruptionCommand]:
         try:
-            return await self._find(nodes, ledger)
+            return await self._find(nodes, open_commands)
         finally:
             await asyncio.to_thread(self._free_memory)
 
-    async def _find(self, nodes: Sequence[ManagedNode], ledger: Mapping[str, LedgerEntry]) -> list[DisruptionCommand]:
+    async def _find(
+        self, nodes: Sequence[ManagedNode], open_commands: Mapping[str, OpenCommand]
+    ) -> list[DisruptionCommand]:
         clock = asyncio.get_running_loop().time
         limit = self._limit = Limit(MAX_SECONDS)
         pause = rest = LOOK_SECONDS
@@ -292,7 +294,7 @@ class MoveFinder:
             self._computed, self._found = 0.0, False
         before = self._computed
         try:
-            situation, sold = await self._situation(nodes, ledger, self._compute)
+            situation, sold = await self._situation(nodes, open_commands, self._compute)
             assert situation.model is not None
             self._tables = situation.model.tables
             methods = self._methods(limit)
@@ -316,7 +318,7 @@ class MoveFinder:
         return [self._message(command, situation.model, pools, sold) for command in decision.commands]
 
     async def _situation(
-        self, nodes: Sequence[ManagedNode], ledger: Mapping[str, LedgerEntry], compute: Compute
+        self, nodes: Sequence[ManagedNode], open_commands: Mapping[str, OpenCommand], compute: Compute
     ) -> tuple[Situation, Overlaid]:
         """The situation with its model, and what the pools can buy."""
         sold = await self._sold()
@@ -325,19 +327,19 @@ class MoveFinder:
         refused = frozenset(self._refusals.breakers())
         model = await compute(_model, snapshot, sold, self._policy, reserved, refused, self._tables)
         known = await compute(with_strays, nodes, model.details, self._now())
-        return replace(self._outline(known, ledger), model=model), sold
+        return replace(self._outline(known, open_commands), model=model), sold
 
-    def _outline(self, nodes: Sequence[ManagedNode], ledger: Mapping[str, LedgerEntry]) -> Situation:
+    def _outline(self, nodes: Sequence[ManagedNode], open_commands: Mapping[str, OpenCommand]) -> Situation:
         """The situation without its model, which takes long to build."""
         return Situation(
             nodes=nodes,
             policies={pool.metadata.name: policy_of(pool) for pool in self._view.node_pools()},
             now=self._now(),
-            under_command=claims_of(ledger, postponed=False),
-            postponed=claims_of(ledger, postponed=True),
-            nominated=frozenset(self._batcher.nominated_nodes()) | hosts_of(ledger),
+            under_command=claims_of(open_commands, postponed=False),
+            postponed=claims_of(open_commands, postponed=True),
+            nominated=frozenset(self._batcher.nominated_nodes()) | hosts_of(open_commands),
             buffer_hosts=self._buffers.hosts(),
-            slowed=slowed_pools(self._slowed.savings, ledger, self._now()),
+            slowed=slowed_pools(self._slowed.savings, open_commands, self._now()),
             cursor=self._cursor or LookCursor(),
             blocked_at=dict(self._blocked_at),
         )

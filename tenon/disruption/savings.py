@@ -14,8 +14,8 @@ from tenon.kube.timestamps import format_instant
 from tenon.lifecycle.messages.disruption import (
     DisruptionCandidate,
     DisruptionCommand,
-    LedgerEntry,
     MeasuredSaving,
+    OpenCommand,
     PoolSavings,
 )
 
@@ -114,10 +114,12 @@ def sentence(savings: PoolSavings) -> str:
 
 
 def slowed_pools(
-    savings: Mapping[str, PoolSavings], ledger: Mapping[str, LedgerEntry], now: datetime
+    savings: Mapping[str, PoolSavings], open_commands: Mapping[str, OpenCommand], now: datetime
 ) -> dict[str, str]:
     """Return the NodePools that are slowed down, each with why it must wait now; empty if it may start one command."""
-    busy = {entry.pool for entry in ledger.values() if entry.reason == Reason.UNDERUTILIZED and not entry.postponed}
+    busy = {
+        entry.pool for entry in open_commands.values() if entry.reason == Reason.UNDERUTILIZED and not entry.postponed
+    }
     found = {}
     for pool, one in savings.items():
         if is_slowed(one, now):

@@ -22,13 +22,13 @@ from tenon.scheduling.topology_groups import NodeFilter
 
 
 class Placer:
-    """The nodes of a batch, and the ledger of which pods are in which domain."""
+    """The nodes of a batch, and the counts of pods in each domain."""
 
     def __init__(
         self,
         rooms: Sequence[Room],
         fleets: Sequence[Fleet],
-        ledger: TopologyCounts,
+        counts: TopologyCounts,
         domains: Domains,
         *,
         evenly: bool = False,
@@ -39,7 +39,7 @@ class Placer:
         self._expired = expired
         self._rooms = [room for room in rooms if room.open]
         self._fleets = fleets
-        self._ledger = ledger
+        self._counts = counts
         self._choices = DomainCandidates(self._rooms, fleets, domains)
         self._forms: dict[tuple[PodClass, tuple[int, ...]], PodClass] = {}
         self.handed_out: dict[int, int] = {}
@@ -66,7 +66,7 @@ class Placer:
         """
         missed: set[tuple[int, str]] = set()
         places: dict[str, dict[str, list[_BinView]]] = {}
-        for (_, spread), compared in self._ledger.compared.items():
+        for (_, spread), compared in self._counts.compared.items():
             if spread.key not in places:
                 found = places[spread.key] = {}
                 for fleet in self._fleets:
@@ -75,7 +75,7 @@ class Placer:
                         if value is not None:
                             found.setdefault(value, []).append(_BinView(fleet, node))
             for value in places[spread.key].keys() - compared:
-                nodes = self._ledger.nodes_of(spread.group)
+                nodes = self._counts.nodes_of(spread.group)
                 if any(view.counted_by(nodes) for view in places[spread.key][value]):
                     missed.add((spread.group, value))
         return frozenset(missed)
@@ -84,9 +84,9 @@ class Placer:
         """Place some pods in the best domain that takes any. Return how many."""
         open_choices = []
         for choice in self.choices(pod_class):
-            quota = self._ledger.quota(pod_class, choice.chosen)
+            quota = self._counts.quota(pod_class, choice.chosen)
             if quota:
-                attraction = self._ledger.attraction(pod_class, choice.chosen)
+                attraction = self._counts.attraction(pod_class, choice.chosen)
                 # a node whose domain stays open counts in no domain, so it is the last resort
                 open_choices.append((-len(choice.chosen), attraction, choice.price, choice.name, quota, choice))
         open_choices.sort(key=lambda option: option[:4])
@@ -134,7 +134,7 @@ class Placer:
                 done = room.take(form, self.handed_out.get(origin, 0), count)
                 if done:
                     self.handed_out[origin] = self.handed_out.get(origin, 0) + done
-                    self._record(form, done, choice.chosen, _RoomView(room, self._ledger))
+                    self._record(form, done, choice.chosen, _RoomView(room, self._counts))
                     return done
                 if not form.near:
                     choice.next_room = number + 1
@@ -199,7 +199,7 @@ class Placer:
         """The form in which pods may be the first of their group on a host; None while the group is elsewhere."""
         if not pod_class.near:
             return pod_class
-        if not self._ledger.may_start_group(pod_class):
+        if not self._counts.may_start_group(pod_class):
             return None
         return self._form(pod_class, ())
 
@@ -211,11 +211,11 @@ class Placer:
         return known
 
     def _record(self, pod_class: PodClass, pods: int, chosen: Mapping[str, str | None], place: _View) -> None:
-        self._ledger.record(pod_class, pods, chosen, place.open_to, place.counted_by)
+        self._counts.record(pod_class, pods, chosen, place.open_to, place.counted_by)
 
 
 class _View:
-    """What the ledger needs to know of a node that received pods."""
+    """What the counts need to know of a node that received pods."""
 
     open_to: Callable[[str], Iterable[str]]
     counted_by: Callable[[NodeFilter], bool]
@@ -224,8 +224,8 @@ class _View:
 class _RoomView(_View):
     """An existing node."""
 
-    def __init__(self, room: Room, ledger: TopologyCounts) -> None:
-        self.open_to = lambda key: ledger.possible_on(room, key)
+    def __init__(self, room: Room, counts: TopologyCounts) -> None:
+        self.open_to = lambda key: counts.possible_on(room, key)
         self.counted_by = lambda nodes: counts_node(room, nodes)
 
 

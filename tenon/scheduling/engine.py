@@ -112,7 +112,7 @@ def _solve(
     bulk = [pod_class for pod_class in classes if id(pod_class) not in chosen]
 
     domains = Domains(rooms)
-    ledger = TopologyCounts(topology, domains, rooms, compared)
+    counts = TopologyCounts(topology, domains, rooms, compared)
     placed = [] if stepwise else existing_nodes.place(bulk, rooms, expired)
     fleets: list[Fleet] = []
     if stepwise or sum(placed) < len(pods):
@@ -120,7 +120,7 @@ def _solve(
         drop_far_limits(domains.templates, len(pods))
         fleets = [Fleet(template) for template in domains.templates]
         share_limits(fleets)
-    placer = Placer(rooms, fleets, ledger, domains, evenly=in_turn is Order.EMPTIEST, expired=expired)
+    placer = Placer(rooms, fleets, counts, domains, evenly=in_turn is Order.EMPTIEST, expired=expired)
 
     stepwise = _in_order(stepwise, ways)
     left = _place_all(placer, [(pod_class, len(pod_class.pods)) for pod_class in stepwise], ways)
@@ -145,7 +145,7 @@ def _solve(
     placements = {room.name: tuple(room.placed) for room in rooms if room.placed}
     claims = [claim for fleet in fleets for claim in claims_of(fleet, handed_out)]
     hopeless, unreached = _verdicts(
-        left, expired, lambda found: _reason(found, fleets, obstacle(ways[id(found)][-1], placer, ledger))
+        left, expired, lambda found: _reason(found, fleets, obstacle(ways[id(found)][-1], placer, counts))
     )
     refused |= hopeless
     plan = Plan(tuple(claims), placements, {key: refused[key] for key in sorted(refused)}, unreached)

@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 
 from cli.explain import app
 from tests.simulate.api_server import ApiServer
+from tests.simulate.live_server import server
 from tests.simulate.running import catalogue
-from tests.simulate.test_disruption import NOW, SHARED
-from tests.simulate.test_live import server
+from tests.simulate.shared_cluster import NOW, SHARED
 
 __all__ = ["server"]
 

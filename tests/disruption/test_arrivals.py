@@ -44,7 +44,7 @@ def arrival(times: int = 1, at: datetime = MOVED, workload: str = "Deployment/we
     return Arrival(at, {workload_mark(web(at, workload)): times})
 
 
-def test_wsh01_a_pod_that_was_created_soon_after_a_command_moved_its_workload_has_moved() -> None:
+def test_wsh01_a_pod_created_soon_after_its_workload_was_moved_has_moved() -> None:
     assert times_moved(web(MOVED), [arrival()], NOW) == (1, MOVED)
     assert times_moved(web(MOVED + WITHIN), [arrival(2)], NOW) == (2, MOVED)
 
@@ -88,7 +88,7 @@ def test_the_annotation_keeps_what_is_of_the_last_day() -> None:
     assert read_arrivals(later) == (Arrival(NOW + timedelta(hours=60), {"0a0b0c0d": 2}),)
 
 
-def test_wsh01_a_node_that_a_command_sends_pods_to_each_half_hour_forgets_none_of_them() -> None:
+def test_wsh01_a_node_that_gets_pods_each_half_hour_forgets_none_of_them() -> None:
     """A large node got more than 16 in a few hours, and the pods that came first were moved for the third time."""
     text = "[]"
     for number in range(48):

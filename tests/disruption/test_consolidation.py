@@ -230,7 +230,7 @@ def test_evt02_a_node_that_stays_says_why() -> None:
     }
 
 
-def test_evt02_a_search_that_ran_out_of_time_says_nothing_of_nodes_it_may_not_have_tried() -> None:
+def test_evt02_a_search_out_of_time_says_nothing_of_nodes_it_may_not_have_tried() -> None:
     cluster = Cluster(nodes={"a": NodeSpec(type="m5.large", pods=[PodSpec(cpu="1500m", memory="4Gi")])})
     assert decided(situation(cluster), Consolidation(deadline=lambda: lambda: True)).unconsolidatable == {}
     assert list(decided(situation(cluster)).unconsolidatable) == ["a"]

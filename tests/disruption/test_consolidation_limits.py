@@ -18,7 +18,7 @@ from tenon.disruption.deciding import decide
 from tenon.disruption.methods.consolidation import Consolidation
 from tenon.disruption.model import Decision, policy_of
 from tests.disruption.clusters import NOW, Cluster, NodeSpec, PodSpec, PoolSpec, findings, situation
-from tests.disruption.test_consolidation_properties import clusters
+from tests.disruption.random_clusters import clusters
 from tests.planning.fake_view import node_pool
 
 SMALL = PodSpec(cpu="100m", memory="128Mi")

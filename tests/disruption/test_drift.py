@@ -268,7 +268,7 @@ def test_dis74_another_placement_group_is_drift(changed: dict[str, str], status:
     assert (str(found.drift.reason) if found.drift else "") == expected
 
 
-def test_aws126_an_instance_that_left_its_reservation_drifts_if_its_claim_requires_reserved() -> None:
+def test_aws126_an_instance_outside_its_reservation_drifts_if_reserved_is_required() -> None:
     required = [term(labels.CAPACITY_TYPE, "In", "reserved")]
     claim = launched(labels={labels.CAPACITY_TYPE: "on-demand"})
     demoted = ClaimRecord.of({**claim.body, "spec": {**claim.spec, "requirements": required}})
@@ -363,7 +363,7 @@ def test_v1b04_kubelet_settings_of_a_pool_are_drift_when_they_change() -> None:
     assert reason(claim, pool()) == "NodeClassDrift"
 
 
-def test_v1b04_kubelet_settings_that_move_from_the_pool_into_its_class_are_not_drift() -> None:
+def test_v1b04_kubelet_settings_that_move_into_the_class_are_not_drift() -> None:
     claim = launched(pool(annotations=KUBELET))
     assert reason(claim, pool(), node_class({"kubelet": {"maxPods": 7}})) == ""
     assert reason(claim, pool(), node_class({"kubelet": {"maxPods": 8}})) == "NodeClassDrift"

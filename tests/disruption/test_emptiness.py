@@ -83,7 +83,7 @@ def test_never_means_never() -> None:
 
 
 def test_budgets_take_the_longest_empty_first_and_count_what_leaves() -> None:
-    """DIS-50..52 and the ledger of open commands."""
+    """DIS-50..52 and the open commands."""
     nodes = [replace(NODE, claim=f"default-{n}", quiet_since=NOW - TTL - timedelta(seconds=n)) for n in range(5)] + [
         replace(NODE, claim="default-x", leaving=True)
     ]

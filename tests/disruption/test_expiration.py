@@ -38,7 +38,7 @@ def removed(found: Decision) -> list[str]:
     return [candidate.node.claim for command in found.commands for candidate in command.candidates]
 
 
-def test_wsh28_the_first_expired_leave_within_the_budget_whether_or_not_they_have_pods() -> None:
+def test_wsh28_the_first_expired_leave_within_the_budget_with_or_without_pods() -> None:
     found = decision(node("a"), node("b", 3 * HOUR), node("c", 2 * HOUR), node("d", -HOUR))
     (command,) = found.commands
     assert removed(found) == ["b", "c"]
@@ -58,7 +58,7 @@ def test_wsh28_nodes_that_are_away_for_any_reason_use_the_budget(away: dict[str,
     assert removed(decision(node("a"), node("b"), node("c", -HOUR, **away))) == ["a"]
 
 
-def test_wsh28_without_the_annotation_the_method_leaves_expired_nodes_to_their_workflows() -> None:
+def test_wsh28_without_the_annotation_expired_nodes_are_left_to_their_workflows() -> None:
     found = decision(node("a"), node("b", -HOUR), policy=replace(TWO, expire_within_budgets=False))
     assert (found.commands, found.look_again, found.eligible[Reason.EXPIRED]) == ((), None, 0)
 

@@ -24,8 +24,8 @@ from tenon.disruption.slowed_condition import slowed_by_conditions, with_slowed
 from tenon.lifecycle.messages.disruption import (
     DisruptionCandidate,
     DisruptionCommand,
-    LedgerEntry,
     MeasuredSaving,
+    OpenCommand,
     PoolSavings,
     Replacement,
 )
@@ -143,8 +143,8 @@ def test_wsh01_a_command_that_fell_short_is_forgotten_after_a_day() -> None:
     assert again.short == 1
 
 
-def entry(**changed: Any) -> LedgerEntry:
-    return LedgerEntry(**{"command": "x", "reason": "Underutilized", "pool": "web", "until": NOW, **changed})
+def entry(**changed: Any) -> OpenCommand:
+    return OpenCommand(**{"command": "x", "reason": "Underutilized", "pool": "web", "until": NOW, **changed})
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def entry(**changed: Any) -> LedgerEntry:
     ],
     ids=["consolidation", "another-pool", "drift", "empty", "failed"],
 )
-def test_wsh01_after_its_pause_a_pool_runs_one_consolidation_at_a_time(open_command: LedgerEntry, waits: bool) -> None:
+def test_wsh01_after_its_pause_a_pool_runs_one_consolidation_at_a_time(open_command: OpenCommand, waits: bool) -> None:
     found = after(POOR, POOR)
     assert found is not None
     then = waits_until(found)

@@ -120,7 +120,7 @@ DONE = {"observedGeneration": 2, "replicas": 1, "updatedReplicas": 1, "available
     ],
     ids=["done", "not-seen-yet", "no-new-pod", "old-pod-left", "not-available"],
 )
-def test_wsh16_a_deployment_is_rolled_out_when_its_new_pods_serve_and_no_old_one_is_left(
+def test_wsh16_a_rollout_is_over_when_new_pods_serve_and_no_old_one_is_left(
     changed: dict[str, int], done: bool
 ) -> None:
     assert is_rolled_out({**deployment(), "status": {**DONE, **changed}}) is done

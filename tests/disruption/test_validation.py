@@ -155,7 +155,7 @@ def test_dis46_a_simulation_that_takes_too_long_ends_a_command() -> None:
     assert why_invalid(deletion(), situation(cluster()), lambda: True) == "the simulation took too long"
 
 
-def test_a_pod_that_came_after_the_decision_ends_a_command_also_without_consolidate_after() -> None:
+def test_a_pod_that_came_later_ends_a_command_also_without_consolidate_after() -> None:
     """With 0s, the time of the last pod event says nothing."""
     busier = cluster(pods=[*SPARE["pods"], {"cpu": "100m", "memory": "128Mi"}])
     pool = busier.pools["default"].model_copy(update={"consolidate_after": "0s"})

@@ -1,8 +1,6 @@
 """The documents name files, modules, tests and headings. All of them exist: a rename must not leave readers behind."""
 
 import re
-import unicodedata
-from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -10,54 +8,24 @@ import pytest
 from prometheus_client.metrics import MetricWrapperBase
 
 from activities import metrics
+from tests.docs.documents import DOCUMENTS, FENCED, ROOT, anchors, name_of, text_of
 
-ROOT = Path(__file__).parents[2]
-DOCUMENTS = [
-    ROOT / "README.md",
-    ROOT / "CONTRIBUTING.md",
-    *sorted((ROOT / "docs").glob("*.md")),
-    ROOT / "benchmarks" / "README.md",
-    ROOT / "deploy" / "README.md",
-    *sorted((ROOT / "examples").glob("*/README.md")),
-]
 PACKAGES = ("activities", "benchmarks", "cli", "sandbox", "tenon", "tests", "worker", "workflows")
 FOLDERS = (*PACKAGES, "deploy", "docs", "examples")
-
-FENCED = re.compile(r"^(```|~~~).*?^\1[^\n]*$", re.MULTILINE | re.DOTALL)
 QUOTED = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)*/?(?:::\w+)?")
 MODULE = re.compile(rf"(?:{'|'.join(PACKAGES)})(?:\.\w+)+")
 CODE = {".py", ".yaml", ".txt", ".tpl"}
 # Built by `make`, never committed.
+
+
 BUILT = {".venv/bin"}
-
-
-def name_of(document: Path) -> str:
-    return str(document.relative_to(ROOT))
-
-
-@cache
-def text_of(path: Path) -> str:
-    return path.read_text()
 
 
 @cache
 def file_names() -> frozenset[str]:
     return frozenset(path.name for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.is_file())
-
-
-def anchors(document: Path) -> set[str]:
-    """The anchors that GitHub gives to the headings of a document."""
-    seen: Counter[str] = Counter()
-    found = set()
-    for heading in re.findall(r"^#{1,6} (.+)$", FENCED.sub("", text_of(document)), re.MULTILINE):
-        plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).replace("`", "").strip().lower()
-        kept = "".join(c for c in plain if c in "-_ " or unicodedata.category(c)[0] in "LN")
-        slug = kept.replace(" ", "-")
-        found.add(f"{slug}-{seen[slug]}" if seen[slug] else slug)
-        seen[slug] += 1
-    return found
 
 
 def broken_link(document: Path, link: str) -> bool:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.test_names_in_documents import DOCUMENTS, ROOT, name_of, text_of
+from tests.docs.documents import DOCUMENTS, ROOT, name_of, text_of
 
 MARK = "<!-- runnable -->"
 INDENT = "    "

@@ -12,7 +12,7 @@ import mermaidx
 import pytest
 
 from docs.mkdocs_hooks import MERMAID, PAGES, anchor, links, lists
-from tests.docs.test_names_in_documents import DOCUMENTS, ROOT, anchors, name_of, text_of
+from tests.docs.documents import DOCUMENTS, ROOT, anchors, name_of, text_of
 
 LOADED = re.compile(r"<(?:script|img|iframe)\b[^>]*?\bsrc=\"?([^\s\">]+)|<link\b[^>]*?rel=\"?stylesheet[^>]*?>")
 HREF = re.compile(r"href=\"?([^\s\">]+)")

@@ -67,7 +67,7 @@ async def reserving(make_pool: MakePool, sandbox: Sandbox, kube: Kube) -> AsyncI
     sandbox.ec2().end_reservation(name)
 
 
-async def test_sch094_aws111_aws123_aws126_act13_a_place_is_used_first_and_its_end_is_drift(
+async def test_sch094_aws111_aws123_aws126_act13_a_place_is_used_and_its_end_is_drift(
     reserving: Reserving, sandbox: Sandbox, kube: Kube
 ) -> None:
     """LBL-02, ALB-19, DIS-74: two pods, one place: the second node is bought; then the reservation is cancelled."""

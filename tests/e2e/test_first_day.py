@@ -130,7 +130,7 @@ async def test_what_deploy_aws_makes_is_enough_for_pods_to_run(pool: Pool, ec2: 
     assert ec2.rights()["refused"] == []
 
 
-async def test_each_right_that_is_taken_away_is_named_on_the_class_and_given_back_all_goes_on(
+async def test_each_missing_right_is_named_on_the_class_and_given_back_all_goes_on(
     pool: Pool, kube: Kube, ec2: Ec2Admin, policy: dict[str, Any], outputs: dict[str, str]
 ) -> None:
     """AWS-167, EC-S7: the sentence says what to allow."""

@@ -100,7 +100,7 @@ async def test_dis80_dis82_expiry_with_a_blocking_budget_ends_at_the_grace_perio
     assert life.reason == "expired"
 
 
-async def test_wsh28_qrk13_expired_nodes_wait_for_the_budgets_of_a_nodepool_that_asks_for_it(
+async def test_wsh28_qrk13_expired_nodes_wait_for_budgets_where_the_nodepool_asks(
     make_pool: MakePool, client: Client, sandbox: Sandbox, tenon: Run
 ) -> None:
     """A budget of none keeps them all, and `tenon explain node` says so. Within a budget of one, they leave in turn."""

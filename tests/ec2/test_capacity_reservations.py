@@ -22,16 +22,15 @@ from tenon.ec2.launched_labels import launched_labels
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.messages.launch import Instance, LaunchResult
-from tenon.scheduling.model import InstanceType, Offering
+from tests.ec2.reserving import ZONE, offered, reserve, selecting
 from tests.ec2.samples import node_claim, node_class
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sandbox.ec2.capacity_reservations import Reservation
     from sandbox.ec2.server import Server
 
-ZONE = "us-west-2a"
+
 RESERVED = ("karpenter.sh/capacity-type", "In", ["reserved"])
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 
@@ -42,22 +41,6 @@ def _no_reservations(server: Server, provider: Ec2Provider) -> Iterator[None]:
     provider.count_places()
     yield
     server.world.reservations.clear()
-
-
-def reserve(server: Server, type: str = "m5.large", count: int = 2, zone: str = ZONE, **more: Any) -> Reservation:
-    return server.world.reservations.create(instance_type=type, zone=zone, total=count, **more)
-
-
-def selecting(provider: Ec2Provider, *terms: dict[str, Any]) -> EC2NodeClass:
-    """A class that selects reservations, resolved."""
-    empty: dict[str, object] = {"subnets": [], "securityGroups": [], "amis": [], "instanceProfile": None}
-    written = node_class(empty, role="KarpenterNodeRole-sandbox", capacityReservationSelectorTerms=list(terms))
-    return written.model_copy(update={"status": provider.resolve_node_class(written)})
-
-
-def offered(types: list[InstanceType]) -> dict[str, Offering]:
-    """The offerings of reservations, by reservation."""
-    return {o.reservation_id: o for each in types for o in each.offerings if o.reservation_id}
 
 
 def launch(provider: Ec2Provider, chosen: EC2NodeClass, name: str, *terms: Any, **more: Any) -> LaunchResult:

@@ -37,7 +37,7 @@ REQUESTED = {"cpu": "1", "memory": "1Gi", "pods": "3"}
         ),
     ],
 )
-def test_lif07_a_node_has_nine_tenths_of_what_was_promised_of_each_requested_resource(
+def test_lif07_a_node_has_nine_tenths_of_each_requested_resource_promised(
     requested: dict[str, str], has: dict[str, str], said: list[str]
 ) -> None:
     asked, promised, found = map(parse_resources, (requested, PROMISED, has))

@@ -62,7 +62,7 @@ async def test_ecs10_the_hash_on_a_claim_covers_the_ca_bundle_that_its_node_got(
     assert ec2nodeclass_hashes(parsed, "Q0E=").items() <= annotations.items()
 
 
-async def test_aws041_a_young_claim_is_launched_without_what_its_plan_knew_to_be_unavailable() -> None:
+async def test_aws041_a_young_claim_is_launched_without_what_its_plan_left_out() -> None:
     """Another replica received the refusal or the interruption."""
     world, launching = unlaunched()
     seller = cast("Seller", launching._ec2)

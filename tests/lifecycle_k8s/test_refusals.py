@@ -232,7 +232,7 @@ async def test_offerings_without_capacity_are_avoided_although_the_claim_stays()
     assert result.unavailable == [], "or each of a thousand claims would tell it of all its types and zones"
 
 
-async def test_a_late_preparation_looks_for_an_earlier_launch_only_if_its_workflow_began_late() -> None:
+async def test_a_preparation_looks_for_an_earlier_launch_only_if_its_workflow_is_old() -> None:
     """In a burst many preparations wait for their turn. Nothing can have bought an instance before the workflow did."""
     ec2 = Refuser()
     ec2.bought_before = True

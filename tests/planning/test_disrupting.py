@@ -15,7 +15,7 @@ from activities.planning.disrupting import RECHECK_SECONDS
 from tenon.apis import labels as names
 from tenon.apis.duration import Duration
 from tenon.disruption.model import policy_of
-from tenon.lifecycle.messages.disruption import DisruptionDecision, LedgerEntry
+from tenon.lifecycle.messages.disruption import DisruptionDecision, OpenCommand
 from tests.planning.disruption_setting import AFTER_A_MINUTE, QUESTION, Setting, managed
 from tests.planning.fake_view import START, node_pool
 
@@ -54,12 +54,12 @@ async def test_a_node_that_becomes_empty_is_found_when_its_time_comes() -> None:
     assert at.seconds() == pytest.approx(160.0)
 
 
-async def test_dis62_the_nodes_that_pods_move_to_stay_while_a_candidate_of_the_command_is_left() -> None:
+async def test_dis62_nodes_that_pods_move_to_stay_while_a_candidate_is_left() -> None:
     """`host` was free to leave once the first candidate was gone, although the pods of the second had yet to move."""
     at = Setting(managed("host"), managed("second", empty=False, disrupted_by="c1"))
-    entry = LedgerEntry(command="c1", reason="Drifted", pool="default", until=START + timedelta(hours=1), since=START)
-    ledger = {"first": entry.model_copy(update={"hosts": ["host"]}), "second": entry}
-    given = QUESTION.model_copy(update={"ledger": ledger})
+    entry = OpenCommand(command="c1", reason="Drifted", pool="default", until=START + timedelta(hours=1), since=START)
+    open_commands = {"first": entry.model_copy(update={"hosts": ["host"]}), "second": entry}
+    given = QUESTION.model_copy(update={"ledger": open_commands})
     assert claims(await at.disruptor.await_candidates(given)) == []
     assert claims(await at.disruptor.await_candidates(QUESTION)) == ["host"]
 
@@ -124,7 +124,7 @@ async def test_met32_eligible_nodes_are_counted_whatever_the_budgets_allow() -> 
 
 async def test_nodes_under_a_command_use_the_budget_up() -> None:
     """A second command while the first is under way must not add to it."""
-    entry = LedgerEntry(command="c1", reason="Empty", pool="default", until=START + timedelta(hours=1))
+    entry = OpenCommand(command="c1", reason="Empty", pool="default", until=START + timedelta(hours=1))
     at = Setting(managed("a"), managed("b"), budgets=[{"nodes": "1"}], after="0s")
     decision = await at.disruptor.await_candidates(QUESTION.model_copy(update={"ledger": {"a": entry}}))
     assert claims(decision) == []
@@ -132,7 +132,7 @@ async def test_nodes_under_a_command_use_the_budget_up() -> None:
 
 async def test_dis62_a_node_that_an_open_command_moves_pods_to_stays() -> None:
     """It may leave once the command is over, which the workflow learns with the next decision only."""
-    entry = LedgerEntry(command="c1", reason="Underutilized", pool="default", until=START, hosts=["a"])
+    entry = OpenCommand(command="c1", reason="Underutilized", pool="default", until=START, hosts=["a"])
     given = QUESTION.model_copy(update={"ledger": {"old": entry}})
     at = Setting(managed("a"), managed("old", empty=False, leaving=True))
 
@@ -297,7 +297,7 @@ async def test_wsh14_the_event_on_the_nodepool_says_when_the_next_window_opens()
     }
 
 
-async def test_wsh28_expired_nodes_leave_within_the_budgets_of_a_nodepool_that_asks_for_it() -> None:
+async def test_wsh28_expired_nodes_leave_within_budgets_where_the_nodepool_asks() -> None:
     """Each decision has an ID of its own: a node that refused the first must not repeat its answer to the next."""
     expired = START - timedelta(hours=1)
     at = Setting(managed("a", empty=False, expires_at=expired), managed("b", empty=False, expires_at=expired))

@@ -29,7 +29,7 @@ async def test_dis11_dis15_a_node_that_an_annotation_keeps_from_consolidation_sa
     assert await events(at) == expected
 
 
-async def test_dis13_dis15_an_empty_node_that_a_pod_of_a_daemonset_keeps_says_so_when_it_is_due() -> None:
+async def test_dis13_dis15_an_empty_node_kept_by_a_daemonset_pod_says_so_when_due() -> None:
     at = Setting(managed("a", held_by=DAEMON))
     assert await events(at, 59.0) == []
     text = "It is empty, but pod ns/agent: annotation karpenter.sh/do-not-disrupt holds it"

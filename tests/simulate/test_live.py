@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
-from tests.simulate.api_server import ApiServer, api_server
+from tests.simulate.api_server import ApiServer
+from tests.simulate.live_server import server
 from tests.simulate.running import POOL, catalogue, command, deployment, node
 
+__all__ = ["server"]
+
 PENDING = {"metadata": {"name": "waits", "namespace": "team", "uid": "u1"}, "spec": {"containers": [{"name": "main"}]}}
-
-
-@pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[ApiServer]]:
-    """An API server that the kubeconfig names."""
-    with api_server(tmp_path, monkeypatch) as running:
-        yield running
 
 
 def test_the_cluster_is_read_and_files_win(server: type[ApiServer], tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from tenon.apis import labels
 from tenon.kube.decode import decode_object
 from tenon.lifecycle.messages.launch import OfferingRef
 from tests.cache.objects import claim, metadata, node
-from tests.ec2.test_interruption import HEALTH, HOSTILE, REBALANCE, SPOT, state
+from tests.ec2.interruption_events import HEALTH, HOSTILE, REBALANCE, SPOT, state
 from tests.lifecycle_k8s.fake_kube import Clock, FakeKube, Recorder
 from tests.worker.fake_temporal import Cache
 from tests.workflows.waiting import until
@@ -158,7 +158,7 @@ def disrupted(reason: str) -> float:
     return counted("karpenter_nodeclaims_disrupted_total", reason=reason, **of_pool)
 
 
-async def test_aws140_an_interrupted_node_is_tainted_and_its_claim_deleted_before_the_message(world: World) -> None:
+async def test_aws140_the_message_goes_after_the_node_is_tainted_and_its_claim_deleted(world: World) -> None:
     """EVT-07, MET-55, MET-56, AWS-041: and no replacement is bought where EC2 has just taken an instance back."""
     interrupted, other = world.node(1), world.node(2)
     received = {"message_type": "spot_interrupted"}

@@ -66,7 +66,7 @@ async def watched(world: World) -> AsyncIterator[None]:
             await task
 
 
-async def test_lif07_ctl14_evt05_a_node_that_loses_a_resource_is_told_until_it_has_it_again() -> None:
+async def test_lif07_ctl14_evt05_a_lost_resource_is_reported_until_it_is_back() -> None:
     world = World()
     world.live()
     world.cache.publish(node(cpu="4"))

@@ -249,7 +249,7 @@ async def test_dis70_a_claim_that_is_not_launched_has_not_drifted() -> None:
         assert world.server.condition("claim", "Drifted") == {}
 
 
-async def test_dis30_nc05_a_node_is_consolidatable_once_its_time_has_passed_without_a_pod_event() -> None:
+async def test_dis30_nc05_a_node_is_consolidatable_after_its_time_without_a_pod_event() -> None:
     world = World()
     world.put_claim(initialized=datetime.now(UTC) - timedelta(seconds=20))
     async with keeping(world):
@@ -442,7 +442,7 @@ async def test_a_failed_write_is_repeated(caplog: pytest.LogCaptureFixture, monk
     ) == 1
 
 
-async def test_dis75_a_claim_that_karpenter_marked_as_drifted_stays_so_until_it_is_hashed_again() -> None:
+async def test_dis75_a_claim_marked_as_drifted_by_karpenter_stays_so_until_rehashed() -> None:
     """Otherwise it would get the current hash, and the change that it drifted for would never reach its node."""
     world = World()
     world.put_claim()

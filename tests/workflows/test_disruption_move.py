@@ -242,9 +242,7 @@ async def test_a_candidate_that_left_for_another_reason_keeps_its_replacement(
     assert [(given.stay, given.undo) for given in steps.finished] == [([], False)]
 
 
-async def test_replacements_stay_if_the_request_to_leave_fails_because_a_candidate_may_have_accepted_it(
-    temporal: WorkflowEnvironment, cluster: str
-) -> None:
+async def test_replacements_stay_if_the_request_to_leave_fails(temporal: WorkflowEnvironment, cluster: str) -> None:
     steps = FakeSteps()
     steps.fails[ActivityName.DISRUPT] = ApplicationError("no answer", non_retryable=True)
     async with running(temporal, cluster, steps, command()) as handle:

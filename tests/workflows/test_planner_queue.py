@@ -28,9 +28,9 @@ from tenon.lifecycle.messages.disruption import (
     DisruptionCommand,
     DisruptionDecision,
     LastLooked,
-    LedgerEntry,
     LookCursor,
     MeasuredSaving,
+    OpenCommand,
     PoolSavings,
     Postponement,
     SavingReport,
@@ -55,7 +55,7 @@ class Leader:
         self.batches: list[int] = []
         self.carried: list[PlanResult | None] = []
         self.decisions: list[DisruptionDecision] = []
-        self.ledgers: list[dict[str, LedgerEntry]] = []
+        self.ledgers: list[dict[str, OpenCommand]] = []
         self.savings: list[dict[str, PoolSavings]] = []
         self.cursors: list[LookCursor] = []
 
@@ -327,11 +327,11 @@ async def test_the_planner_hears_at_once_of_a_command_that_failed(served: Cluste
         await leader.is_asked("disruption", 2)
         await disruption.signal(DisruptionWorkflow.postpone, Postponement(claims=["a"], seconds=300))
         await leader.is_asked("disruption", 3)
-    assert [ledger["a"].postponed for ledger in leader.ledgers[1:]] == [False, True]
+    assert [open_commands["a"].postponed for open_commands in leader.ledgers[1:]] == [False, True]
     assert [leader.ledgers[1][claim].hosts for claim in ("a", "b")] == [["host"], []]
 
 
-async def test_dis62_the_planner_knows_where_pods_move_when_a_candidate_of_the_command_is_gone(served: Cluster) -> None:
+async def test_dis62_the_planner_knows_where_pods_move_after_a_candidate_is_gone(served: Cluster) -> None:
     leader = await served.leader(served.shared)
     leader.decisions.append(DisruptionDecision(commands=[moving_command()]))
     leader.decisions.append(DisruptionDecision(gone=["a"]))

@@ -10,7 +10,7 @@ from pydantic import Field
 from tenon.lifecycle.messages.base import Message
 
 
-class LedgerEntry(Message):
+class OpenCommand(Message):
     """One node that leaves because of a command that has not finished."""
 
     command: str
@@ -71,7 +71,7 @@ class AwaitDisruptionInput(Message):
 
     cluster: str
     wait_seconds: float = 600.0
-    ledger: dict[str, LedgerEntry] = Field(default_factory=dict)
+    ledger: dict[str, OpenCommand] = Field(default_factory=dict)
     """The open command of each claim, by claim name."""
     savings: dict[str, PoolSavings] = Field(default_factory=dict)
     """By NodePool, the last commands that saved less than predicted."""
@@ -139,7 +139,7 @@ class DisruptionCommand(Message):
 class DisruptionDecision(Message):
     """Commands to carry out now; empty if the wait ended without any.
 
-    ``gone`` lists the ledger entries that are settled.
+    ``gone`` lists the NodeClaims whose commands are over.
     """
 
     commands: list[DisruptionCommand] = Field(default_factory=list)

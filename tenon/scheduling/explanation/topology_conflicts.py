@@ -14,13 +14,13 @@ from tenon.scheduling.topology_groups import HOSTNAME
 _DOMAINS_SHOWN = 4
 
 
-def obstacle(pod_class: PodClass, placer: Placer, ledger: TopologyCounts) -> str:
+def obstacle(pod_class: PodClass, placer: Placer, counts: TopologyCounts) -> str:
     """The rule between pods that prevents placement, in words that follow the name of a NodePool; may be empty.
 
     ``pod_class`` is the form without preferences.
     """
     for term in pod_class.near:
-        if ledger.totals.get(term.group):
+        if counts.totals.get(term.group):
             return (
                 f"its pod affinity over {HOSTNAME} wants a node with a pod that it asks for, and none has room for it"
             )
@@ -38,7 +38,7 @@ def obstacle(pod_class: PodClass, placer: Placer, ledger: TopologyCounts) -> str
         )
     settled = [c for c in choices if len(c.chosen) == len(pod_class.area.keys)]
     for choice in settled:
-        name, key, rules = _blocking(pod_class, choice, ledger)
+        name, key, rules = _blocking(pod_class, choice, counts)
         if rules is None:
             open_to.add("/".join(value for _, value in choice.name))
         else:
@@ -50,7 +50,7 @@ def obstacle(pod_class: PodClass, placer: Placer, ledger: TopologyCounts) -> str
         )
     if not blocked:
         return ""
-    missing = {name for name, _, rules in _single(pod_class.area) if _matches_no_pod(rules, ledger)}
+    missing = {name for name, _, rules in _single(pod_class.area) if _matches_no_pod(rules, counts)}
     said = " and ".join(
         f"{rule} rules out {_listed(where)}{', because no pod that it asks for has a node' if rule in missing else ''}"
         for rule, where in sorted(blocked.items())
@@ -59,17 +59,17 @@ def obstacle(pod_class: PodClass, placer: Placer, ledger: TopologyCounts) -> str
 
 
 def _blocking(
-    pod_class: PodClass, choice: DomainCandidate, ledger: TopologyCounts
+    pod_class: PodClass, choice: DomainCandidate, counts: TopologyCounts
 ) -> tuple[str, str, AreaRules | None]:
     """The first rule that keeps the pods out of these domains, with its name and key."""
     for name, key, rules in _single(pod_class.area or AreaRules()):
-        if not ledger.quota(pod_class, choice.chosen, rules):
+        if not counts.quota(pod_class, choice.chosen, rules):
             return name, key, rules
     return "", "", None
 
 
-def _matches_no_pod(rules: AreaRules, ledger: TopologyCounts) -> bool:
-    return bool(rules.affine) and not any(ledger.totals.get(term.group) for term in rules.affine)
+def _matches_no_pod(rules: AreaRules, counts: TopologyCounts) -> bool:
+    return bool(rules.affine) and not any(counts.totals.get(term.group) for term in rules.affine)
 
 
 def _single(rules: AreaRules) -> Iterator[tuple[str, str, AreaRules]]:

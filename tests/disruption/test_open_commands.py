@@ -8,23 +8,23 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tenon.disruption.deciding import eligible
-from tenon.disruption.ledger import (
+from tenon.disruption.model import ManagedNode, PoolPolicy, Situation
+from tenon.disruption.open_commands import (
     GRACE_PERIOD,
     PREPARED_WITHIN,
     claims_of,
+    commands_without,
     finished_commands,
     hosts_of,
-    ledger_without,
 )
-from tenon.disruption.model import ManagedNode, PoolPolicy, Situation
 from tenon.disruption.pool_budgets import PoolBudgets
 from tenon.evolve import evolve
-from tenon.lifecycle.messages.disruption import LedgerEntry
+from tenon.lifecycle.messages.disruption import OpenCommand
 
 DUE = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 NODE = ManagedNode("a", "u", "default", True, True, False, True, False, DUE)
 LEAVING = ManagedNode("a", "u", "default", True, True, True, True, False, DUE)
-LEDGER = {"a": LedgerEntry(command="c1", reason="Empty", pool="default", until=DUE + timedelta(minutes=10), due=DUE)}
+OPEN = {"a": OpenCommand(command="c1", reason="Empty", pool="default", until=DUE + timedelta(minutes=10), due=DUE)}
 
 
 @pytest.mark.parametrize(
@@ -40,14 +40,14 @@ def test_a_node_that_stayed_or_is_gone_frees_its_budget(
     nodes: list[ManagedNode], after: timedelta, expected: list[str]
 ) -> None:
     """DIS-52: a withdrawal must not hold the budget for minutes."""
-    assert finished_commands(LEDGER, nodes, DUE + after) == expected
+    assert finished_commands(OPEN, nodes, DUE + after) == expected
 
 
-def test_a_node_whose_command_failed_is_neither_removed_by_a_move_nor_counted_by_budgets() -> None:
+def test_a_node_whose_command_failed_is_not_moved_and_not_counted_by_budgets() -> None:
     """Emptiness may still take it, because only commands that move pods know that it is postponed."""
-    ledger = {**LEDGER, "failed": evolve(LEDGER["a"], postponed=True)}
-    assert claims_of(ledger, postponed=False) == {"a"}
-    assert claims_of(ledger, postponed=True) == {"failed"}
+    open_commands = {**OPEN, "failed": evolve(OPEN["a"], postponed=True)}
+    assert claims_of(open_commands, postponed=False) == {"a"}
+    assert claims_of(open_commands, postponed=True) == {"failed"}
     nodes = [replace(NODE, claim="failed"), replace(NODE, claim="free")]
     situation = Situation(nodes, {"default": PoolPolicy("default", None)}, DUE, postponed=frozenset({"failed"}))
     assert [one.claim for one in eligible(situation)] == ["free"]
@@ -56,7 +56,7 @@ def test_a_node_whose_command_failed_is_neither_removed_by_a_move_nor_counted_by
 
 def test_a_command_that_moves_pods_holds_its_node_until_its_mark_is_gone() -> None:
     """It has no due time. An operator may have terminated it, and then its mark is removed."""
-    entry = LedgerEntry(command="c1", reason="Drifted", pool="default", until=DUE + timedelta(hours=1), since=DUE)
+    entry = OpenCommand(command="c1", reason="Drifted", pool="default", until=DUE + timedelta(hours=1), since=DUE)
     marked = replace(NODE, disrupted_by="c1")
     late = DUE + PREPARED_WITHIN + timedelta(seconds=1)
     assert finished_commands({"a": entry}, [NODE], DUE + timedelta(seconds=20)) == []
@@ -68,17 +68,17 @@ def test_dis62_no_other_command_removes_a_node_that_pods_move_to() -> None:
     """Until the command is over: its pods would have to go elsewhere, where nobody knows that they moved."""
     host = replace(NODE, claim="b", node="node-b", empty=False)
     policies = {"default": PoolPolicy("default", timedelta())}
-    entry = evolve(LEDGER["a"], hosts=["b"])
-    for ledger, free in (({"a": entry}, []), ({"a": evolve(entry, postponed=True)}, ["b"]), ({}, ["b"])):
-        given = Situation([host], policies, DUE, nominated=hosts_of(ledger))
+    entry = evolve(OPEN["a"], hosts=["b"])
+    for open_commands, free in (({"a": entry}, []), ({"a": evolve(entry, postponed=True)}, ["b"]), ({}, ["b"])):
+        given = Situation([host], policies, DUE, nominated=hosts_of(open_commands))
         assert [node.claim for node in eligible(given)] == free
 
 
-def test_dis62_the_nodes_that_pods_move_to_stay_protected_while_a_candidate_of_the_command_is_left() -> None:
+def test_dis62_nodes_that_pods_move_to_are_protected_while_a_candidate_is_left() -> None:
     """The first one that leaves, or that refuses, does not end the command for the others."""
-    first, other = evolve(LEDGER["a"], hosts=["h", "i"]), LEDGER["a"]
+    first, other = evolve(OPEN["a"], hosts=["h", "i"]), OPEN["a"]
     elsewhere = evolve(other, command="c2", hosts=["j"])
-    ledger = {"a": first, "b": other, "c": other, "d": elsewhere}
+    open_commands = {"a": first, "b": other, "c": other, "d": elsewhere}
     for gone, hosts in (
         ("", "hij"),
         ("a", "hij"),
@@ -88,6 +88,6 @@ def test_dis62_the_nodes_that_pods_move_to_stay_protected_while_a_candidate_of_t
         ("abcd", ""),
         ("x", "hij"),
     ):
-        assert sorted(hosts_of(ledger_without(ledger, set(gone)))) == list(hosts), gone
-    assert ledger_without(ledger, "a") == {"b": first, "c": other, "d": elsewhere}
-    assert sorted(hosts_of({**ledger, "a": evolve(first, postponed=True)})) == ["h", "i", "j"]
+        assert sorted(hosts_of(commands_without(open_commands, set(gone)))) == list(hosts), gone
+    assert commands_without(open_commands, "a") == {"b": first, "c": other, "d": elsewhere}
+    assert sorted(hosts_of({**open_commands, "a": evolve(first, postponed=True)})) == ["h", "i", "j"]

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from tenon.evolve import evolve
-from tenon.lifecycle.messages.disruption import LedgerEntry
+from tenon.lifecycle.messages.disruption import OpenCommand
 
 if TYPE_CHECKING:  # workflows import this module, and the process that runs them does not load the scheduling engine
     from tenon.disruption.model import ManagedNode
@@ -18,43 +18,45 @@ PREPARED_WITHIN = timedelta(minutes=3)
 """How long after its start a command that moves pods has marked its candidates, unless it ended."""
 
 
-def finished_commands(ledger: Mapping[str, LedgerEntry], nodes: Sequence[ManagedNode], now: datetime) -> list[str]:
+def finished_commands(
+    open_commands: Mapping[str, OpenCommand], nodes: Sequence[ManagedNode], now: datetime
+) -> list[str]:
     """Return NodeClaims whose command is over: they are gone, or did not leave although they were due."""
     present = {node.claim: node for node in nodes}
     return sorted(
-        claim for claim, entry in ledger.items() if claim not in present or _is_over(entry, present[claim], now)
+        claim for claim, entry in open_commands.items() if claim not in present or _is_over(entry, present[claim], now)
     )
 
 
-def claims_of(ledger: Mapping[str, LedgerEntry], *, postponed: bool) -> frozenset[str]:
+def claims_of(open_commands: Mapping[str, OpenCommand], *, postponed: bool) -> frozenset[str]:
     """Return the NodeClaims that an open command removes; with ``postponed``, those whose command failed instead."""
-    return frozenset(claim for claim, entry in ledger.items() if entry.postponed is postponed)
+    return frozenset(claim for claim, entry in open_commands.items() if entry.postponed is postponed)
 
 
-def hosts_of(ledger: Mapping[str, LedgerEntry]) -> frozenset[str]:
+def hosts_of(open_commands: Mapping[str, OpenCommand]) -> frozenset[str]:
     """Return the NodeClaims that open commands move pods to (DIS-62). No other command removes them meanwhile.
 
     A command is open while one of its nodes has not refused it.
     """
-    open_commands = {entry.command for entry in ledger.values() if not entry.postponed}
-    return frozenset(host for entry in ledger.values() if entry.command in open_commands for host in entry.hosts)
+    still_open = {entry.command for entry in open_commands.values() if not entry.postponed}
+    return frozenset(host for entry in open_commands.values() if entry.command in still_open for host in entry.hosts)
 
 
-def ledger_without(ledger: Mapping[str, LedgerEntry], claims: Collection[str]) -> dict[str, LedgerEntry]:
-    """Return the ledger without these NodeClaims.
+def commands_without(open_commands: Mapping[str, OpenCommand], claims: Collection[str]) -> dict[str, OpenCommand]:
+    """Return the open commands without these NodeClaims.
 
     Only one entry of a command names the nodes that its pods move to, because there may be many. If it goes while the
     command has others, one of these names them from now on.
     """
-    left = {claim: entry for claim, entry in ledger.items() if claim not in claims}
-    for gone in (ledger[claim] for claim in sorted(claims) if claim in ledger):
+    left = {claim: entry for claim, entry in open_commands.items() if claim not in claims}
+    for gone in (open_commands[claim] for claim in sorted(claims) if claim in open_commands):
         heir = min((claim for claim, entry in left.items() if entry.command == gone.command), default=None)
         if gone.hosts and heir is not None:
             left[heir] = evolve(left[heir], hosts=sorted({*left[heir].hosts, *gone.hosts}))
     return left
 
 
-def _is_over(entry: LedgerEntry, node: ManagedNode, now: datetime) -> bool:
+def _is_over(entry: OpenCommand, node: ManagedNode, now: datetime) -> bool:
     if node.leaving:
         return False
     if entry.due is not None:
