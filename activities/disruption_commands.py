@@ -24,8 +24,8 @@ from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.nodeclaims import (
     ConditionUpdate,
     annotate_claim,
+    delete_with_finalizer,
     read_claim,
-    request_deletion,
     update_conditions,
 )
 from activities.kubernetes.nodes import find_node, pods_on
@@ -300,7 +300,7 @@ class CommandActivities:
         claim = ClaimRecord.of(body)
         ref = ClaimRef(cluster=given.cluster, name=one.name, uid=claim.uid)
         if given.undo and not claim.registered:
-            await request_deletion(self._kube, claim)
+            await delete_with_finalizer(self._kube, claim)
             return
         await self._unmark(ref, labels.REPLACEMENT_FOR, given.command)
         if given.undo:

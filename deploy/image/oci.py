@@ -20,6 +20,7 @@ ENVIRONMENT = {
     "LANG": "C.UTF-8",
     "PYTHONUNBUFFERED": "1",
     "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONSAFEPATH": "1",  # or a module that somebody puts into the writable /tmp would be imported
 }
 MODIFIED = int(datetime(1980, 1, 1, tzinfo=UTC).timestamp())
 """The time of every file: a layer whose files did not change has the digest that it had in the image before."""

@@ -358,6 +358,17 @@ async def test_undoing_deletes_a_replacement_without_a_node() -> None:
     assert world.kube.objects[("nodeclaims", "", "web-new")]["metadata"]["deletionTimestamp"]
 
 
+async def test_undoing_gives_a_replacement_its_finalizer_back_before_it_deletes_it() -> None:
+    """Without the finalizer the NodeClaim is gone at once, and the instance that was just launched stays."""
+    world = World().put_live()
+    await steps(world).create_replacements(given())
+    world.kube.objects[("nodeclaims", "", "web-new")]["metadata"]["finalizers"] = []
+    await finish(world, stay=True, undo=True)
+    new = world.kube.objects[("nodeclaims", "", "web-new")]["metadata"]
+    assert new["finalizers"] == [FINALIZER]
+    assert new["deletionTimestamp"]
+
+
 async def test_a_finished_command_gives_its_replacements_free() -> None:
     world = World().put_live()
     await steps(world).create_replacements(given())
