@@ -18,10 +18,11 @@ from rich.table import Table
 
 from activities.clock import utc_now
 from activities.ec2.client import Ec2
+from activities.ec2.errors import EC2Error
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import EC2NODECLASSES
-from cli.diagnosis.aws import check_aws
+from cli.diagnosis.aws import check_aws, unusable_credentials
 from cli.diagnosis.finding import Finding, State, fault, ok
 from cli.diagnosis.kubernetes import check_kubernetes
 from cli.diagnosis.temporal import check_temporal
@@ -111,7 +112,10 @@ async def _check_aws(settings: Settings, roles: list[str]) -> list[Finding]:
         region = await asyncio.to_thread(region_of_environment)
     except SettingsError as error:
         return [fault("AWS", str(error), "set AWS_REGION")]
-    aws = await asyncio.to_thread(Ec2, region)
+    try:
+        aws = await asyncio.to_thread(Ec2, region)
+    except EC2Error as error:
+        return [unusable_credentials(region, error)]
     return await asyncio.to_thread(check_aws, aws, settings, roles, utc_now)
 
 

@@ -12,6 +12,7 @@ import botocore.session
 from botocore.config import Config
 from botocore.utils import parse_timestamp
 
+from activities.ec2.errors import translated
 from activities.ec2.rate_limits import Pacer
 from activities.ec2.service_model import ServiceModelLoader
 
@@ -38,6 +39,9 @@ class Ec2:
 
     The clients retry a few times quickly. Workflows do the long retries, because two layers of long retries would
     multiply. The endpoint is AWS's own, or that of AWS_ENDPOINT_URL.
+
+    Raises:
+        EC2Error: the agent of EKS Pod Identity does not give credentials. Other sources are asked at the first call.
     """
 
     def __init__(self, region: str, endpoint_url: str | None = None) -> None:
@@ -45,6 +49,8 @@ class Ec2:
         core.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=instant)
         core.register_component("data_loader", ServiceModelLoader())
         session = boto3.Session(region_name=region, botocore_session=core)
+        with translated("GetCredentials"):
+            session.get_credentials()
         config = Config(
             retries={"mode": "standard", "total_max_attempts": 3},
             connect_timeout=5,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, CredentialRetrievalError, NoCredentialsError
 
 from activities import metrics
 from tenon.ec2 import errors as codes
@@ -17,7 +17,10 @@ from tenon.lifecycle.messages.launch import OfferingRef
 THROTTLED_SECONDS = 120.0
 """How long a throttled call is retried. The client determines the pauses between attempts."""
 NO_CONNECTION = "ConnectionError"
-"""The code of a call that did not reach AWS, or that has no credentials."""
+"""The code of a call that did not reach AWS."""
+NO_CREDENTIALS = "NoCredentials"
+"""The code of a call that was not made because the Pod has no credentials, or could not get them."""
+UNSENT = frozenset({NO_CONNECTION, NO_CREDENTIALS})
 Answer = TypeVar("Answer")
 
 
@@ -90,8 +93,15 @@ def translated(operation: str) -> Iterator[None]:
         retryable = code in codes.RETRYABLE or status >= 500
         raise EC2Error(code, message, retryable=retryable, operation=error.operation_name) from error
     except BotoCoreError as error:
-        metrics.CLOUD_ERRORS.labels("", operation, "aws", NO_CONNECTION).inc()
-        raise EC2Error(NO_CONNECTION, f"{operation}: {error}", retryable=True) from error
+        code = NO_CREDENTIALS if isinstance(error, (CredentialRetrievalError, NoCredentialsError)) else NO_CONNECTION
+        metrics.CLOUD_ERRORS.labels("", operation, "aws", code).inc()
+        raise EC2Error(code, f"{operation}: {error}", retryable=True) from error
+    except OSError as error:
+        if error.filename is None:
+            raise
+        # botocore reads the token of the ServiceAccount, and lets the error of a missing file pass.
+        metrics.CLOUD_ERRORS.labels("", operation, "aws", NO_CREDENTIALS).inc()
+        raise EC2Error(NO_CREDENTIALS, f"{operation}: {error}", retryable=True) from error
     finally:
         metrics.CLOUD_SECONDS.labels("", operation, "aws").observe(time.perf_counter() - began)
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 from activities.clock import utc_now
 from activities.ec2.capacity_reservations import CapacityReservations
 from activities.ec2.client import Ec2
-from activities.ec2.errors import NO_CONNECTION, EC2Error
+from activities.ec2.errors import UNSENT, EC2Error
 from activities.ec2.images import Images
 from activities.ec2.network import Network
 from activities.ec2.placement_groups import PlacementGroupNotFoundError, find_placement_group
@@ -65,9 +65,9 @@ class _Lookup:
         A refusal is a finding. Throttling and outages are not: a class that AWS accepted stays as it is.
         """
         try:
-            unreachable = [each for each in self.unanswered if each.code == NO_CONNECTION]
-            if len(unreachable) >= GIVE_UP_AFTER:
-                raise unreachable[-1]
+            unsent = [each for each in self.unanswered if each.code in UNSENT]
+            if len(unsent) >= GIVE_UP_AFTER:
+                raise unsent[-1]
             return ask(), PASSED
         except EC2Error as error:
             reason = UNAUTHORIZED if error.unauthorized else reason or _REASONS[type_]

@@ -31,13 +31,18 @@ def check_aws(aws: Ec2, settings: Settings, roles: Iterable[str], now: Callable[
             answer = aws.ec2.describe_subnets(MaxResults=5)
     except EC2Error as error:
         if error.code in BAD_CREDENTIALS or not error.operation:
-            mend = "check the Pod Identity association or the role annotation of the ServiceAccount (docs/eks.md)"
-            return [fault("AWS", f"AWS does not answer in {aws.region}: {error.explained.rstrip('.')}.", mend)]
+            return [unusable_credentials(aws.region, error)]
         return [fault("AWS", f"{error.explained.rstrip('.')}.", ATTACH)]
     found = [ok("AWS", f"AWS answers in {aws.region}."), *_clock(answer, now())]
     found += _rights(aws, settings)
     found += _queue(aws, settings.interruption_queue)
     return [*found, *(_access(aws, settings.cluster_name, role) for role in sorted(set(roles)))]
+
+
+def unusable_credentials(region: str, error: EC2Error) -> Finding:
+    """The finding for a call that was not sent, or whose credentials AWS does not accept."""
+    mend = "check the Pod Identity association or the role annotation of the ServiceAccount (docs/eks.md)"
+    return fault("AWS", f"AWS does not answer in {region}: {error.explained.rstrip('.')}.", mend)
 
 
 def _clock(answer: Any, now: datetime) -> list[Finding]:

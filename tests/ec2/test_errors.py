@@ -211,6 +211,12 @@ def test_no_connection_is_retryable() -> None:
     assert caught.value.retryable
 
 
+def test_a_defect_is_not_taken_for_missing_credentials() -> None:
+    """Only an error about a file can be that of a ServiceAccount's token."""
+    with pytest.raises(BrokenPipeError), translated("CreateFleet"):
+        raise BrokenPipeError
+
+
 @pytest.mark.parametrize("code", sorted(errors.NOT_FOUND))
 def test_not_found_codes(code: str) -> None:
     """AWS-046."""
