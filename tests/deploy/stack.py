@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import yaml
+from moto.utilities.utils import get_partition
 
 from cli.cloudformation import PSEUDO_PARAMETERS, TEMPLATE
 
@@ -22,7 +23,7 @@ def template() -> dict[str, Any]:
 def placeholders(cluster: str, region: str) -> dict[str, str]:
     """What stands for each placeholder of the policy file in a cluster's stack."""
     return {
-        "${AWS_PARTITION}": "aws",
+        "${AWS_PARTITION}": get_partition(region),
         "${AWS_REGION}": region,
         "${AWS_ACCOUNT_ID}": ACCOUNT,
         "${CLUSTER_NAME}": cluster,
@@ -33,7 +34,7 @@ def create(cloudformation: Any, cluster: str, region: str, oidc_provider: str = 
     """Create the stack of a cluster, and return its outputs."""
     cloudformation.create_stack(
         StackName="tenon",
-        TemplateBody=json.dumps(_as_moto_reads(template(), placeholders(cluster, region))),
+        TemplateBody=_as_moto_reads(template(), placeholders(cluster, region)),
         Parameters=[
             {"ParameterKey": "ClusterName", "ParameterValue": cluster},
             {"ParameterKey": "OidcProvider", "ParameterValue": oidc_provider},
@@ -52,11 +53,11 @@ def worker_policy(iam: Any, cluster: str) -> dict[str, Any]:
     return document
 
 
-def _as_moto_reads(read: dict[str, Any], values: dict[str, str]) -> dict[str, Any]:
-    """Return the template with the worker's policy as an object.
+def _as_moto_reads(read: dict[str, Any], values: dict[str, str]) -> str:
+    """Return the template as JSON, with the worker's policy as an object and the partition filled in.
 
     CloudFormation takes a policy as JSON text: only then can the key of a condition hold the cluster's name.
-    moto 5.2 takes an object only.
+    moto 5.2 takes an object only. It also thinks that every region is in the partition aws.
     """
     changed = copy.deepcopy(read)
     properties = changed["Resources"]["ControllerPolicy"]["Properties"]
@@ -64,4 +65,7 @@ def _as_moto_reads(read: dict[str, Any], values: dict[str, str]) -> dict[str, An
     for placeholder, parameter in PSEUDO_PARAMETERS.items():
         text = text.replace(parameter, values[placeholder])
     properties["PolicyDocument"] = json.loads(text)
-    return changed
+    partition = values["${AWS_PARTITION}"]
+    suffix = "amazonaws.com.cn" if partition == "aws-cn" else "amazonaws.com"
+    filled = json.dumps(changed)
+    return filled.replace("${AWS::Partition}", partition).replace("${AWS::URLSuffix}", suffix)

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -23,14 +24,39 @@ if TYPE_CHECKING:
     from types_boto3_iam.type_defs import RoleTypeDef
 
 TERRAFORM = Path("deploy/aws/terraform")
-CLUSTER, REGION = "orders", "eu-central-1"
+CLUSTER = "orders"
+PARTITIONS = {"eu-central-1": "aws", "cn-north-1": "aws-cn", "us-gov-west-1": "aws-us-gov"}
+"""A region of each partition in which EKS is."""
+ISSUERS = {
+    "eu-central-1": "oidc.eks.eu-central-1.amazonaws.com/id/0123456789ABCDEF",
+    "cn-north-1": "oidc.eks.cn-north-1.amazonaws.com.cn/id/0123456789ABCDEF",
+    "us-gov-west-1": "oidc.eks.us-gov-west-1.amazonaws.com/id/0123456789ABCDEF",
+}
 
 
-def filled(text: str) -> Any:
-    """Return the policy file as AWS gets it for the cluster of these tests."""
-    for placeholder, value in stacks.placeholders(CLUSTER, REGION).items():
+def filled(text: str, region: str) -> Any:
+    """Return the policy file as AWS gets it for the cluster of these tests in a region."""
+    for placeholder, value in stacks.placeholders(CLUSTER, region).items():
         text = text.replace(placeholder, value)
     return json.loads(text)
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A stack that moto made, with the OIDC provider that it was made for, and its outputs."""
+
+    region: str
+    provider: str
+    outputs: dict[str, str]
+
+    @property
+    def partition(self) -> str:
+        return PARTITIONS[self.region]
+
+    def client(self, service: Any) -> Any:
+        """The client of a service. moto sees no region in the address of GovCloud's IAM, so it gets another one."""
+        address = f"https://iam.{self.region}.amazonaws.com" if service == "iam" else None
+        return boto3.client(service, self.region, endpoint_url=address)
 
 
 def trusted(role: RoleTypeDef) -> list[dict[str, Any]]:
@@ -48,13 +74,19 @@ def template() -> dict[str, Any]:
 pytestmark = pytest.mark.filterwarnings("ignore:Tried to parse AWS.*supported by moto:UserWarning")
 
 
-@pytest.fixture(params=["", f"oidc.eks.{REGION}.amazonaws.com/id/0123456789ABCDEF"], ids=["pod identity", "IRSA"])
-def stack(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, dict[str, str]]]:
-    """The stack's OIDC provider and its outputs, in an account that moto plays."""
+@pytest.fixture(
+    params=[(region, way) for region in PARTITIONS for way in ("pod identity", "IRSA")],
+    ids=[f"{region} {way}" for region in PARTITIONS for way in ("pod identity", "IRSA")],
+)
+def stack(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stack]:
+    """The stack, in an account that moto plays."""
+    region, way = request.param
+    provider = ISSUERS[region] if way == "IRSA" else ""
     for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(variable, "test")
     with mock_aws():
-        yield request.param, stacks.create(boto3.client("cloudformation", REGION), CLUSTER, REGION, request.param)
+        outputs = stacks.create(boto3.client("cloudformation", region), CLUSTER, region, provider)
+        yield Stack(region, provider, outputs)
 
 
 def test_cfn_lint_finds_nothing_in_the_template() -> None:
@@ -64,39 +96,54 @@ def test_cfn_lint_finds_nothing_in_the_template() -> None:
     assert (found.returncode, found.stdout) == (0, "")
 
 
-def test_the_worker_gets_the_policy_of_the_policy_file(stack: tuple[str, dict[str, str]]) -> None:
-    assert stacks.worker_policy(boto3.client("iam"), CLUSTER) == filled(POLICY.read_text())
+def test_the_worker_gets_the_policy_of_the_policy_file(stack: Stack) -> None:
+    assert stacks.worker_policy(stack.client("iam"), CLUSTER) == filled(POLICY.read_text(), stack.region)
 
 
-def test_only_the_workers_service_account_may_take_its_role(stack: tuple[str, dict[str, str]]) -> None:
-    provider, outputs = stack
-    role = boto3.client("iam").get_role(RoleName=f"TenonController-{CLUSTER}")["Role"]
+def test_only_the_workers_service_account_may_take_its_role(stack: Stack) -> None:
+    role = stack.client("iam").get_role(RoleName=f"TenonController-{CLUSTER}")["Role"]
     (statement,) = trusted(role)
-    if provider:
-        assert statement["Principal"] == {"Federated": f"arn:aws:iam::{ACCOUNT}:oidc-provider/{provider}"}
+    if stack.provider:
+        issuer = f"arn:{stack.partition}:iam::{ACCOUNT}:oidc-provider/{stack.provider}"
+        assert statement["Principal"] == {"Federated": issuer}
         assert statement["Condition"]["StringEquals"] == {
-            f"{provider}:aud": "sts.amazonaws.com",
-            f"{provider}:sub": "system:serviceaccount:tenon:tenon",
+            f"{stack.provider}:aud": "sts.amazonaws.com",
+            f"{stack.provider}:sub": "system:serviceaccount:tenon:tenon",
         }
     else:
         assert statement["Principal"] == {"Service": "pods.eks.amazonaws.com"}
         assert set(statement["Action"]) == {"sts:AssumeRole", "sts:TagSession"}
-    assert outputs["ControllerRoleArn"] == role["Arn"]
+    assert stack.outputs["ControllerRoleArn"] == role["Arn"]
 
 
-def test_the_node_role_is_the_one_that_the_policy_lets_the_worker_pass(stack: tuple[str, dict[str, str]]) -> None:
-    (passing,) = [each for each in filled(POLICY.read_text())["Statement"] if each["Action"] == "iam:PassRole"]
-    iam = boto3.client("iam")
-    role = iam.get_role(RoleName=stack[1]["NodeRoleName"])["Role"]
+def test_the_node_role_is_the_one_that_the_policy_lets_the_worker_pass(stack: Stack) -> None:
+    statements = filled(POLICY.read_text(), stack.region)["Statement"]
+    (passing,) = [each for each in statements if each["Action"] == "iam:PassRole"]
+    role = stack.client("iam").get_role(RoleName=stack.outputs["NodeRoleName"])["Role"]
     plain, with_path = passing["Resource"]
     assert role["Arn"] == plain
     assert with_path == plain.replace(":role/", ":role/*/")
-    assert trusted(role)[0]["Principal"] == {"Service": "ec2.amazonaws.com"}
+    service = trusted(role)[0]["Principal"]["Service"]
+    assert service == ("ec2.amazonaws.com.cn" if stack.partition == "aws-cn" else "ec2.amazonaws.com")
+    assert service in passing["Condition"]["StringEquals"]["iam:PassedToService"]
 
 
-def test_interruptions_reach_the_queue(stack: tuple[str, dict[str, str]]) -> None:
-    sqs, events = boto3.client("sqs", REGION), boto3.client("events", REGION)
-    url = sqs.get_queue_url(QueueName=stack[1]["InterruptionQueueName"])["QueueUrl"]
+def test_every_arn_is_one_of_the_partition(stack: Stack) -> None:
+    """Of another partition, AWS refuses the template, or grants nothing."""
+    iam = stack.client("iam")
+    documents = [stacks.worker_policy(iam, CLUSTER)]
+    for name in (f"TenonController-{CLUSTER}", stack.outputs["NodeRoleName"]):
+        role = iam.get_role(RoleName=name)["Role"]
+        documents += [role["Arn"], role["AssumeRolePolicyDocument"]]
+    found = re.findall(r"\barn:([\w-]+):", json.dumps([*documents, stack.outputs]))
+    assert set(found) == {stack.partition}
+    assert "arn:aws:" not in TEMPLATE.read_text()
+    assert not any("arn:aws:" in path.read_text() for path in TERRAFORM.glob("*.tf"))
+
+
+def test_interruptions_reach_the_queue(stack: Stack) -> None:
+    sqs, events = stack.client("sqs"), stack.client("events")
+    url = sqs.get_queue_url(QueueName=stack.outputs["InterruptionQueueName"])["QueueUrl"]
     attributes = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
     assert attributes["MessageRetentionPeriod"] == "300"
     rules = events.list_rules()["Rules"]
@@ -106,6 +153,7 @@ def test_interruptions_reach_the_queue(stack: tuple[str, dict[str, str]]) -> Non
     for rule in rules:
         (target,) = events.list_targets_by_rule(Rule=rule["Name"])["Targets"]
         assert target["Arn"] == attributes["QueueArn"]
+        assert target["Arn"].startswith(f"arn:{stack.partition}:sqs:{stack.region}:")
 
 
 def test_only_rules_of_the_account_send_to_the_queue_and_only_by_tls(template: dict[str, Any]) -> None:
