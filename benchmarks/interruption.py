@@ -92,8 +92,8 @@ def serve_queue(port: int, folder: str, count: int) -> None:
     from moto.sqs.models import sqs_backends
 
     from sandbox.ec2.authorization.identities import ACCOUNT
+    from sandbox.ec2.region import REGION
     from sandbox.ec2.server import start
-    from sandbox.ec2.world import REGION
 
     server = start(Path(folder), port=port)
     events, backend = server.world.events, sqs_backends[ACCOUNT][REGION]

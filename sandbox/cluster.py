@@ -18,7 +18,8 @@ from sandbox import build, kubectl, metrics
 from sandbox.control import order
 from sandbox.ec2.authorization import identities
 from sandbox.ec2.client import Ec2Admin
-from sandbox.layout import CLUSTER_NAME, NAMESPACE, REGION, Layout
+from sandbox.ec2.region import REGION
+from sandbox.layout import CLUSTER_NAME, NAMESPACE, Layout
 from sandbox.metrics.usage import parse_load
 from sandbox.nodeadm import NODEADM
 from sandbox.ports import free_ports

@@ -9,7 +9,6 @@ from pathlib import Path
 CLUSTER_NAME = "sandbox"
 NAMESPACE = "tenon"
 SERVICE_ACCOUNT = "tenon"
-REGION = "us-west-2"
 SERVICE_CIDR = "10.96.0.0/16"
 SERVICE_IP = "10.96.0.1"
 

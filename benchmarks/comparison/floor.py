@@ -15,8 +15,8 @@ from activities.kubernetes.resources import NODES
 from benchmarks.cluster import CREATORS, Object
 from benchmarks.load_run import WITHIN
 from benchmarks.milestones import Milestones
+from sandbox.ec2.region import REGION
 from sandbox.kwok import KUBELET_ANNOTATION, NODE_ANNOTATION
-from sandbox.layout import REGION
 
 PODS_FOR_NODE = 1000 / 150
 RESOURCES = {"cpu": "20", "memory": "160Gi", "ephemeral-storage": "20Gi", "pods": "110"}

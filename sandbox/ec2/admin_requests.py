@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from sandbox.ec2.authorization.identities import ACCOUNT
+from sandbox.ec2.region import ZONES
 
 Model = TypeVar("Model")
 
@@ -112,7 +113,7 @@ class PlantInstanceBody(Body):
 
     tags: dict[str, str]
     type: str = "m7g.large"
-    zone: str = "us-west-2a"
+    zone: str = ZONES[0]
     capacity_type: Literal["on-demand", "spot"] = "on-demand"
     age_seconds: float = Field(default=0.0, ge=0)
     joins: bool = False

@@ -18,6 +18,7 @@ from sandbox.ec2.authorization.identities import ACCOUNT
 from sandbox.ec2.describe import pattern
 from sandbox.ec2.instances import InstanceBook, Machine
 from sandbox.ec2.launch import LaunchRefusedError
+from sandbox.ec2.region import PARTITION
 from sandbox.ec2.templates import LaunchSpec
 
 ENDED = ("terminated", "shutting-down")
@@ -182,7 +183,7 @@ class CapacityReservations:
         answer = {
             "CapacityReservationId": one.id,
             "OwnerId": one.owner,
-            "CapacityReservationArn": f"arn:aws:ec2:{one.zone[:-1]}:{one.owner}:capacity-reservation/{one.id}",
+            "CapacityReservationArn": f"arn:{PARTITION}:ec2:{one.zone[:-1]}:{one.owner}:capacity-reservation/{one.id}",
             "InstanceType": one.instance_type,
             "InstancePlatform": "Linux/UNIX",
             "AvailabilityZone": one.zone,

@@ -6,12 +6,27 @@ only once.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cache
 from typing import Any
 
 from moto.ec2.models.instance_types import INSTANCE_TYPE_OFFERINGS, INSTANCE_TYPES, InstanceType
 
 from sandbox.ec2.xml import shape_encoder
+
+LIKE = "us-west-2"
+"""The region whose types the regions have that the mock's data leaves out, as all of China and GovCloud."""
+
+
+def complete(region: str, zones: Iterable[str]) -> None:
+    """Offer the types of `LIKE` in a region of which the mock has no data."""
+    if region in INSTANCE_TYPE_OFFERINGS["region"]:
+        return
+    names = [str(row["InstanceType"]) for row in INSTANCE_TYPE_OFFERINGS["region"][LIKE]]
+    for kind, places in (("region", [region]), ("availability-zone", list(zones))):
+        INSTANCE_TYPE_OFFERINGS[kind][region] = [
+            {"InstanceType": name, "LocationType": kind, "Location": place} for place in places for name in names
+        ]
 
 
 @cache

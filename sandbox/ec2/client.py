@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
+from sandbox.ec2.region import ZONES
+
 TIMEOUT = 30.0
 
 
@@ -220,7 +222,7 @@ class Ec2Admin:
         tags: dict[str, str],
         *,
         type: str = "m7g.large",
-        zone: str = "us-west-2a",
+        zone: str = ZONES[0],
         capacity_type: str = "on-demand",
         age_seconds: float = 0.0,
         joins: bool = False,

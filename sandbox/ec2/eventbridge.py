@@ -14,6 +14,8 @@ from datetime import UTC, datetime, timedelta
 from threading import RLock
 from typing import Any
 
+from sandbox.ec2.region import PARTITION
+
 RETENTION_SECONDS = 300
 """How long the queue of Karpenter's CloudFormation template keeps a message."""
 MAX_EVENTS = 5_000
@@ -37,25 +39,25 @@ class EventBridge:
 
     def state_changed(self, instance_id: str, state: str) -> None:
         """EC2 Instance State-change Notification."""
-        arn = f"arn:aws:ec2:{self._region}:{self._account}:instance/{instance_id}"
+        arn = f"arn:{PARTITION}:ec2:{self._region}:{self._account}:instance/{instance_id}"
         detail = {"instance-id": instance_id, "state": state}
         self._send("aws.ec2", "EC2 Instance State-change Notification", [arn], detail)
 
     def spot_interrupted(self, instance_id: str, zone: str) -> None:
         """EC2 Spot Instance Interruption Warning. The ARN of this event has a zone and no account."""
-        arn = f"arn:aws:ec2:{zone}:instance/{instance_id}"
+        arn = f"arn:{PARTITION}:ec2:{zone}:instance/{instance_id}"
         detail = {"instance-id": instance_id, "instance-action": "terminate"}
         self._send("aws.ec2", "EC2 Spot Instance Interruption Warning", [arn], detail)
 
     def reservation_interrupted(self, instance_id: str, zone: str) -> None:
         """EC2 Capacity Reservation Instance Interruption Warning."""
-        arn = f"arn:aws:ec2:{zone}:instance/{instance_id}"
+        arn = f"arn:{PARTITION}:ec2:{zone}:instance/{instance_id}"
         detail = {"instance-id": instance_id, "instance-action": "terminate"}
         self._send("aws.ec2", "EC2 Capacity Reservation Instance Interruption Warning", [arn], detail)
 
     def rebalance_recommended(self, instance_id: str, zone: str) -> None:
         """EC2 Instance Rebalance Recommendation."""
-        arn = f"arn:aws:ec2:{zone}:instance/{instance_id}"
+        arn = f"arn:{PARTITION}:ec2:{zone}:instance/{instance_id}"
         self._send("aws.ec2", "EC2 Instance Rebalance Recommendation", [arn], {"instance-id": instance_id})
 
     def retirement_scheduled(self, instance_id: str) -> None:
@@ -63,7 +65,7 @@ class EventBridge:
         now = datetime.now(UTC)
         code = "AWS_EC2_PERSISTENT_INSTANCE_RETIREMENT_SCHEDULED"
         detail = {
-            "eventArn": f"arn:aws:health:{self._region}::event/EC2/{code}/{code}_{uuid.uuid4()}",
+            "eventArn": f"arn:{PARTITION}:health:{self._region}::event/EC2/{code}/{code}_{uuid.uuid4()}",
             "service": "EC2",
             "eventTypeCode": code,
             "eventTypeCategory": "scheduledChange",

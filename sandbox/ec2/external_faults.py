@@ -28,8 +28,9 @@ from sandbox.ec2.authorization.identities import ACCOUNT
 from sandbox.ec2.images import images
 from sandbox.ec2.launch import LaunchRefusedError, launch
 from sandbox.ec2.market import CapacityRule
+from sandbox.ec2.region import REGION
 from sandbox.ec2.templates import LaunchSpec
-from sandbox.ec2.world import REGION, World
+from sandbox.ec2.world import World
 
 BY_HAND = ("Client.UserInitiatedShutdown", "User initiated shutdown")
 

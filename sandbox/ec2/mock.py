@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sandbox.ec2.images import images
+from sandbox.ec2.region import REGION, ZONES
 from sandbox.ec2.world import World
 
 
@@ -33,9 +34,11 @@ def prepare(state: Path, world: World) -> Callable[..., Iterable[bytes]]:
     from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
     from moto.sqs.models import SQSBackend
 
+    from sandbox.ec2 import catalogue
     from sandbox.ec2.responses import SandboxEC2
 
     moto.ec2.models.amis.AMIS = records
+    catalogue.complete(REGION, ZONES)
     SandboxEC2.world = world
     moto.ec2.urls.url_paths["{0}/"] = SandboxEC2.dispatch
     TaggedEC2Resource.get_tags = _own_tags

@@ -14,6 +14,7 @@ from sandbox.ec2.authorization.identities import ACCOUNT
 from sandbox.ec2.describe import pattern
 from sandbox.ec2.instances import InstanceBook, Machine
 from sandbox.ec2.launch import LaunchRefusedError
+from sandbox.ec2.region import PARTITION, REGION
 from sandbox.ec2.templates import LaunchSpec
 
 SPREAD_LIMIT = 7
@@ -140,7 +141,7 @@ def _description(one: PlacementGroup) -> dict[str, Any]:
     return {
         "GroupName": one.name,
         "GroupId": one.id,
-        "GroupArn": f"arn:aws:ec2:us-west-2:{ACCOUNT}:placement-group/{one.name}",
+        "GroupArn": f"arn:{PARTITION}:ec2:{REGION}:{ACCOUNT}:placement-group/{one.name}",
         "State": "available",
         "Strategy": one.strategy,
         **({"PartitionCount": one.partitions} if one.partitions else {}),

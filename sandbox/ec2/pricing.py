@@ -10,7 +10,7 @@ from moto.ec2.exceptions import EC2ClientError
 from sandbox.ec2 import catalogue, tokens
 from sandbox.ec2.errors import Answer, aws_error, json_answer
 from sandbox.ec2.prices import PriceBook
-from sandbox.ec2.world import REGION
+from sandbox.ec2.region import CURRENCY, REGION
 
 PAGE = 100
 CONTENT_TYPE = "application/x-amz-json-1.1"
@@ -65,13 +65,13 @@ def _attributes(name: str) -> dict[str, str]:
     }
 
 
-def _product(name: str, usd: float) -> dict[str, Any]:
+def _product(name: str, price: float) -> dict[str, Any]:
     sku = "TENON" + "".join(letter for letter in name.upper() if letter.isalnum())
     term, rate = f"{sku}.JRTCKXETXF", f"{sku}.JRTCKXETXF.6YS6EN2CT7"
     dimension = {
         "unit": "Hrs",
-        "pricePerUnit": {"USD": f"{usd:.10f}"},
-        "description": f"${usd} per {name}",
+        "pricePerUnit": {CURRENCY: f"{price:.10f}"},
+        "description": f"{price} {CURRENCY} per {name}",
         "rateCode": rate,
     }
     return {

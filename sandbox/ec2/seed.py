@@ -13,14 +13,15 @@ from moto.ssm.models import Parameter, ssm_backends
 
 from sandbox.ec2.authorization.identities import ACCOUNT
 from sandbox.ec2.images import images
-from sandbox.ec2.world import REGION, ZONES, ClusterFacts
+from sandbox.ec2.region import EC2_SERVICE, PARTITION, REGION, ZONES
+from sandbox.ec2.world import ClusterFacts
 
 VPC_CIDR = "10.0.0.0/16"
-SUBNETS = dict(zip(ZONES, ("10.0.0.0/18", "10.0.64.0/18", "10.0.128.0/18", "10.0.192.0/18"), strict=True))
+SUBNETS = dict(zip(ZONES, ("10.0.0.0/18", "10.0.64.0/18", "10.0.128.0/18", "10.0.192.0/18"), strict=False))
 """One subnet per zone, large enough for any load test."""
 TRUST = {
     "Version": "2012-10-17",
-    "Statement": [{"Effect": "Allow", "Principal": {"Service": "ec2.amazonaws.com"}, "Action": "sts:AssumeRole"}],
+    "Statement": [{"Effect": "Allow", "Principal": {"Service": EC2_SERVICE}, "Action": "sts:AssumeRole"}],
 }
 
 
@@ -48,7 +49,7 @@ def _network(name: str, tags: dict[str, str]) -> tuple[list[str], list[str]]:
 
 
 def _role(name: str, tags: dict[str, str]) -> None:
-    iam = iam_backends[ACCOUNT]["aws"]
+    iam = iam_backends[ACCOUNT][PARTITION]
     role_name = f"KarpenterNodeRole-{name}"
     iam.create_role(
         role_name=role_name,
@@ -86,7 +87,7 @@ def _eks(cluster: ClusterFacts, subnets: list[str], groups: list[str]) -> None:
     eks = eks_backends[ACCOUNT][REGION]
     record: Any = eks.create_cluster(
         name=cluster.name,
-        role_arn=f"arn:aws:iam::{ACCOUNT}:role/{cluster.name}-cluster",
+        role_arn=f"arn:{PARTITION}:iam::{ACCOUNT}:role/{cluster.name}-cluster",
         resources_vpc_config={
             "subnetIds": subnets,
             "securityGroupIds": groups,

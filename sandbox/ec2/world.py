@@ -18,10 +18,8 @@ from sandbox.ec2.instances import InstanceBook
 from sandbox.ec2.market import Market
 from sandbox.ec2.placement_groups import PlacementGroups
 from sandbox.ec2.prices import PriceBook
+from sandbox.ec2.region import REGION
 from sandbox.ec2.zonal_shift import ZonalShifts
-
-REGION = "us-west-2"
-ZONES = ("us-west-2a", "us-west-2b", "us-west-2c", "us-west-2d")
 
 
 @dataclass

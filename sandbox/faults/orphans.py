@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from sandbox.cluster import Sandbox
 from sandbox.ec2.client import Ec2Admin
+from sandbox.ec2.region import ZONES
 from sandbox.faults.registry import Done, fault
 from tenon.apis import labels
 
@@ -15,7 +16,6 @@ MARK = "sandbox.tenon.sh/orphan"
 OTHER_CLUSTER = "another"
 KINDS = ("instance", "unnamed-instance", "launch-template", "foreign-instance", "foreign-launch-template")
 TYPES = ("m7g.large", "c7g.large", "m7i.large", "c7i.xlarge")
-ZONES = ("us-west-2a", "us-west-2b", "us-west-2c")
 
 
 def _remove(sandbox: Sandbox) -> None:
@@ -54,7 +54,7 @@ def orphans(
 
 
 def _plant(admin: Ec2Admin, cluster: str, draw: random.Random, name: str, kind: str, age: float) -> dict[str, Any]:
-    instance_type, zone = draw.choice(TYPES), draw.choice(ZONES)
+    instance_type, zone = draw.choice(TYPES), draw.choice(ZONES[:3])
     capacity_type = draw.choice((labels.SPOT, labels.ON_DEMAND))
     owner = OTHER_CLUSTER if kind.startswith("foreign") else cluster
     tags = {

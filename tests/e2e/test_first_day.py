@@ -18,7 +18,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import EC2NODECLASSES, EVENTS
 from sandbox.cluster import Sandbox
 from sandbox.ec2.client import Ec2Admin
-from sandbox.layout import REGION
+from sandbox.ec2.region import REGION
 from tests.deploy import stack
 from tests.e2e.pools import SMALL, Pool, condition, fresh_pool
 from tests.e2e.worker_process import WorkerProcess

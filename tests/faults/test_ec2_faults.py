@@ -13,7 +13,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import EVENTS
 from sandbox.cluster import Sandbox
 from sandbox.ec2.client import Ec2Admin
-from sandbox.layout import REGION
+from sandbox.ec2.region import REGION
 from tenon.apis import labels
 from tenon.housekeeping.findings import Kind
 from tenon.lifecycle.state import NodeClaimResult

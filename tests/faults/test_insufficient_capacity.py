@@ -10,7 +10,7 @@ import pytest
 from activities.kubernetes.resources import EVENTS
 from sandbox.cluster import Sandbox
 from sandbox.ec2.client import Ec2Admin
-from sandbox.layout import REGION
+from sandbox.ec2.region import REGION
 from tenon.apis import labels
 from tests.e2e.conftest import MakePool
 from tests.e2e.pools import KEY, Pool

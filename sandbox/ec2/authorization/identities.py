@@ -9,6 +9,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from sandbox.ec2.region import PARTITION
+
 ACCOUNT = "123456789012"
 ADMINISTRATOR_KEY = "sandbox-administrator"
 SECRET = "sandbox"
@@ -46,14 +48,14 @@ class Caller:
     def of(cls, access_key: str) -> Caller | None:
         """The identity, or None if the account has no such key."""
         if access_key == ADMINISTRATOR_KEY:
-            return cls(f"arn:aws:iam::{ACCOUNT}:user/administrator")
+            return cls(f"arn:{PARTITION}:iam::{ACCOUNT}:user/administrator")
         worker = _WORKER.fullmatch(access_key)
         if worker is None:
             return None
         cluster = worker["cluster"]
-        return cls(f"arn:aws:sts::{ACCOUNT}:assumed-role/TenonController-{cluster}/worker", cluster)
+        return cls(f"arn:{PARTITION}:sts::{ACCOUNT}:assumed-role/TenonController-{cluster}/worker", cluster)
 
     @property
     def role_arn(self) -> str:
         """The ARN for ``aws:PrincipalArn``, which names the role and not its session."""
-        return f"arn:aws:iam::{ACCOUNT}:role/TenonController-{self.cluster}" if self.cluster else self.arn
+        return f"arn:{PARTITION}:iam::{ACCOUNT}:role/TenonController-{self.cluster}" if self.cluster else self.arn

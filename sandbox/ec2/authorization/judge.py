@@ -14,6 +14,7 @@ from typing import Any
 
 from sandbox.ec2.authorization.identities import ACCOUNT, POLICY, Caller
 from sandbox.ec2.authorization.policy import Decision, Policy, Request
+from sandbox.ec2.region import PARTITION
 
 RECORD = "TENON_SANDBOX_RIGHTS_RECORD"
 """Names a file to which each server appends the actions that callers use and the calls that it refuses."""
@@ -144,7 +145,7 @@ def shipped_policy(cluster: str, region: str) -> Policy:
 def variables(cluster: str, region: str) -> dict[str, str]:
     """The values of the placeholders in the policy."""
     return {
-        "AWS_PARTITION": "aws",
+        "AWS_PARTITION": PARTITION,
         "AWS_REGION": region,
         "AWS_ACCOUNT_ID": ACCOUNT,
         "CLUSTER_NAME": cluster,

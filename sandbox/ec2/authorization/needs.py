@@ -16,10 +16,8 @@ from urllib.parse import unquote
 from sandbox.ec2.authorization import resources
 from sandbox.ec2.authorization.identities import ACCOUNT
 from sandbox.ec2.authorization.policy import Request, context, tags_context
+from sandbox.ec2.region import EC2_SERVICE, GLOBAL_REGION, PARTITION
 
-EC2_SERVICE = "ec2.amazonaws.com"
-GLOBAL_REGION = "us-east-1"
-"""The region of IAM's calls."""
 READING = ("Describe", "Get", "List")
 ON_INSTANCES = frozenset({"TerminateInstances", "StopInstances", "StartInstances", "RebootInstances"})
 LAUNCHED_KINDS = ("instance", "volume", "network-interface")
@@ -79,7 +77,7 @@ def needs(call: Call) -> Iterator[Request]:
             yield from _sqs(call)
         case "eks":
             name = unquote(call.path.removeprefix("/clusters/")) if call.action == "DescribeCluster" else ""
-            arn = f"arn:aws:eks:{call.region}:{ACCOUNT}:cluster/{name}" if name else "*"
+            arn = f"arn:{PARTITION}:eks:{call.region}:{ACCOUNT}:cluster/{name}" if name else "*"
             yield _request(call, arn)
         case "arc-zonal-shift":
             yield _request(call, unquote(call.path.removeprefix("/managedresources/")) or "*")
@@ -191,11 +189,11 @@ def _passing(role: str) -> Request:
 def _iam(call: Call) -> Iterator[Request]:
     form, name = call.parameters, call.parameters.get("InstanceProfileName", "")
     if call.action == "ListInstanceProfiles":
-        yield _request(call, f"arn:aws:iam::{ACCOUNT}:instance-profile{form.get('PathPrefix', '/')}")
+        yield _request(call, f"arn:{PARTITION}:iam::{ACCOUNT}:instance-profile{form.get('PathPrefix', '/')}")
         return
     if not name:
         role = form.get("RoleName", "")
-        yield _request(call, resources.role(role) or f"arn:aws:iam::{ACCOUNT}:role/{role}" if role else "*")
+        yield _request(call, resources.role(role) or f"arn:{PARTITION}:iam::{ACCOUNT}:role/{role}" if role else "*")
         return
     tags = _tags(form, "Tags.member")
     profile = resources.instance_profile(name, form.get("Path", ""))
@@ -219,7 +217,7 @@ def _ssm(call: Call) -> Iterator[Request]:
             continue
         plain = text.partition(":")[0].lstrip("/")
         account = "" if plain.startswith("aws/") else ACCOUNT
-        yield _request(call, f"arn:aws:ssm:{call.region}:{account}:parameter/{plain}")
+        yield _request(call, f"arn:{PARTITION}:ssm:{call.region}:{account}:parameter/{plain}")
     if not names:
         yield _request(call, "*")
 
@@ -229,7 +227,7 @@ def _sqs(call: Call) -> Iterator[Request]:
     name = str(given.get("QueueName") or str(given.get("QueueUrl") or "").rpartition("/")[2])
     # A batch call has no right of its own.
     action = call.action.removesuffix("Batch")
-    arn = f"arn:aws:sqs:{call.region}:{ACCOUNT}:{name}" if name else "*"
+    arn = f"arn:{PARTITION}:sqs:{call.region}:{ACCOUNT}:{name}" if name else "*"
     yield Request(f"sqs:{action}", arn, _common(call.region))
 
 

@@ -14,6 +14,7 @@ from moto.ec2.models import ec2_backends
 from moto.iam.models import iam_backends
 
 from sandbox.ec2.authorization.identities import ACCOUNT
+from sandbox.ec2.region import PARTITION
 
 KINDS = {
     "ami": "image",
@@ -45,7 +46,7 @@ class Resource:
 def ec2_arn(region: str, kind: str, name: str = "*") -> str:
     """The ARN of an EC2 resource, or of one that is about to be created. Images and snapshots name no account."""
     account = "" if kind in ("image", "snapshot") else ACCOUNT
-    return f"arn:aws:ec2:{region}:{account}:{kind}/{name}"
+    return f"arn:{PARTITION}:ec2:{region}:{account}:{kind}/{name}"
 
 
 def new(region: str, kind: str) -> Resource:
@@ -78,7 +79,7 @@ def instance_profile(name: str, path: str = "") -> Resource:
     for profile in list(_iam().instance_profiles.values()):
         if profile.name == name:
             return Resource(str(profile.arn), {tag["Key"]: tag["Value"] for tag in profile.tags})
-    return Resource(f"arn:aws:iam::{ACCOUNT}:instance-profile{path or '/'}{name}", {})
+    return Resource(f"arn:{PARTITION}:iam::{ACCOUNT}:instance-profile{path or '/'}{name}", {})
 
 
 def profile_role(named: Mapping[str, str]) -> str:
@@ -99,4 +100,4 @@ def _ec2(region: str) -> Any:
 
 
 def _iam() -> Any:
-    return iam_backends[ACCOUNT]["aws"]
+    return iam_backends[ACCOUNT][PARTITION]

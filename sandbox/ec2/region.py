@@ -1,0 +1,18 @@
+"""The region of the sandbox's AWS, and what follows from its partition.
+
+A process serves one region: that of TENON_SANDBOX_REGION, or us-west-2. This module imports nothing heavy, because the
+command line and the tests use it too.
+"""
+
+from __future__ import annotations
+
+import os
+
+REGION = os.environ.get("TENON_SANDBOX_REGION") or "us-west-2"
+ZONES = tuple(f"{REGION}{letter}" for letter in {"us-west-2": "abcd", "cn-north-1": "ab"}.get(REGION, "abc"))
+PARTITION = "aws-cn" if REGION.startswith("cn-") else "aws-us-gov" if REGION.startswith("us-gov-") else "aws"
+CURRENCY = "CNY" if PARTITION == "aws-cn" else "USD"
+EC2_SERVICE = "ec2.amazonaws.com.cn" if PARTITION == "aws-cn" else "ec2.amazonaws.com"
+"""The name by which EC2 takes the role of an instance."""
+GLOBAL_REGION = {"aws-cn": "cn-north-1", "aws-us-gov": "us-gov-west-1"}.get(PARTITION, "us-east-1")
+"""The region of IAM, which each partition has once."""

@@ -1,0 +1,117 @@
+"""Regions of other partitions: Tenon finds, launches and ends instances there under the policy of `deploy/iam`.
+
+ARNs, addresses, service names and the currency differ. A server of the sandbox's AWS serves one region, so each region
+has a process of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from activities.ec2.client import Ec2
+from activities.ec2.cluster import describe_cluster
+from activities.ec2.provider import Ec2Provider
+from sandbox.ec2.authorization.identities import environment, worker_key
+from sandbox.ec2.client import Ec2Admin
+from sandbox.ports import free_ports
+from tenon.apis.ec2nodeclass import EC2NodeClass
+from tests.ec2.samples import node_claim, node_class
+
+PARTITIONS = {"eu-central-1": "aws", "cn-north-1": "aws-cn", "us-gov-west-1": "aws-us-gov"}
+
+
+@pytest.fixture(scope="module", params=PARTITIONS)
+def region(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def endpoint(region: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The sandbox's AWS in a region."""
+    (port,) = free_ports(1)
+    folder = str(tmp_path_factory.mktemp(region))
+    command = [sys.executable, "-m", "sandbox.ec2.server", "--port", str(port), "--state", folder]
+    variables = {**os.environ, "TENON_SANDBOX_REGION": region}
+    with subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, text=True) as running:
+        assert running.stderr is not None
+        try:
+            assert any("The server serves EC2" in line for line in running.stderr), "it ended by itself"
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            running.terminate()
+
+
+@pytest.fixture(scope="module")
+def clients(endpoint: str, region: str) -> Ec2:
+    """The worker's clients."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment(worker_key("sandbox")).items():
+            patch.setenv(name, value)
+        return Ec2(region, endpoint)
+
+
+@pytest.fixture(scope="module")
+def provider(clients: Ec2) -> Ec2Provider:
+    return Ec2Provider(clients, describe_cluster(clients, "sandbox"))
+
+
+@pytest.fixture(scope="module")
+def ready_class(provider: Ec2Provider) -> EC2NodeClass:
+    """A class with a role, for which Tenon creates the instance profile and tries the launch."""
+    empty: dict[str, object] = {"subnets": [], "securityGroups": [], "amis": [], "instanceProfile": None}
+    written = node_class(empty, role="KarpenterNodeRole-sandbox")
+    return written.model_copy(update={"status": provider.resolve_node_class(written)})
+
+
+def test_a_class_is_ready_and_its_node_is_launched_and_ended_with_the_shipped_policy(
+    region: str, endpoint: str, clients: Ec2, provider: Ec2Provider, ready_class: EC2NodeClass
+) -> None:
+    """AWS-160..163: nothing is refused, and what was made is in the partition."""
+    found = {each.type: (each.status, each.message) for each in ready_class.status.conditions}
+    assert found["Ready"][0] == "True", found
+    claim = node_claim(("karpenter.sh/capacity-type", "In", ["spot"]), name="abroad")
+    instance = provider.launch(provider.prepare_launch(claim, ready_class, 1)).instance
+    assert instance is not None
+    assert instance.provider_id == f"aws:///{instance.zone}/{instance.id}"
+    assert instance.zone.startswith(region)
+    (raw,) = clients.ec2.describe_instances(InstanceIds=[instance.id])["Reservations"][0]["Instances"]
+    assert raw["IamInstanceProfile"]["Arn"].startswith(f"arn:{PARTITIONS[region]}:iam::")
+    assert provider.name_instance(instance.id, "abroad", "node-1")
+    assert provider.terminate(instance.id) == "shutting-down"
+    assert provider.delete_launch_templates(ready_class.metadata.name) > 0
+    provider.delete_instance_profile(ready_class)
+    assert Ec2Admin(endpoint).rights()["refused"] == []
+
+
+def test_aws130_list_prices_and_spot_prices_are_in_one_currency(
+    region: str, provider: Ec2Provider, ready_class: EC2NodeClass
+) -> None:
+    """GovCloud has no price list, and says whose prices are used. The sandbox's prices are the same in each region."""
+    (large,) = [each for each in provider.instance_types(ready_class) if each.name == "m5.large"]
+    prices = {each.capacity_type: each.price for each in large.offerings}
+    assert 0 < prices["spot"] < prices["on-demand"] == 0.096
+    said = provider.price_warnings()
+    assert [("those of us-east-1 are used" in each) for each in said] == ([True] if "gov" in region else []), said
+
+
+@pytest.mark.parametrize(
+    ("region", "host"),
+    [
+        ("eu-central-1", "eu-central-1.amazonaws.com"),
+        ("cn-north-1", "cn-north-1.amazonaws.com.cn"),
+        ("us-gov-west-1", "us-gov-west-1.amazonaws.com"),
+    ],
+)
+def test_each_service_is_asked_in_its_partition(region: str, host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in environment(worker_key("sandbox")).items():
+        monkeypatch.setenv(name, value)
+    here = Ec2(region)
+    asked = {each.meta.endpoint_url for each in (here.ec2, here.eks, here.ssm, here.sqs, here.zonal_shift)}
+    assert asked == {f"https://{each}.{host}" for each in ("ec2", "eks", "ssm", "sqs", "arc-zonal-shift")}
+    iam = {"cn-north-1": f"iam.{host}", "us-gov-west-1": "iam.us-gov.amazonaws.com"}.get(region, "iam.amazonaws.com")
+    assert here.iam.meta.endpoint_url == f"https://{iam}"
