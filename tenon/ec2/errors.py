@@ -83,12 +83,14 @@ BAD_CREDENTIALS = frozenset(
 _SERVICES = {
     "AssumeRole": "sts",
     "AssumeRoleWithWebIdentity": "sts",
-    "DeleteMessageBatch": "sqs",
+    "DeleteMessage": "sqs",
     "DescribeAccessEntry": "eks",
     "DescribeCluster": "eks",
+    "GetManagedResource": "arc-zonal-shift",
     "GetParameter": "ssm",
     "GetProducts": "pricing",
     "GetQueueUrl": "sqs",
+    "GetRole": "iam",
     "ReceiveMessage": "sqs",
 }
 _NOT_AUTHORIZED = re.compile(r"not authorized to perform: ([\w-]+:\w+)(?: on resource: (\S+))?")
@@ -141,6 +143,7 @@ def refusal(operation: str, code: str, message: str) -> str:
 
     The text is the same for each repetition of the call, so that a condition that shows it does not change.
     """
+    operation = operation.removesuffix("Batch")  # a batch call has no right of its own
     action = f"{_SERVICES.get(operation, 'iam' if 'InstanceProfile' in operation else 'ec2')}:{operation}"
     if code in BAD_CREDENTIALS:
         return f"AWS refused {action} ({code}): check the AWS credentials of Tenon's Pods"

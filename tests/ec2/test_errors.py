@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -215,6 +217,25 @@ def test_a_defect_is_not_taken_for_missing_credentials() -> None:
     """Only an error about a file can be that of a ServiceAccount's token."""
     with pytest.raises(BrokenPipeError), translated("CreateFleet"):
         raise BrokenPipeError
+
+
+def granted() -> set[str]:
+    """The actions of the shipped policy."""
+    statements = json.loads(Path("deploy/iam/controller-policy.json").read_text())["Statement"]
+    actions = [each["Action"] for each in statements]
+    return {action for each in actions for action in ([each] if isinstance(each, str) else each)}
+
+
+@pytest.mark.parametrize("action", sorted((granted() | {"iam:GetRole"}) - {"iam:PassRole"}))
+def test_aws162_a_refused_call_is_named_with_its_service(action: str) -> None:
+    """Also where AWS's message names no right, as that of a service control policy."""
+    says = errors.refusal(action.partition(":")[2], "AccessDeniedException", "Access denied.")
+    assert says == f"AWS refused {action} (AccessDeniedException): allow {action} in the IAM policy of Tenon's role"
+
+
+def test_a_refused_batch_is_named_by_the_right_that_exists() -> None:
+    says = errors.refusal("DeleteMessageBatch", "AccessDenied", "Access denied.")
+    assert says.startswith("AWS refused sqs:DeleteMessage (AccessDenied): allow sqs:DeleteMessage in ")
 
 
 @pytest.mark.parametrize("code", sorted(errors.NOT_FOUND))
