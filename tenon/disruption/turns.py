@@ -40,16 +40,21 @@ class Turn:
     ends: LookCursor
     """The cursor of the next look if this one looks at all of its nodes."""
 
-    def following(self, *, expired: bool) -> LookCursor:
+    def following(self, *, expired: bool = False, failed: bool = False) -> LookCursor:
         """Return the cursor of the next look.
 
-        ``expired``: the time was over before all nodes were looked at, or the search failed. Then the next look begins
-        with the same ones, but has fewer. So a node that the search fails on is soon among the few that are left out.
+        If this one was not complete, the next one begins with the same nodes, but has fewer of them.
+
+        Args:
+            expired: the time was over before all nodes were looked at.
+            failed: the search failed. The number of nodes then falls to one, so that only the node on which the search
+                fails is left out.
         """
-        if not expired:
+        if not expired and not failed:
             return self.ends
-        fewer = max(LEAST, min(self.most, len(self.claims)) // 2)
-        if len(self.claims) <= LEAST:
+        least = 1 if failed else LEAST
+        fewer = max(least, min(self.most, len(self.claims)) // 2)
+        if len(self.claims) <= least:
             return evolve(self.ends, most=fewer)
         return LookCursor(last=self.begins, more=True, most=fewer)
 

@@ -91,7 +91,7 @@ class Consolidation:
         try:
             moves = _paced(search(model, order, left, terms), terms.pool_of, situation)
         except Exception as error:  # a node that the engine fails on must not keep later looks from the others
-            cursor = situation.cursor if turn is None else turn.following(expired=True)
+            cursor = situation.cursor if turn is None else turn.following(failed=True)
             return Proposal(eligible=len(candidates), look_again=look_again, cursor=cursor, failed=error)
         for move in moves:
             for claim in move.claims:
