@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import sys
 from contextlib import suppress
@@ -16,6 +17,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from activities import loggers
 from activities.clock import utc_now
 from activities.ec2.client import Ec2
 from activities.ec2.errors import EC2Error
@@ -66,6 +68,7 @@ def doctor(
 
 async def _examine(flags: dict[str, object], flag_faults: list[str], kubeconfig: str | None) -> list[Finding]:
     now = utc_now()
+    loggers.library("").addHandler(logging.NullHandler())  # the findings say what the checks would log
     findings: list[Finding] = []
     kube: Kube | None = None
     settings: Settings | None = None

@@ -60,6 +60,8 @@ class Pricing:
         self._built_in = built_in_prices()
         self._prices = self._built_in
         self._version = 0
+        self._is_listed = False
+        """Whether the list prices are those of the price list. They may be equal to the built-in ones."""
         self._refresh_at: float | None = None
         self._failures: dict[str, str] = {"list": self._no_list} if self._no_list else {}
 
@@ -70,8 +72,7 @@ class Pricing:
         """
         found: list[str] = []
         prices, failures, region = self._prices, dict(self._failures), self._clients.region
-        built_in = prices.on_demand is self._built_in.on_demand
-        if built_in and "list" in failures and not (self._no_list and region in BUILT_IN_REGIONS):
+        if not self._is_listed and "list" in failures and not (self._no_list and region in BUILT_IN_REGIONS):
             found.append(
                 f"the on-demand prices of {region} are not known ({failures['list']}): those of us-east-1 are used"
             )
@@ -80,6 +81,11 @@ class Pricing:
                 f"the spot prices of {region} are not known ({failures['spot']}): spot counts at the on-demand price"
             )
         return found
+
+    @property
+    def list_source(self) -> str:
+        """Where the on-demand prices come from, for a sentence."""
+        return f"the price list of {self._clients.region}" if self._is_listed else "the built-in table of us-east-1"
 
     def current(self) -> tuple[int, Prices]:
         """The version of the prices, a number that grows with each change, and the prices."""
@@ -94,8 +100,9 @@ class Pricing:
         complete = (bool(on_demand) or bool(self._no_list)) and bool(spot)
         self._refresh_at = self._clock() + (TTL_SECONDS if complete else RETRY_SECONDS)
         old = self._prices
+        self._is_listed = self._is_listed or bool(on_demand)
         list_prices = on_demand or old.on_demand
-        if list_prices is self._built_in.on_demand and self._currency != "USD":
+        if not self._is_listed and self._currency != "USD":
             spot = {}  # prices of two currencies cannot be compared
             self._failures["spot"] = f"those in {self._currency} cannot be compared with the built-in prices in USD"
         new = Prices(on_demand=list_prices, spot=spot or old.spot)

@@ -1,4 +1,4 @@
-"""Checks AWS: credentials, the rights to read, the cluster, the clock, the queue and the nodes' access entries.
+"""Checks AWS: credentials, rights to read, the cluster, the clock, prices, the queue and the nodes' access entries.
 
 The rights to write are not checked here: EC2 judges them by the tags and resources of a real launch. The worker tries
 them out by dry runs of each EC2NodeClass, whose conditions name what is missing.
@@ -14,6 +14,7 @@ from typing import Any
 from activities.ec2.client import Ec2
 from activities.ec2.errors import EC2Error, translated
 from cli.diagnosis.finding import Finding, fault, ok, unknown, warning
+from cli.diagnosis.prices import check_prices
 from tenon.ec2.errors import BAD_CREDENTIALS
 from worker.settings import Settings
 
@@ -35,6 +36,7 @@ def check_aws(aws: Ec2, settings: Settings, roles: Iterable[str], now: Callable[
         return [fault("AWS", f"{error.explained.rstrip('.')}.", ATTACH)]
     found = [ok("AWS", f"AWS answers in {aws.region}."), *_clock(answer, now())]
     found += _rights(aws, settings)
+    found.append(check_prices(aws, isolated=settings.isolated_vpc))
     found += _queue(aws, settings.interruption_queue)
     return [*found, *(_access(aws, settings.cluster_name, role) for role in sorted(set(roles)))]
 

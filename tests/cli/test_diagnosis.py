@@ -164,6 +164,7 @@ def test_with_the_policy_of_deploy_nothing_is_wrong(server: Server) -> None:
         "AWS": State.OK,
         "clock": State.OK,
         "rights in AWS": State.OK,
+        "prices": State.OK,
         "interruption queue": State.OK,
     }, found
 
@@ -184,9 +185,30 @@ def without(server: Server) -> Iterator[Callable[[str], None]]:
 @pytest.mark.parametrize("action", ["ec2:DescribeImages", "ssm:GetParameter", "pricing:GetProducts"])
 def test_a_missing_right_is_named(server: Server, without: Callable[[str], None], action: str) -> None:
     without(action)
-    (wrong,) = [each for each in checked(server, interruption_queue="sandbox") if each.state is not State.OK]
+    wrong, *more = [each for each in checked(server, interruption_queue="sandbox") if each.state is not State.OK]
     assert (wrong.check, wrong.state) == ("rights in AWS", State.FAULT)
     assert f"allow {action}" in wrong.sentence
+    assert [each.check for each in more] == (["prices"] if action == "pricing:GetProducts" else [])
+
+
+def prices(server: Server, **settings: Any) -> Finding:
+    (found,) = [each for each in checked(server, **settings) if each.check == "prices"]
+    return found
+
+
+def test_aws130_aws132_the_source_of_the_prices_is_named(server: Server) -> None:
+    found = prices(server)
+    assert "from the price list of us-west-2, spot prices from EC2 for 4 zones" in found.sentence
+    assert "from the built-in table of us-east-1" in prices(server, isolated_vpc=True).sentence
+
+
+def test_aws130_prices_that_are_not_known_are_a_warning(server: Server, without: Callable[[str], None]) -> None:
+    without("ec2:DescribeSpotPriceHistory")
+    found = prices(server)
+    assert found.state is State.WARNING
+    assert found.sentence.startswith("The spot prices of us-west-2 are not known (")
+    assert found.sentence.endswith("spot counts at the on-demand price.")
+    assert "NodeOverlay" in found.mend
 
 
 def test_a_missing_right_to_the_queue_is_named(server: Server, without: Callable[[str], None]) -> None:

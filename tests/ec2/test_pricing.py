@@ -60,6 +60,16 @@ def test_prices_are_asked_for_twice_a_day(clients: Ec2, server: Server) -> None:
     assert asked(server, "DescribeSpotPriceHistory") > asked_before
 
 
+def test_list_prices_that_equal_the_built_in_ones_are_known(clients: Ec2, server: Server) -> None:
+    """Without spot prices, they were taken for the built-in ones."""
+    fail(server, "DescribeSpotPriceHistory")
+    pricing = Pricing(clients)
+    pricing.current()
+    (spot,) = pricing.warnings()
+    assert "the spot prices of us-west-2 are not known" in spot
+    assert pricing.list_source == "the price list of us-west-2"
+
+
 def test_the_built_in_table_stands_in(clients: Ec2, server: Server) -> None:
     """AWS-130, AWS-133: a plan is made without any pricing service, and the services are asked again soon."""
     fail(server, "GetProducts", "DescribeSpotPriceHistory")
