@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 MAX_MESSAGES = 10
 """The maximum number of messages in one SQS call."""
 VISIBILITY_TIMEOUT = 20
-"""Seconds for which SQS hides a received message from other readers. If nobody deletes it, SQS then shows it again."""
+"""Seconds for which SQS hides a received message from other readers. SQS shows it again unless it was deleted."""
 
 
 @dataclass(frozen=True, slots=True)

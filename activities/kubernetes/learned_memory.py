@@ -33,7 +33,10 @@ class LearnedMemory:
         self._seen: dict[tuple[str, str, str, int], float] = {}
 
     async def learn(self, claim: ClaimRecord, node: Mapping[str, Any]) -> None:
-        """Write the node's memory to its class if it is news there. A failure is logged: another node will tell."""
+        """Write the node's memory to its class if it is news there.
+
+        A failure is logged, and the next node of the type is recorded.
+        """
         instance_type = claim.labels.get(labels.INSTANCE_TYPE, "")  # a kubelet may write that label of its Node
         memory = parse_resources(field_at(node, "status", "capacity")).get(MEMORY, 0)
         figure = claim.node_class, claim.image_id, instance_type, memory
@@ -43,7 +46,7 @@ class LearnedMemory:
             await self._write(*figure)
         except ApiError as error:
             log.info(
-                "The worker failed to note the memory of a node; another node will tell",
+                "The worker failed to record the memory of a node and retries with the next node",
                 extra={"nodeclaim": claim.name, "ec2nodeclass": claim.node_class, "error": str(error)},
             )
             return

@@ -17,7 +17,7 @@ class Reason(StrEnum):
     EMPTY = "Empty"
     DRIFTED = "Drifted"
     UNDERUTILIZED = "Underutilized"
-    # Termination without a disruption command.
+    # Termination that ignores what protects a node. Budgets may cover expiration, which is then a command.
     EXPIRED = "expired"
     GARBAGE_COLLECTED = "garbage_collected"
     REGISTRATION_TIMEOUT = "registration_timeout"
@@ -52,7 +52,7 @@ class Reason(StrEnum):
 
     @property
     def is_disruption(self) -> bool:
-        """Whether a disruption command gives this reason. Expiration needs no command."""
+        """Whether the reason respects what protects a node. Expiration does not, even if a command removes the node."""
         return self in _DISRUPTIONS
 
     @property

@@ -24,7 +24,7 @@ MAX_MOVES = 2
 REST = timedelta(hours=1)
 """How long a pod that a command moved stays where it is, if it may move again that day."""
 WITHIN = timedelta(minutes=20)
-"""How long after the command a pod is created that it moved: a drain takes some time."""
+"""A pod created at most this long after the command counts as moved, because a drain takes time."""
 MAX_KEPT = 64
 """How many arrivals a NodeClaim remembers. The oldest are forgotten first."""
 
@@ -41,7 +41,7 @@ class Arrival:
 
 
 def workload_mark(pod: Pod) -> str:
-    """Return a short stand-in for the pod's workload. The pods of a workload have names that nobody knows before."""
+    """Return a hash that identifies the pod's workload, because the names of its new pods are not known in advance."""
     return _mark(f"{pod.namespace}/{pod.workload or pod.name}")
 
 

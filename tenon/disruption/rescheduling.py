@@ -110,8 +110,7 @@ def after_commands(model: ClusterModel, commands: Sequence[Command]) -> ClusterM
     """Return the model for the methods that choose after these commands, so that nothing is promised twice.
 
     Room on existing nodes, limits of NodePools and places in capacity reservations count as used. What is known of the
-    nodes that leave stays known. Those of static NodePools also stay in the cluster, because nobody planned where their
-    pods go.
+    nodes that leave stays known. Those of static NodePools also stay in the cluster, because no plan places their pods.
     """
     rescheduler = Rescheduler(model)
     without_move: list[PlannedClaim] = []

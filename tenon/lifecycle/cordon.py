@@ -21,9 +21,9 @@ def drain_reason(reason: str) -> str:
 
 
 def is_disruption(reason: str) -> bool:
-    """True if a disruption command removes the node: only then is the condition DisruptionReason set.
+    """True if the node leaves for a disruption reason: only then is the condition DisruptionReason set.
 
-    Expiry does not count.
+    Expiration does not count, even if a command removes the node.
     """
     known = Reason.of(reason)
     return known is not None and known.is_disruption

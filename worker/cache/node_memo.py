@@ -2,7 +2,7 @@
 
 A plan and a look for moves describe every node, and few nodes change in between. Each value is kept with the objects
 that it was computed from, and counts only for the same objects. Records and the pods of a node are immutable, so the
-same objects mean the same value: a kept value is never out of date, whoever forgets to drop it. Dropping saves memory.
+same objects mean the same value: a kept value is never out of date, even if it is not dropped. Dropping saves memory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ T = TypeVar("T")
 V = TypeVar("V")
 
 Sources = tuple[object, ...]
-"""The objects that a value was computed from. A number counts as the same only as long as nobody computes it again."""
+"""The objects that a value was computed from. A number counts as the same only until it is computed again."""
 
 
 class NodeMemo(Generic[V]):

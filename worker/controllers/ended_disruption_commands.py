@@ -28,7 +28,7 @@ MARKS = (labels.DISRUPTED_BY, labels.REPLACEMENT_FOR)
 
 
 class DisruptionCommandController(Controller):
-    """Compares the annotations with the open workflows every half minute."""
+    """Compares the annotations with the open workflows after changes of NodeClaims, and every 30 s."""
 
     name = "disruption.commands"
     object_field = "nodeclaim"

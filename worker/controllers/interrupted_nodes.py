@@ -64,7 +64,7 @@ class InterruptedNodes:
         capacity_type = claim.labels.get(labels.CAPACITY_TYPE, "")
         metrics.CLAIMS_DISRUPTED.labels(kind.value, claim.pool, capacity_type, "", "forceful").inc()
         self._log.info(
-            "A node leaves because of a notice from AWS",
+            "The controller deleted a NodeClaim because its instance ends or fails",
             extra={
                 "nodeclaim": claim.name,
                 "node": node.name if node is not None else "",

@@ -61,7 +61,7 @@ class Settings(BaseModel):
         ge=0,
         lt=1,
         allow_inf_nan=False,
-        description="Share of an instance's memory that the hypervisor uses, for types whose nodes have not told yet.",
+        description="Share of an instance's memory that the hypervisor uses, until a node of the type reported it.",
     )
     reserved_enis: int = Field(0, ge=0, description="Network interfaces of each instance that pods cannot use.")
     default_instance_profile: str = Field(

@@ -33,7 +33,7 @@ class Method(Protocol):
 
     @property
     def consolidation_type(self) -> str:
-        """The label ``consolidation_type`` of the metrics. The method passes it on in each command."""
+        """The label ``consolidation_type`` of the metrics of evaluations. Each command has its own."""
         ...
 
     def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:

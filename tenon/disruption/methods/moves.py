@@ -25,11 +25,6 @@ class Move:
     expected: float
     """Dollars an hour, if every new node is launched as its cheapest type."""
 
-    @property
-    def pods(self) -> int:
-        """How many pods move."""
-        return sum(len(claim.pods) for claim in self.plan.claims) + sum(map(len, self.plan.placements.values()))
-
 
 def independent_parts(
     plan: Plan, leaving: Sequence[str], details: Mapping[str, NodeDetail]
