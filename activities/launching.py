@@ -40,6 +40,7 @@ from tenon.ec2.launched_labels import launched_labels
 from tenon.ec2.network_annotations import network_annotations
 from tenon.ec2.own_kubelet import with_own_kubelet
 from tenon.evolve import evolve
+from tenon.housekeeping.facts import GONE_STATES
 from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle.messages.base import ClaimRef, ErrorType
 from tenon.lifecycle.messages.launch import (
@@ -279,7 +280,7 @@ class Launching:
             state = await asyncio.to_thread(self._ec2.instance_state, instance_id)
             if state is None and launched_recently(claim, self._now()):
                 raise EC2Error("InvalidInstanceID.NotFound", f"EC2 does not show {instance_id} yet", retryable=True)
-            if state in (None, "shutting-down", "terminated"):
+            if state in GONE_STATES:
                 return None, f"instance {instance_id} is {state or 'unknown to EC2'}: the node cannot be used"
             return await asyncio.to_thread(self._ec2.describe_instance, instance_id), ""
         created = claim.created_at

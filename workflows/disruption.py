@@ -70,8 +70,8 @@ class DisruptionWorkflow(PlannerCaller):
         """By NodePool, the last consolidation commands if they saved less than predicted."""
         self.cursor = begin.cursor
         """Which nodes of a large cluster consolidation looks at next."""
-        self.postponed = False
-        """A command ended since the planner was asked, so the planner must know what it says."""
+        self.input_changed = False
+        """Whether commands or savings changed since the planner was asked, so that its answer may be out of date."""
 
     @workflow.run
     async def run(self, begin: DisruptionInput) -> None:
@@ -105,13 +105,13 @@ class DisruptionWorkflow(PlannerCaller):
         given = AwaitDisruptionInput(
             cluster=self.cluster, ledger=self.by_claim, savings=self.savings, cursor=self.cursor
         )
-        self.postponed = False
+        self.input_changed = False
         return await self.poll(
             ActivityName.AWAIT_DISRUPTION,
             given,
             DisruptionDecision,
             "wait for nodes that may be disrupted",
-            outdated=lambda: self.postponed,
+            outdated=lambda: self.input_changed,
         )
 
     async def _start(self, command: DisruptionCommand) -> None:
@@ -158,7 +158,7 @@ class DisruptionWorkflow(PlannerCaller):
         for claim in given.claims:
             if claim in self.by_claim:
                 self.by_claim[claim] = evolve(self.by_claim[claim], until=until, due=until, postponed=True)
-                self.postponed = True
+                self.input_changed = True
 
     @workflow.signal
     def saved(self, given: SavingReport) -> None:
@@ -171,7 +171,7 @@ class DisruptionWorkflow(PlannerCaller):
                 self.savings[pool] = found
         # an earlier version received the signal without knowing it, and its open call went on
         if self.savings != before and workflow.patched(LEARNS):
-            self.postponed = True
+            self.input_changed = True
 
     @workflow.query
     def open_commands(self) -> dict[str, OpenCommand]:

@@ -12,7 +12,7 @@ from tenon.apis.reasons import Reason
 from tenon.disruption.arrivals import Arrival, rest_until, times_moved
 from tenon.disruption.budgets import binding, opens_at
 from tenon.disruption.deciding import may_leave
-from tenon.disruption.methods.balanced import Balance, approved
+from tenon.disruption.methods.balanced import LEAST_SCORE, Balance, approved
 from tenon.disruption.methods.consolidation import closed_nodes
 from tenon.disruption.methods.consolidation_price import LEAST_SAVING, SPOT_FLEXIBILITY, PriceRule, may_be_spot
 from tenon.disruption.model import ManagedNode, NodeDetail, PoolPolicy, Situation
@@ -168,7 +168,7 @@ class WhyStays:
         if node.created_for == Reason.UNDERUTILIZED and detail.created_at is not None:
             rested = detail.created_at + policy.rest_after_move
             if rested > self._situation.now:
-                yield f"Consolidation created it, so it rests until {format_instant(rested)} (tenon.sh/rest-after-move)"
+                yield f"Consolidation created it, so it rests until {format_instant(rested)} ({labels.REST_AFTER_MOVE})"
         if why := self._situation.slowed.get(node.pool):
             yield f"NodePool {node.pool} is slowed down: {why}"
         if (until := rest_until(detail.pods, node.arrivals, self._situation.now)) is not None:
@@ -228,7 +228,8 @@ class WhyStays:
                 return
         scores = self._balance.scores({node.claim: detail}, saving)
         if not approved(scores.values()):
-            yield f"NodePool {node.pool} is Balanced: this would score {min(scores.values()):.2f}, and 0.5 is needed"
+            score = f"{min(scores.values()):.2f}"
+            yield f"NodePool {node.pool} is Balanced: this would score {score}, and {LEAST_SCORE:g} is needed"
         elif free:
             yield "A later look may remove it, if it does not find something better"
 

@@ -144,8 +144,9 @@ class NodeRepairController(Controller):
             },
         )
         capacity_type = claim.labels.get(labels.CAPACITY_TYPE, "")
-        image = str(claim.status.get("imageID") or "")
-        metrics.CLAIMS_UNHEALTHY.labels(_snake_case(fault.condition.type), claim.pool, capacity_type, image).inc()
+        metrics.CLAIMS_UNHEALTHY.labels(
+            _snake_case(fault.condition.type), claim.pool, capacity_type, claim.image_id
+        ).inc()
         mode = Reason.UNHEALTHY.termination_mode
         metrics.CLAIMS_DISRUPTED.labels(Reason.UNHEALTHY.snake_case, claim.pool, capacity_type, "", mode).inc()
 

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from tenon.apis.reasons import Reason
 from tenon.disruption.arrivals import rest_until
-from tenon.disruption.methods.balanced import Balance
+from tenon.disruption.methods.balanced import LEAST_SCORE, Balance
 from tenon.disruption.methods.consolidation_price import LEAST_SAVING, PriceRule
 from tenon.disruption.methods.consolidation_search import search
 from tenon.disruption.methods.least_saving import LeastSavings
@@ -271,7 +271,8 @@ def explain(move: Move, details: Mapping[str, NodeDetail], scores: Mapping[str, 
         lines.append(f"Moves {_count(moved, 'pod')} to {_count(len(hosts), 'existing node')}: {_some(list(hosts))}")
     most = f", ${move.expected:.4f} if the cheapest types are launched" if plan.claims else ""
     lines.append(f"Saves at least ${move.saving:.4f} an hour{most}")
-    lines += [f"NodePool {pool} is Balanced: the move scores {each:.2f} of 0.5" for pool, each in scores.items()]
+    for pool, score in scores.items():
+        lines.append(f"NodePool {pool} is Balanced: the move scores {score:.2f} of {LEAST_SCORE:g}")
     return tuple(lines)
 
 
