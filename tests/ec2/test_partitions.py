@@ -14,13 +14,12 @@ from collections.abc import Iterator
 import pytest
 
 from activities.ec2.client import Ec2
-from activities.ec2.cluster import describe_cluster
 from activities.ec2.provider import Ec2Provider
 from sandbox.ec2.authorization.identities import environment, worker_key
 from sandbox.ec2.client import Ec2Admin
 from sandbox.ports import free_ports
 from tenon.apis.ec2nodeclass import EC2NodeClass
-from tests.ec2.samples import node_claim, node_class
+from tests.ec2.samples import node_claim
 
 PARTITIONS = {"eu-central-1": "aws", "cn-north-1": "aws-cn", "us-gov-west-1": "aws-us-gov"}
 
@@ -53,19 +52,6 @@ def clients(endpoint: str, region: str) -> Ec2:
         for name, value in environment(worker_key("sandbox")).items():
             patch.setenv(name, value)
         return Ec2(region, endpoint)
-
-
-@pytest.fixture(scope="module")
-def provider(clients: Ec2) -> Ec2Provider:
-    return Ec2Provider(clients, describe_cluster(clients, "sandbox"))
-
-
-@pytest.fixture(scope="module")
-def ready_class(provider: Ec2Provider) -> EC2NodeClass:
-    """A class with a role, for which Tenon creates the instance profile and tries the launch."""
-    empty: dict[str, object] = {"subnets": [], "securityGroups": [], "amis": [], "instanceProfile": None}
-    written = node_class(empty, role="KarpenterNodeRole-sandbox")
-    return written.model_copy(update={"status": provider.resolve_node_class(written)})
 
 
 def test_a_class_is_ready_and_its_node_is_launched_and_ended_with_the_shipped_policy(

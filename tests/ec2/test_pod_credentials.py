@@ -6,11 +6,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
@@ -26,6 +25,7 @@ from activities.ec2.errors import EC2Error, translated
 from cli import doctor
 from cli.diagnosis.finding import State
 from sandbox.ec2.authorization.identities import SECRET, worker_key
+from tests.local_server import running
 from worker.settings import Settings
 
 if TYPE_CHECKING:
@@ -55,13 +55,8 @@ def serving(answer: Callable[[dict[str, str], str], Answer]) -> Iterator[str]:
         def log_message(self, *_: Any) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    with running(Handler) as address:
+        yield address
 
 
 def expiration() -> str:
