@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol, TypeVar
 
 from temporalio.exceptions import ApplicationError
@@ -30,7 +30,7 @@ from activities.planning.solving import Limit
 from tenon.apis.nodepool import NodePool
 from tenon.apis.reasons import Reason
 from tenon.disruption.commands import arrivals_of, command_id, pods_sent, to_message
-from tenon.disruption.consolidatable import moves_from
+from tenon.disruption.consolidatable import moves_from, settles_at
 from tenon.disruption.deciding import decide
 from tenon.disruption.look_facts import LookFacts, look_facts
 from tenon.disruption.methods import moving_methods
@@ -75,9 +75,15 @@ PAUSE_FACTOR = 100.0
 Looks at a cluster at rest use 1 % of a core.
 """
 MAX_PAUSE = 300.0
-MAX_COMMANDS = 25
-"""How many commands of one look start. Each is validated on the whole cluster, and together they must fit in a message.
-The next look finds the others."""
+MAX_COMMANDS = 50
+"""How many commands of one look start. Each is validated on the whole cluster, and the next look finds the others. By
+then, kube-scheduler has put pods of the first ones on nodes that should have left too, so the limit is not lower."""
+MAX_LAUNCHING = 25
+"""How many of them launch nodes. NodeClaims are large, and all commands of a look must fit in a message."""
+SETTLE_STEP = timedelta(seconds=30)
+"""A round waits while more nodes become due within so short a time of each other (`settles_at`)."""
+MAX_SETTLE = 60.0
+"""Seconds after which a round begins although more nodes become due: in a busy cluster, that never ends."""
 MAX_SECONDS = 60.0
 """Seconds after which a look gives what it has found."""
 DRIFT_SHARE = 0.5
@@ -149,6 +155,8 @@ class MoveFinder:
         """When the next look may start, in the event loop's time."""
         self._rests_until = 0.0
         """Until then it starts only if something has changed that may let it find more than the last round."""
+        self._ready_since: float | None = None
+        """Since when a round waits for more nodes to become due, in the event loop's time; None if none waits."""
         self._known: LookFacts | None = None
         """The facts at the start of the last round."""
         self._computed = 0.0
@@ -181,6 +189,7 @@ class MoveFinder:
             quiet = self._view.quiet_since()
             if (wait := _idle_for(outline, quiet)) > 0:
                 self._due = clock() + wait
+                self._ready_since = None
             elif self._batcher.undecided():
                 self._due = clock() + 1.0  # pods come first: their plan changes the cluster in a moment
             else:
@@ -188,11 +197,27 @@ class MoveFinder:
                 facts = look_facts(outline, quiet, used, released, self._view.evictions_allowed(), self._known)
                 if clock() < self._rests_until and self._known is not None and not facts.offer_more_than(self._known):
                     self._due = min(self._rests_until, clock() + LOOK_SECONDS)
+                    self._ready_since = None
                     return None
                 if self._round_is_over():
+                    if (wait := self._settles_in(outline, quiet, clock())) > 0:
+                        self._due = clock() + wait
+                        return None
                     self._known = facts
                 self._look = asyncio.create_task(self._find_and_free(nodes, open_commands))
         return self._look
+
+    def _settles_in(self, situation: Situation, quiet_since: Mapping[str, datetime], clock: float) -> float:
+        """Return for how many seconds a round that may begin should wait for nodes that become due (`settles_at`)."""
+        if any(node.drifted for node in situation.nodes):
+            return 0.0
+        if self._ready_since is None:
+            self._ready_since = clock
+        settled = settles_at(situation.nodes, situation.policies, quiet_since, situation.now, SETTLE_STEP)
+        wait = min((settled - situation.now).total_seconds(), self._ready_since + MAX_SETTLE - clock)
+        if wait <= 0:
+            self._ready_since = None
+        return wait
 
     def _round_is_over(self) -> bool:
         """Whether the next look begins a round: the last one did not leave nodes for it."""
@@ -300,7 +325,7 @@ class MoveFinder:
             methods = self._methods(limit)
             decision = await self._compute(decide, situation, methods, decision_metrics.timed)
             _count_timeouts(methods, limit)
-            decision = replace(decision, commands=decision.commands[:MAX_COMMANDS])
+            decision = replace(decision, commands=_first(decision.commands))
             self._cursor = decision.cursor or self._cursor or LookCursor()  # consolidation that failed names none
             self._found |= bool(decision.commands)
             pause = BUSY_PAUSE_FACTOR * (self._computed - before)
@@ -391,6 +416,17 @@ class MoveFinder:
             sent=pods_sent(command, model, names),
             surge=surge,
         )
+
+
+def _first(commands: Sequence[Command]) -> tuple[Command, ...]:
+    """Return the commands to start now, without those beyond the limits."""
+    found: list[Command] = []
+    launching = 0
+    for command in commands:
+        launching += bool(command.replacements)
+        if len(found) < MAX_COMMANDS and not (command.replacements and launching > MAX_LAUNCHING):
+            found.append(command)
+    return tuple(found)
 
 
 def _idle_for(situation: Situation, quiet_since: Mapping[str, datetime]) -> float:

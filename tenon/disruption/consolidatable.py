@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from tenon.disruption.model import ManagedNode, PoolPolicy
 from tenon.kube.claim_record import ClaimRecord
@@ -58,3 +58,36 @@ def may_move_from(
     if policy.consolidate_after is None or policy.consolidation_policy == "WhenEmpty":
         return None
     return since + policy.consolidate_after
+
+
+def settles_at(
+    nodes: Iterable[ManagedNode],
+    policies: Mapping[str, PoolPolicy],
+    quiet_since: Mapping[str, datetime],
+    now: datetime,
+    step: timedelta,
+) -> datetime:
+    """Return when the nodes that become due one after another have all done so; ``now`` if none is due within a step.
+
+    When a load falls, nodes lose their pods within seconds of each other. A look between the first and the last of them
+    finds room on the first ones, and only full nodes whose pods could use it. A moment later the same room would take
+    the few pods of nodes that are nearly empty, and save as much.
+
+    Args:
+        nodes: all nodes.
+        policies: by NodePool.
+        quiet_since: by NodeClaim, the last pod event, or the initialization if that is later.
+        now: the current time.
+        step: the longest time between two that follow each other.
+    """
+    found = []
+    for node in nodes:
+        policy, since = policies.get(node.pool), quiet_since.get(node.claim)
+        if policy is not None and policy.consolidate_after is not None and since is not None and not node.leaving:
+            found.append(since + policy.consolidate_after)
+    settled = now
+    for due in sorted(due for due in found if due > now):
+        if due - settled > step:
+            break
+        settled = due
+    return settled

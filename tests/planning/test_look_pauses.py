@@ -58,7 +58,7 @@ def resting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(moves, "LOOK_SECONDS", 0.0)
 
 
-ONE_A_TIME = {"disruption/budgets": [{"nodes": "1"}], "disruption/consolidateAfter": "30s"}
+ONE_A_TIME = {"disruption/budgets": [{"nodes": "1"}], "disruption/consolidateAfter": "60s"}
 
 
 def resting_setting(**facts: Any) -> Setting:
@@ -92,7 +92,7 @@ def comes_back(at: Setting) -> None:
 
 
 def gets_another_policy(at: Setting) -> None:
-    at.view.pools = [node_pool(edits={**ONE_A_TIME, "disruption/consolidateAfter": "1s"})]
+    at.view.pools = [node_pool(edits={**ONE_A_TIME, "disruption/consolidateAfter": "45s"})]
 
 
 def lets_a_pod_go(at: Setting) -> None:
@@ -226,6 +226,33 @@ async def test_dis39_looks_do_not_rest_after_one_that_ran_out_of_time(monkeypatc
     monkeypatch.setattr(moves, "MAX_SECONDS", 0.0)
     at = resting_setting()
     assert await at.look() == []
+    assert at.finder.start(at.view.managed, {}) is not None
+
+
+def is_due_in_five_seconds(at: Setting) -> None:
+    at.view.details["c"] = replace(detail("c"), quiet_since=START + timedelta(hours=1) - timedelta(seconds=55))
+
+
+async def test_wsh01_a_round_waits_for_nodes_that_are_due_in_a_moment() -> None:
+    """Room on the first nodes that lost pods was filled with the pods of full nodes, and not with those of the last."""
+    at = resting_setting()
+    is_due_in_five_seconds(at)
+    assert at.finder.start(at.view.managed, {}) is None
+    assert 0.05 < at.finder.due_in() <= 5
+
+
+async def test_wsh01_a_round_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a busy cluster some node always becomes due in a moment."""
+    monkeypatch.setattr(moves, "MAX_SETTLE", 0.0)
+    at = resting_setting()
+    is_due_in_five_seconds(at)
+    assert at.finder.start(at.view.managed, {}) is not None
+
+
+async def test_wsh01_a_node_that_drifted_does_not_wait_for_others() -> None:
+    at = resting_setting()
+    is_due_in_five_seconds(at)
+    drifts(at)
     assert at.finder.start(at.view.managed, {}) is not None
 
 

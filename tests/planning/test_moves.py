@@ -41,12 +41,13 @@ from tenon.lifecycle.messages.disruption import (
     PoolSavings,
     Replacement,
 )
-from tenon.scheduling.model import Plan
+from tenon.scheduling.engine import solve
+from tenon.scheduling.model import Plan, Problem
 from tests.disruption.clusters import Cluster, NodeSpec, PodSpec, situation
 from tests.planning.disruption_setting import managed
 from tests.planning.fake_view import START, node_pool
 from tests.planning.move_setting import Scripted, Setting, command, scripted
-from tests.scheduling.builders import CATALOG
+from tests.scheduling.builders import CATALOG, pod, pool
 
 PREFIX = "karpenter_voluntary_disruption_"
 
@@ -365,6 +366,15 @@ async def test_met31_commands_that_do_not_start_are_not_counted(monkeypatch: pyt
     at = Setting("a", "b", methods=[scripted(command("a"), command("b"))])
     assert [one.candidates[0].claim for one in await at.look()] == ["a"]
     assert counted(f"{PREFIX}decisions_total", **kind) == before + 1
+
+
+async def test_a_look_starts_fewer_commands_that_launch_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NodeClaims are large, and all commands of a look must fit in a message."""
+    monkeypatch.setattr(moves, "MAX_LAUNCHING", 1)
+    (launched,) = solve(Problem([pod()], [pool()])).claims
+    launching = [command(name, replacements=(launched,)) for name in "ac"]
+    at = Setting("a", "b", "c", "d", methods=[scripted(launching[0], command("b"), launching[1], command("d"))])
+    assert [one.candidates[0].claim for one in await at.look()] == ["a", "b", "d"]
 
 
 @pytest.mark.parametrize(
