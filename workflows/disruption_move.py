@@ -17,6 +17,7 @@ from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
     from tenon.apis.reasons import Reason
+    from tenon.disruption.leaving_together import VALIDATION_DELAY
     from tenon.disruption.savings import total
     from tenon.errors import TenonError
     from tenon.evolve import evolve
@@ -37,8 +38,6 @@ with workflow.unsafe.imports_passed_through():
     from workflows import names
     from workflows.options import OPTIONS
 
-VALIDATION_DELAY = timedelta(seconds=15)
-"""How long a graceful command waits before it is validated, so that it does not act on a passing state (DIS-46)."""
 REPLACEMENTS_WITHIN = timedelta(minutes=10)
 """How long the replacements may take to be initialized (DIS-65)."""
 SURGE_WITHIN = timedelta(minutes=10)
@@ -49,6 +48,8 @@ MEASURES = "measure-saving"
 """The patch with which a command measures what it saves."""
 SURGES = "surge"
 """The patch with which Deployments start their new pods first."""
+TOGETHER = "leave-together"
+"""The patch with which a command waits until other commands of its look have tainted their nodes."""
 CANCELLED = "an operator cancelled it"
 
 Answer = TypeVar("Answer", bound=Message)
@@ -134,7 +135,7 @@ class DisruptionMoveWorkflow:
     async def _prepare(self, command: DisruptionCommand) -> None:
         if command.graceful:
             self._record("waits before it is validated")
-            await self._sleep(VALIDATION_DELAY)
+            await self._sleep(VALIDATION_DELAY, "is validated, if the candidates are still the same")
         await self._step(ActivityName.VALIDATE_COMMAND, names.plan_queue(self.begin.cluster))
         self.prepared = True
         await self._step(ActivityName.TAINT_CANDIDATES)
@@ -145,7 +146,17 @@ class DisruptionMoveWorkflow:
             await self._await_replacements(command)
         if command.surge and workflow.patched(SURGES):
             await self._start_new_pods_first(command)
+        await self._await_others(command)
         await self._step(ActivityName.CHECK_CANDIDATES)
+
+    async def _await_others(self, command: DisruptionCommand) -> None:
+        """Let other commands of the same look taint their nodes, so that no pod goes to one of these."""
+        if command.leaves_from is None or not workflow.patched(TOGETHER):
+            return
+        pause = command.leaves_from - workflow.now()
+        if pause > timedelta():
+            self._show("waits until other commands that were decided with it keep new pods away too")
+            await self._sleep(pause, "evicts its pods, together with other commands")
 
     async def _start_new_pods_first(self, command: DisruptionCommand) -> None:
         """Let Deployments that ask for it start their new pods before the old ones stop."""
@@ -173,9 +184,9 @@ class DisruptionMoveWorkflow:
             raise CommandFailedError(failure)
         self._record("all replacements are initialized")
 
-    async def _sleep(self, pause: timedelta) -> None:
+    async def _sleep(self, pause: timedelta, summary: str) -> None:
+        """Wait, or until an operator cancels the command. ``summary``: what it does then."""
         with contextlib.suppress(TimeoutError):
-            summary = "is validated, if the candidates are still the same"
             await workflow.wait_condition(lambda: self.cancelled, timeout=pause, timeout_summary=summary)
 
     async def _step(self, activity: ActivityName, task_queue: str | None = None) -> None:

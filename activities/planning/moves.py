@@ -32,6 +32,7 @@ from tenon.apis.reasons import Reason
 from tenon.disruption.commands import arrivals_of, command_id, pods_sent, to_message
 from tenon.disruption.consolidatable import moves_from, settles_at
 from tenon.disruption.deciding import decide
+from tenon.disruption.leaving_together import leaving_together
 from tenon.disruption.look_facts import LookFacts, look_facts
 from tenon.disruption.methods import moving_methods
 from tenon.disruption.methods.base import Method
@@ -340,7 +341,8 @@ class MoveFinder:
         self._events.decided(decision, {node.claim: node for node in nodes}, self._view.node_pools())
         self._remember_blocked(decision, nodes)
         pools = {pool.metadata.name: pool for pool, _ in sold.sold}
-        return [self._message(command, situation.model, pools, sold) for command in decision.commands]
+        messages = [self._message(command, situation.model, pools, sold) for command in decision.commands]
+        return leaving_together(messages, self._now())
 
     async def _situation(
         self, nodes: Sequence[ManagedNode], open_commands: Mapping[str, OpenCommand], compute: Compute

@@ -377,6 +377,12 @@ async def test_a_look_starts_fewer_commands_that_launch_nodes(monkeypatch: pytes
     assert [one.candidates[0].claim for one in await at.look()] == ["a", "b", "d"]
 
 
+async def test_commands_of_one_look_evict_their_pods_at_the_same_time() -> None:
+    at = Setting("a", "b", methods=[scripted(command("a"), command("b"))])
+    first, second = await at.look()
+    assert first.leaves_from == second.leaves_from is not None
+
+
 @pytest.mark.parametrize(
     ("changed", "edits", "looks"),
     [

@@ -124,6 +124,27 @@ async def a_cheaper_node_takes_over(scene: Scene) -> None:
             await pool.running(1)
 
 
+async def a_load_falls(scene: Scene) -> None:
+    """Two nodes are left with one small pod each. Both pods fit on a third node, and leave at the same time."""
+    on_demand = [{"key": labels.CAPACITY_TYPE, "operator": "In", "values": ["on-demand"]}]
+    policy = {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "1s"}
+    with may_restart(scene.sandbox):
+        async with fresh_pool(scene.kube, scene.sandbox, requirements=on_demand, consolidate_after="Never") as pool:
+            claims: list[str] = []
+            for number in range(3):
+                await pool.deploy(1, app=f"big-{number}", cpu="12")
+                await pool.deploy(1, app=f"small-{number}", cpu="500m")
+                await pool.running(2 * (number + 1))
+                claims = [claim["metadata"]["name"] for claim in await pool.settled(number + 1)]
+            for number in range(2):
+                await pool.scale(0, app=f"big-{number}")
+            await pool.running(4)
+            await scene.kube.patch(NODEPOOLS, pool.name, {"spec": {"disruption": policy}})
+            await until(lambda: _named(pool, 1), within=180)
+            await pool.running(4)
+            assert {claim["metadata"]["name"] for claim in await pool.claims()} < set(claims)
+
+
 async def _named(pool: Pool, count: int) -> bool:
     return len(await pool.claims()) == count
 
@@ -136,4 +157,5 @@ SCENARIOS: dict[str, Scenario] = {
     "garbage-is-collected": garbage_is_collected,
     "a-drifted-node-is-replaced": a_drifted_node_is_replaced,
     "a-cheaper-node-takes-over": a_cheaper_node_takes_over,
+    "a-load-falls": a_load_falls,
 }

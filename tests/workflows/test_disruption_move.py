@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -194,6 +194,53 @@ async def test_dis_46_only_a_graceful_command_waits_before_it_is_validated(
         history = await handle.fetch_history()
     timers = [event for event in history.events if event.HasField("timer_started_event_attributes")]
     assert len(timers) == graceful
+
+
+async def test_commands_of_one_look_evict_their_pods_together(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """A pod that is evicted earlier goes to a node that another of them has not tainted yet, and keeps it."""
+    at = datetime.now(UTC) + timedelta(minutes=5)
+    wanted = evolve(command(replacements=0), leaves_from=at)
+    steps = FakeSteps()
+    async with running(temporal, cluster, steps, wanted) as handle:
+        await handle.result()
+        times = await scheduled(handle)
+    assert steps.calls == [step for step in ALL_STEPS if "replacements" not in step]
+    assert times["taint candidates"] < at <= times["check candidates"]
+
+
+async def test_a_command_does_not_wait_for_a_time_that_is_over(temporal: WorkflowEnvironment, cluster: str) -> None:
+    wanted = evolve(command(), leaves_from=datetime.now(UTC))
+    async with running(temporal, cluster, FakeSteps(), wanted) as handle:
+        await handle.result()
+        timers = [one for one in await events_of(handle) if one.HasField("timer_started_event_attributes")]
+    assert len(timers) == 1, "only the one before its validation"
+
+
+async def test_a_command_that_is_cancelled_while_it_waits_for_others_is_undone(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    wanted = evolve(command(graceful=False, replacements=0), leaves_from=datetime.now(UTC) + timedelta(days=1))
+    steps = FakeSteps()
+    with temporal.with_time_skipping_disabled():
+        async with running(temporal, cluster, steps, wanted) as handle:
+
+            async def waits_for_others() -> bool:
+                return any(one.HasField("timer_started_event_attributes") for one in await events_of(handle))
+
+            await until(waits_for_others)
+            await handle.cancel()
+            result = await handle.result()
+    assert result.failure == "an operator cancelled it"
+    assert steps.calls == ["validate command", "taint candidates", "finish command"]
+
+
+async def scheduled(handle: Handle) -> dict[str, datetime]:
+    """When each activity was scheduled."""
+    return {
+        one.activity_task_scheduled_event_attributes.activity_type.name: one.event_time.ToDatetime(UTC)
+        for one in await events_of(handle)
+        if one.HasField("activity_task_scheduled_event_attributes")
+    }
 
 
 @pytest.mark.parametrize(

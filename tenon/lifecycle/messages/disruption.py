@@ -134,6 +134,8 @@ class DisruptionCommand(Message):
     """By NodeClaim to which its pods move: by `workload_mark`, how often they have moved in the last day then."""
     sent: dict[str, dict[str, int]] = Field(default_factory=dict)
     """By the same, how many pods move there."""
+    leaves_from: datetime | None = None
+    """Its pods are not evicted before then, so that other commands of the same look have tainted their nodes too."""
 
 
 class DisruptionDecision(Message):
