@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from benchmarks.catalogue import ec2_pool
-from benchmarks.churn_disruption import Disruption, Placement
+from benchmarks.churn_disruption import Disruption, Pace, Placement
 from benchmarks.churn_load import Change
 from benchmarks.churn_record import Record
 from benchmarks.churn_scheduler import Scheduler
@@ -21,9 +21,11 @@ from benchmarks.wasteful import FAMILIES
 from tenon.apis.nodepool import Budget, ConsolidationPolicy
 from tenon.disruption.model import PoolPolicy
 from tenon.scheduling.bound import lower_bound
+from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Pool, Problem
 
 SAMPLE = 600.0
+DEFAULT_PACE = Pace()
 
 
 def six_families() -> Pool:
@@ -48,6 +50,7 @@ class ModelCluster:
         budget: str = "10%",
         look_every: float = 10.0,
         placement: Placement = "planned",
+        pace: Pace = DEFAULT_PACE,
     ) -> None:
         """Set what the NodePool says.
 
@@ -58,6 +61,7 @@ class ModelCluster:
             budget: the nodes of its budget.
             look_every: seconds between two looks for nodes to disrupt.
             placement: where evicted pods go: the planned node if it has room, or the emptiest as kube-scheduler does.
+            pace: how the commands of a look begin.
         """
         self._state = ClusterState(pool)
         self._scheduler = Scheduler(self._state)
@@ -69,6 +73,7 @@ class ModelCluster:
             PoolPolicy(POOL, timedelta(seconds=consolidate_after), (Budget(nodes=budget),), policy),
             look_every=look_every,
             placement=placement,
+            pace=pace,
         )
 
     def run(self, changes: Iterable[tuple[float, Change]], seconds: float) -> Record:
@@ -80,6 +85,11 @@ class ModelCluster:
         clock.at(SAMPLE, self._sample)
         clock.run(seconds, self._state.spend)
         return self._state.record
+
+    def price_over_repack(self) -> float:
+        """Return what all instances cost, over the price of new nodes for the same pods."""
+        pods = [state.pod for state in self._state.pods.values()]
+        return self._state.price / sum(claim.price for claim in solve(Problem(pods, [self._state.pool])).claims)
 
     def _sample(self) -> None:
         """Note the cost, and the least that nodes for the pods of this moment can cost."""

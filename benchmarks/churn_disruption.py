@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Literal
 
 from benchmarks.churn_clock import START
@@ -14,6 +15,7 @@ from benchmarks.churn_state import POOL, ClusterState, Instance, PodState
 from tenon.apis import labels
 from tenon.disruption.arrivals import MAX_KEPT, Arrival
 from tenon.disruption.commands import arrivals_of, command_id, pods_sent, to_message
+from tenon.disruption.consolidatable import settles_at
 from tenon.disruption.cost import rescheduling_cost
 from tenon.disruption.deciding import decide
 from tenon.disruption.methods import METHODS, moving_methods
@@ -33,6 +35,20 @@ VALIDATION = 15.0
 Placement = Literal["planned", "spread"]
 
 
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How commands begin. By default, all commands of a look begin at once."""
+
+    most: int | None = None
+    """How many commands of a look begin; None for all."""
+    settle_step: float = 0.0
+    """A look waits while more nodes become due within so many seconds of each other,"""
+    max_settle: float = 0.0
+    """but not for longer than so many seconds."""
+    apart: float = 0.0
+    """Seconds between the validations of two commands of a look, whose pods are evicted at once."""
+
+
 class Disruption:
     """Removes nodes as Tenon decides."""
 
@@ -44,13 +60,17 @@ class Disruption:
         *,
         look_every: float,
         placement: Placement,
+        pace: Pace,
     ) -> None:
-        """``look_every``: seconds between two looks. ``placement``: see `ModelCluster`."""
+        """``look_every``: seconds between two looks. ``placement``: see `ModelCluster`. ``pace``: of its commands."""
         self._state = state
         self._scheduler = scheduler
         self._policy = policy
         self._look_every = look_every
         self._placement = placement
+        self._pace = pace
+        self._ready_since: float | None = None
+        """Since when a look waits for more nodes to become due; None if none waits."""
         self._look_again = float("inf")
         self._last_eviction: dict[int, float] = {}
 
@@ -100,6 +120,10 @@ class Disruption:
 
     def look(self) -> None:
         """Decide, if anything that matters changed since the last look."""
+        if (wait := self._settles_in()) > 0:
+            self._state.clock.after(wait, self.look)
+            return
+        self._ready_since = None
         self._state.clock.after(self._look_every, self.look)
         undecided = any(not state.planned for state in self._state.pending.values())
         if undecided or not (self._state.changed or self._state.clock.now >= self._look_again):
@@ -112,10 +136,28 @@ class Disruption:
         self._state.changed = bool(decision.commands)
         at = decision.look_again
         self._look_again = float("inf") if at is None else (at - START).total_seconds()
+        moves = [command for command in decision.commands if command.moves_pods]
         for command in decision.commands:
-            self._start(command)
+            if not command.moves_pods:
+                self._start(command)
+        for number, command in enumerate(moves[: self._pace.most]):
+            self._start(command, VALIDATION + number * self._pace.apart)
 
-    def _start(self, command: Command) -> None:
+    def _settles_in(self) -> float:
+        """For how many seconds a look waits for more nodes to become due."""
+        if not self._pace.settle_step:
+            return 0.0
+        clock = self._state.clock
+        if self._ready_since is None:
+            self._ready_since = clock.now
+        situation = self._situation()
+        assert situation.model is not None
+        quiet = {claim: at for claim, one in situation.model.details.items() if (at := one.quiet_since) is not None}
+        step = timedelta(seconds=self._pace.settle_step)
+        settled = settles_at(situation.nodes, situation.policies, quiet, situation.now, step)
+        return min((settled - situation.now).total_seconds(), self._ready_since + self._pace.max_settle - clock.now)
+
+    def _start(self, command: Command, delay: float = 0.0) -> None:
         ident = command_id(command, self._state.clock.instant())
         leaving = [self._state.instances[one.node.claim] for one in command.candidates]
         for one in leaving:
@@ -127,7 +169,7 @@ class Disruption:
         pods = {one.name: [state.pod for state in one.pods.values()] for one in leaving}
         for name, arriving in command.destinations.items():
             self._state.expected.setdefault(name, {}).update((pod.key, pod) for pod in arriving)
-        self._state.clock.after(VALIDATION, lambda: self._validate(command, ident, leaving, pods))
+        self._state.clock.after(delay, lambda: self._validate(command, ident, leaving, pods))
 
     def _validate(self, command: Command, ident: str, leaving: list[Instance], pods: dict[str, list[Pod]]) -> None:
         message = to_message(
@@ -227,6 +269,7 @@ class Disruption:
 
     def _terminate(self, one: Instance) -> None:
         del self._state.instances[one.name]
+        self._state.count_nodes()
         self._state.price -= one.price
         self._state.changed = True
 

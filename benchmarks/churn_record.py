@@ -38,6 +38,8 @@ class Record:
     dollars: float = 0.0
     node_hours: float = 0.0
     samples: list[dict[str, float]] = field(default_factory=list)
+    node_changes: list[tuple[float, int]] = field(default_factory=list)
+    """When a node came or left, and how many there were then."""
     looks: int = 0
     log: list[str] = field(default_factory=list)
     """One line for each command, with its time."""

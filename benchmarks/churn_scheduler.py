@@ -112,6 +112,7 @@ class Scheduler:
         instance = Instance(name, self._types[kind], zone, capacity_type, claim.price, self._state.clock.now)
         instance.replacement_for = replacement_for
         self._state.instances[name] = instance
+        self._state.count_nodes()
         self._state.price += instance.price
         self._state.record.launched[why] += 1
         self._state.changed = True

@@ -79,6 +79,10 @@ class ClusterState:
         self.record.dollars += hours * self.price
         self.record.node_hours += hours * len(self.instances)
 
+    def count_nodes(self) -> None:
+        """Note how many nodes there are now, because one came or left."""
+        self.record.node_changes.append((self.clock.now, len(self.instances)))
+
     def new_pod(self, like: Pod, workload: str) -> Pod:
         """Return a pod of a workload that is created now."""
         name = f"{workload}-{self.clock.number()}"
