@@ -13,7 +13,7 @@ from benchmarks.churn_record import SOON
 from benchmarks.churn_scheduler import READY, Scheduler
 from benchmarks.churn_state import POOL, ClusterState, Instance, PodState
 from tenon.apis import labels
-from tenon.disruption.arrivals import MAX_KEPT, Arrival
+from tenon.disruption.arrivals import read_arrivals, with_arrival
 from tenon.disruption.commands import arrivals_of, command_id, pods_sent, to_message
 from tenon.disruption.consolidatable import settles_at
 from tenon.disruption.cost import rescheduling_cost
@@ -21,7 +21,7 @@ from tenon.disruption.deciding import decide
 from tenon.disruption.methods import METHODS, moving_methods
 from tenon.disruption.model import ClusterModel, Command, ManagedNode, NodeDetail, PoolPolicy, Situation
 from tenon.disruption.pod_mark import pod_mark
-from tenon.disruption.strays import with_strays
+from tenon.disruption.pods_elsewhere import PodsElsewhere
 from tenon.disruption.validation import why_invalid
 from tenon.kube.pod import Pod
 from tenon.lifecycle.messages.disruption import Replacement
@@ -73,6 +73,7 @@ class Disruption:
         """Since when a look waits for more nodes to become due; None if none waits."""
         self._look_again = float("inf")
         self._last_eviction: dict[int, float] = {}
+        self._elsewhere = PodsElsewhere()
 
     def _situation(self) -> Situation:
         waiting = {state.planned for state in self._state.pending.values() if state.planned}
@@ -95,7 +96,7 @@ class Disruption:
                     node=one.name,
                     disrupted_by=one.disrupted_by,
                     replacement_for=one.replacement_for,
-                    arrivals=one.arrivals,
+                    arrivals=read_arrivals(one.moved_here),
                 )
             )
             details[one.name] = NodeDetail(
@@ -110,7 +111,7 @@ class Disruption:
                 created_at=self._state.clock.instant(one.launched),
             )
         return Situation(
-            nodes=with_strays(managed, details, self._state.clock.instant()),
+            nodes=self._elsewhere.added_to(managed, details, self._state.clock.instant()),
             policies={POOL: self._policy},
             now=self._state.clock.instant(),
             under_command=frozenset(one.name for one in self._state.instances.values() if one.under_command),
@@ -235,7 +236,7 @@ class Disruption:
         sent = pods_sent(command, model, new)
         for name, times in arrivals_of(command, model, new, self._state.clock.instant()).items():
             if one := self._state.instances.get(name):
-                one.arrivals = (*one.arrivals, Arrival(self._state.clock.instant(), times, sent[name]))[-MAX_KEPT:]
+                one.moved_here = with_arrival(one.moved_here, self._state.clock.instant(), times, sent[name])
         for name in new:
             self._state.expected.pop(name, None)
             self._state.instances[name].replacement_for = ""

@@ -10,7 +10,6 @@ from benchmarks.churn_load import Workload
 from benchmarks.churn_record import Record
 from tenon.apis import labels
 from tenon.apis.nodepool import NODES
-from tenon.disruption.arrivals import Arrival
 from tenon.kube.pod import Pod
 from tenon.resources import total
 from tenon.scheduling.model import InstanceType, Node, Pool, Problem
@@ -51,7 +50,8 @@ class Instance:
     disrupted_by: str = ""
     """The command that has tainted it."""
     replacement_for: str = ""
-    arrivals: tuple[Arrival, ...] = ()
+    moved_here: str = "[]"
+    """The annotation `tenon.sh/moved-here`."""
     pods: dict[str, PodState] = field(default_factory=dict)
 
 

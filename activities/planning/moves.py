@@ -46,8 +46,8 @@ from tenon.disruption.model import (
     policy_of,
 )
 from tenon.disruption.open_commands import claims_of, hosts_of
+from tenon.disruption.pods_elsewhere import PodsElsewhere
 from tenon.disruption.savings import measured, slowed_pools
-from tenon.disruption.strays import with_strays
 from tenon.disruption.validation import still_allowed, why_invalid
 from tenon.kube.pod import Pod
 from tenon.lifecycle.messages.disruption import (
@@ -141,6 +141,7 @@ class MoveFinder:
         self._events = MoveEvents(recorder)
         self._blocked_at: dict[str, datetime] = {}
         """By NodeClaim, when a method last found that it cannot leave."""
+        self._elsewhere = PodsElsewhere()
         self._tables = TypeTables()
         """The index of the instance types, as the last look left it."""
         self._methods = methods
@@ -353,7 +354,7 @@ class MoveFinder:
         reserved = self._batcher.reserved()
         refused = frozenset(self._refusals.breakers())
         model = await compute(_model, snapshot, sold, self._policy, reserved, refused, self._tables)
-        known = await compute(with_strays, nodes, model.details, self._now())
+        known = await compute(self._elsewhere.added_to, nodes, model.details, self._now())
         return replace(self._outline(known, open_commands), model=model), sold
 
     def _outline(self, nodes: Sequence[ManagedNode], open_commands: Mapping[str, OpenCommand]) -> Situation:

@@ -10,8 +10,8 @@ from tenon.disruption.carried_out import carried_out
 from tenon.disruption.deciding import decide
 from tenon.disruption.methods import METHODS, moving_methods
 from tenon.disruption.model import ClusterModel, Command, ManagedNode, Situation, policy_of
+from tenon.disruption.pods_elsewhere import PodsElsewhere
 from tenon.disruption.slowed_condition import slowed_by_conditions
-from tenon.disruption.strays import with_strays
 from tenon.disruption.why_stays import WhyStays, why_leaving
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.records import NodeRecord
@@ -51,7 +51,7 @@ def disruption_of(
     nodes = {node.claim: cache.node_of(claim) for node in managed if (claim := cache.claims.get(node.claim))}
     model = model_after(plan, view, question, view.snapshot().node_details)
     situation = Situation(
-        nodes=with_strays(managed, model.details, now),
+        nodes=PodsElsewhere().added_to(managed, model.details, now),
         policies={pool.metadata.name: policy_of(pool) for pool in view.node_pools()},
         now=now,
         nominated=frozenset(name for name, pods in plan.placements.items() if any(not pod.buffer for pod in pods)),

@@ -2,7 +2,7 @@
 
 A command writes down on the NodeClaims of the nodes that its pods go to which workloads it sends there, right before
 the pods are evicted. A pod of such a workload that is created soon afterwards, on that node, counts as one that moved.
-If fewer came than were sent, `tenon.disruption.strays` finds the others.
+If fewer came than were sent, `tenon.disruption.pods_elsewhere` finds the others.
 """
 
 from __future__ import annotations
@@ -25,8 +25,11 @@ REST = timedelta(hours=1)
 """How long a pod that a command moved stays where it is, if it may move again that day."""
 WITHIN = timedelta(minutes=20)
 """A pod created at most this long after the command counts as moved, because a drain takes time."""
-MAX_KEPT = 64
-"""How many arrivals a NodeClaim remembers. The oldest are forgotten first."""
+MAX_SIZE = 32 * 1024
+"""Characters of the annotation, which are some hundreds of arrivals. The oldest are forgotten first.
+
+An object's annotations may have 256 KiB together.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +53,19 @@ def _mark(workload: str) -> str:
     return hashlib.sha256(workload.encode()).hexdigest()[:8]
 
 
+def created_within(at: datetime, within: timedelta = WITHIN) -> tuple[float, float]:
+    """Return between which times a pod is created that a command moves at ``at``, both included, as timestamps.
+
+    Creation timestamps have whole seconds, so the first is a second earlier.
+    """
+    begun = at.timestamp()
+    return begun - 1, begun + within.total_seconds()
+
+
 def came_with(pod: Pod, arrival: Arrival) -> bool:
     """Return whether a pod was created when the pods of the arrival were, so that it may be one of them."""
-    begun = arrival.at.timestamp()
-    # creation timestamps have whole seconds
-    return begun - 1 <= pod.created <= begun + WITHIN.total_seconds()
+    first, last = created_within(arrival.at)
+    return first <= pod.created <= last
 
 
 def times_moved(pod: Pod, arrivals: Iterable[Arrival], now: datetime) -> tuple[int, datetime | None]:
@@ -120,12 +131,18 @@ def _read(numbers: Mapping[str, int]) -> dict[str, int]:
 
 
 def with_arrival(text: str, at: datetime, times: Mapping[str, int], pods: Mapping[str, int]) -> str:
-    """Return the annotation with one more arrival, without those that are too old."""
-    kept = [each for each in read_arrivals(text) if at - each.at < REMEMBERED]
-    kept = [*kept, Arrival(at, times, pods)][-MAX_KEPT:]
-    return json.dumps([_written(each) for each in kept])
+    """Return the annotation with one more arrival, without those that are too old or for which there is no room."""
+    kept = [json.dumps(_document(Arrival(at, times, pods)))]
+    size = len(kept[0])
+    for each in reversed(read_arrivals(text)):
+        known = json.dumps(_document(each))
+        size += len(known) + len(", ")
+        if at - each.at >= REMEMBERED or size > MAX_SIZE:
+            break
+        kept.append(known)
+    return f"[{', '.join(reversed(kept))}]"
 
 
-def _written(arrival: Arrival) -> list[object]:
+def _document(arrival: Arrival) -> list[object]:
     times, pods = (dict(sorted(each.items())) for each in (arrival.times, arrival.pods))
     return [format_instant(arrival.at), times, *([pods] if pods else [])]

@@ -10,7 +10,7 @@ import pytest
 
 from tenon.apis.reasons import Reason
 from tenon.disruption.arrivals import (
-    MAX_KEPT,
+    MAX_SIZE,
     REMEMBERED,
     REST,
     WITHIN,
@@ -27,7 +27,7 @@ from tenon.disruption.deciding import decide
 from tenon.disruption.methods import METHODS, moving_methods
 from tenon.disruption.methods.consolidation import Consolidation
 from tenon.disruption.model import Decision, Situation
-from tenon.disruption.strays import with_strays
+from tenon.disruption.pods_elsewhere import PodsElsewhere
 from tenon.kube.pod import Pod
 from tenon.scheduling.deadline import never
 from tests.disruption.clusters import NOW, Cluster, NodeSpec, PodSpec, PoolSpec, situation
@@ -88,20 +88,27 @@ def test_the_annotation_keeps_what_is_of_the_last_day() -> None:
     assert read_arrivals(later) == (Arrival(NOW + timedelta(hours=60), {"0a0b0c0d": 2}),)
 
 
-def test_wsh01_a_node_that_gets_pods_each_half_hour_forgets_none_of_them() -> None:
-    """A large node got more than 16 in a few hours, and the pods that came first were moved for the third time."""
+def test_wsh01_a_node_that_gets_pods_every_five_minutes_forgets_none_of_them() -> None:
+    """A large node got pods of more than 64 commands in a day, and the first of them moved for the third time."""
     text = "[]"
-    for number in range(48):
-        text = with_arrival(text, NOW + number * timedelta(minutes=30), {"0a0b0c0d": 2}, {"0a0b0c0d": 1})
+    for number in range(288):
+        text = with_arrival(text, NOW + number * timedelta(minutes=5), {"0a0b0c0d": 2}, {"0a0b0c0d": 1})
     assert read_arrivals(text)[0].at == NOW
 
 
 def test_the_annotation_stays_small() -> None:
+    """The API server refuses an object of which the annotations have more than 256 KiB."""
     text = "[]"
-    for number in range(2 * MAX_KEPT):
-        text = with_arrival(text, NOW + number * timedelta(minutes=1), {"0a0b0c0d": 1}, {"0a0b0c0d": 3})
-    assert len(read_arrivals(text)) == MAX_KEPT
-    assert len(text) < 10_000
+    pods = {f"{number:08x}": 1 for number in range(250)}
+    for number in range(100):
+        text = with_arrival(text, NOW + number * timedelta(minutes=1), pods, pods)
+    assert MAX_SIZE / 2 < len(text) <= MAX_SIZE
+    assert read_arrivals(text)[-1].at == NOW + timedelta(minutes=99)
+
+
+def test_pods_that_are_too_many_for_the_annotation_are_written_all_the_same() -> None:
+    pods = {f"{number:08x}": 1 for number in range(2_000)}
+    assert read_arrivals(with_arrival("[]", NOW, pods, pods)) == (Arrival(NOW, pods, pods),)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "1", "[1]", '[["x", {}]]', '[["2026-11-21T12:00:00Z", 1]]', "[[]]"])
@@ -206,15 +213,17 @@ def moved_to(*names: str, sent: int, at: datetime = MOVED, times: int = 1) -> Si
     return replace(given, nodes=known, model=replace(model, details=details))
 
 
-def strays(given: Situation) -> dict[str, tuple[Arrival, ...]]:
+def arrivals_in(given: Situation, known: PodsElsewhere | None = None) -> dict[str, tuple[Arrival, ...]]:
+    """By NodeClaim. ``known``: what earlier looks found."""
     assert given.model is not None
-    return {node.claim: node.arrivals for node in with_strays(given.nodes, given.model.details, NOW)}
+    found = (known or PodsElsewhere()).added_to(given.nodes, given.model.details, NOW)
+    return {node.claim: node.arrivals for node in found}
 
 
 def test_wsh01_a_pod_that_kube_scheduler_bound_elsewhere_has_moved_too() -> None:
     """The command sent two pods to one node. One came there, the other is on another node."""
     given = moved_to("a", "b", sent=2, times=2)
-    found = strays(given)
+    found = arrivals_in(given)
     assert [one.times for one in found["b"]] == [{workload_mark(web(MOVED)): 2}]
     assert given.model is not None
     assert rest_until(given.model.details["b"].pods, found["b"], NOW) == MOVED + REMEMBERED
@@ -228,10 +237,40 @@ def test_wsh01_a_pod_that_kube_scheduler_bound_elsewhere_has_moved_too() -> None
         (moved_to("b", sent=1, at=MOVED - timedelta(hours=1)), "the pod is older"),
     ],
 )
-def test_other_pods_are_no_strays(given: Situation, why: str) -> None:
-    assert (strays(given)["b"], why) == ((), why)
+def test_other_pods_did_not_move(given: Situation, why: str) -> None:
+    assert (arrivals_in(given)["b"], why) == ((), why)
 
 
-def test_no_more_pods_are_strays_than_are_missing() -> None:
-    found = strays(moved_to("b", "c", sent=1))
+def test_no_more_pods_count_as_moved_than_were_sent() -> None:
+    found = arrivals_in(moved_to("b", "c", sent=1))
     assert sorted(len(found[name]) for name in ("b", "c")) == [0, 1]
+
+
+def test_wsh01_a_pod_elsewhere_is_known_after_its_planned_node_is_gone() -> None:
+    """The planned node stayed empty and left. An hour later the pod was moved as if it had never moved."""
+    known = PodsElsewhere()
+    given = moved_to("b", sent=1, times=2)
+    before = arrivals_in(given, known)["b"]
+    assert [one.times for one in before] == [{workload_mark(web(MOVED)): 2}]
+    gone = replace(given, nodes=[node for node in given.nodes if node.claim != "a"])
+    assert arrivals_in(gone, known)["b"] == before
+    assert arrivals_in(gone)["b"] == ()
+
+
+def test_wsh01_a_pod_elsewhere_counts_once() -> None:
+    known = PodsElsewhere()
+    given = moved_to("b", "c", sent=1)
+    first, second = arrivals_in(given, known), arrivals_in(given, known)
+    assert first == second
+
+
+def test_wsh01_a_pod_that_a_deployment_adds_later_is_not_the_one_that_moved() -> None:
+    """The pod that moved went to another node. Ten minutes later the Deployment grew on the planned node."""
+    given = moved_to("a", "b", sent=1)
+    model = given.model
+    assert model is not None
+    (added,) = model.details["a"].pods
+    later = replace(added, created=(MOVED + timedelta(minutes=10)).timestamp())
+    details = {**model.details, "a": replace(model.details["a"], pods=(later,))}
+    found = arrivals_in(replace(given, model=replace(model, details=details)))
+    assert [one.times for one in found["b"]] == [{workload_mark(web(MOVED)): 1}]

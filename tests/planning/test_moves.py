@@ -29,9 +29,9 @@ from tenon.disruption.model import (
     Situation,
     Verdict,
 )
+from tenon.disruption.pods_elsewhere import pods_elsewhere
 from tenon.disruption.pool_budgets import PoolBudgets
 from tenon.disruption.rescheduling import Rescheduler
-from tenon.disruption.strays import with_strays
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.breaker import refused
 from tenon.lifecycle.messages.disruption import (
@@ -341,17 +341,16 @@ def test_a_part_of_a_limit_is_over_when_the_limit_is(parent: str) -> None:
     assert part()
 
 
-async def test_strays_are_found_outside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pods_elsewhere_are_found_outside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes long in a large cluster, and the same loop plans for pods that wait."""
     threads = []
     at = Setting("a", methods=[scripted()])
 
     def watched(nodes: Sequence[ManagedNode], *given: Any) -> Any:
-        if nodes is at.view.managed:
-            threads.append(threading.current_thread())
-        return with_strays(nodes, *given)
+        threads.append(threading.current_thread())
+        return pods_elsewhere(nodes, *given)
 
-    monkeypatch.setattr(moves, "with_strays", watched)
+    monkeypatch.setattr("tenon.disruption.pods_elsewhere.pods_elsewhere", watched)
     await at.look()
     await at.finder.validate(to_message(command("a")), {})
     assert len(threads) == 2
