@@ -166,7 +166,8 @@ class Catalogue:
 
     def price_warnings(self) -> list[str]:
         """Which prices are not known, why, and what is used instead."""
-        return self._pricing.warnings()
+        region = self._region
+        return [*self._pricing.warnings(), *(self._pricing.unpriced(region.items.values()) if region else [])]
 
     def warm(self) -> None:
         """Read types and prices in advance, so that the first request does not wait seconds for them."""

@@ -1,44 +1,35 @@
 """EC2 prices: list prices from the price list service, or a built-in table, and spot prices from the price history.
 
 Prices are cached for twelve hours. A failing service never stops a launch: the last known prices stay in use. Before
-the first answer, list prices are those of the built-in table, and spot capacity counts at the list price. `warnings`
-says so.
+the first answer, list prices are those of a built-in table, and spot capacity counts at the list price. `warnings`
+says which prices are not the region's own.
 """
 
 from __future__ import annotations
 
-import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from importlib import resources
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TypeVar
 
 from activities import loggers
 from activities.clock import utc_now
 from activities.ec2.client import Ec2
 from activities.ec2.errors import EC2Error, translated
-from tenon.ec2.instance_types import Prices
-
-if TYPE_CHECKING:
-    from types_boto3_pricing.type_defs import FilterTypeDef
+from activities.ec2.price_list import list_prices
+from activities.ec2.price_tables import built_in_table
+from tenon.ec2.capacity import Item
+from tenon.ec2.instance_types import Prices, without_list_price
 
 log = loggers.PRICING
 
 TTL_SECONDS = 12 * 3600.0
 RETRY_SECONDS = 300.0
 """How soon to ask again after a service returned no prices."""
-BUILT_IN_REGIONS = frozenset({"us-east-1", "us-west-2"})
-"""The regions that the built-in table is right for."""
+SHOWN_TYPES = 3
 Key = TypeVar("Key")
 _PRODUCTS = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
-_METAL = "Compute Instance (bare metal)"
-_QUERIES: tuple[tuple[str, str, dict[str, str]], ...] = (
-    ("Shared", "Compute Instance", {}),
-    ("Dedicated", _METAL, {"productFamily": _METAL}),
-)
-"""Tenancy, product family and further filters. Bare metal is listed under dedicated tenancy, among other products."""
 
 
 class Pricing:
@@ -55,10 +46,9 @@ class Pricing:
             if clients.region.startswith("us-gov-")
             else ""
         )
-        self._currency = "CNY" if clients.region.startswith("cn-") else "USD"
         self._lock = threading.Lock()
-        self._built_in = built_in_prices()
-        self._prices = self._built_in
+        self._table = built_in_table(clients.region)
+        self._prices = Prices(on_demand=self._table.on_demand)
         self._version = 0
         self._is_listed = False
         """Whether the list prices are those of the price list. They may be equal to the built-in ones."""
@@ -72,9 +62,10 @@ class Pricing:
         """
         found: list[str] = []
         prices, failures, region = self._prices, dict(self._failures), self._clients.region
-        if not self._is_listed and "list" in failures and not (self._no_list and region in BUILT_IN_REGIONS):
+        if not self._is_listed and "list" in failures and not (self._no_list and region in self._table.regions):
             found.append(
-                f"the on-demand prices of {region} are not known ({failures['list']}): those of us-east-1 are used"
+                f"the on-demand prices of {region} are not known ({failures['list']}): those of {self._table.region} "
+                f"are used, from {self._table}"
             )
         if not prices.spot and "spot" in failures:
             found.append(
@@ -85,7 +76,18 @@ class Pricing:
     @property
     def list_source(self) -> str:
         """Where the on-demand prices come from, for a sentence."""
-        return f"the price list of {self._clients.region}" if self._is_listed else "the built-in table of us-east-1"
+        return f"the price list of {self._clients.region}" if self._is_listed else str(self._table)
+
+    def unpriced(self, items: Iterable[Item]) -> list[str]:
+        """Say which of these types of the region the built-in table has no price of, if it is in use."""
+        missing = [] if self._is_listed else sorted(without_list_price(items, self._prices))
+        if not missing:
+            return []
+        more = ", ..." if len(missing) > SHOWN_TYPES else ""
+        return [
+            f"{len(missing)} instance types have no on-demand price, such as {', '.join(missing[:SHOWN_TYPES])}{more}: "
+            f"they are not in {self._table}, and Tenon does not buy them on demand"
+        ]
 
     def current(self) -> tuple[int, Prices]:
         """The version of the prices, a number that grows with each change, and the prices."""
@@ -102,9 +104,6 @@ class Pricing:
         old = self._prices
         self._is_listed = self._is_listed or bool(on_demand)
         list_prices = on_demand or old.on_demand
-        if not self._is_listed and self._currency != "USD":
-            spot = {}  # prices of two currencies cannot be compared
-            self._failures["spot"] = f"those in {self._currency} cannot be compared with the built-in prices in USD"
         new = Prices(on_demand=list_prices, spot=spot or old.spot)
         if new != old:
             self._version += 1
@@ -121,26 +120,7 @@ class Pricing:
         return found
 
     def _on_demand(self) -> dict[str, float]:
-        prices: dict[str, float] = {}
-        for tenancy, family, further in _QUERIES:
-            wanted = {
-                "regionCode": self._clients.region,
-                "preInstalledSw": "NA",
-                "operatingSystem": "Linux",
-                "capacitystatus": "Used",
-                "marketoption": "OnDemand",
-                "tenancy": tenancy,
-                **further,
-            }
-            filters: list[FilterTypeDef] = [
-                {"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in wanted.items()
-            ]
-            paginator = self._clients.pricing.get_paginator("get_products")
-            with translated("GetProducts"):
-                for page in paginator.paginate(ServiceCode="AmazonEC2", Filters=filters):
-                    for text in page["PriceList"]:
-                        prices.update(_product_price(json.loads(text), family, self._currency))
-        return prices
+        return list_prices(self._clients.pricing, self._clients.region, self._table.currency)
 
     def _spot(self) -> dict[tuple[str, str], float]:
         newest: dict[tuple[str, str], tuple[datetime, float]] = {}
@@ -157,22 +137,3 @@ class Pricing:
                     found = (row["Timestamp"], float(row["SpotPrice"]))
                     newest[key] = max(newest.get(key, found), found)
         return {key: price for key, (_, price) in newest.items()}
-
-
-def _product_price(product: Mapping[str, Any], family: str, currency: str) -> Iterator[tuple[str, float]]:
-    """Yield instance type and price per hour from one price list entry of this product family, if it has a price."""
-    described = product.get("product", {})
-    if described.get("productFamily") != family:
-        return
-    name = described.get("attributes", {}).get("instanceType")
-    for term in product.get("terms", {}).get("OnDemand", {}).values():
-        for dimension in term.get("priceDimensions", {}).values():
-            price = float(dimension.get("pricePerUnit", {}).get(currency, 0))
-            if name and price > 0:
-                yield name, price
-
-
-def built_in_prices() -> Prices:
-    """The built-in table of list prices. Its spot prices are the sandbox's, and no worker may decide by them."""
-    table = json.loads(resources.files("activities.ec2").joinpath("data/prices.json").read_text())
-    return Prices(on_demand=table["onDemand"])

@@ -46,6 +46,18 @@ class Prices:
         return any(self.of(name, zone, sold) is not None for zone in zones for sold in _CAPACITY_TYPES.values())
 
 
+def without_list_price(items: Iterable[Item], prices: Prices) -> list[str]:
+    """The types that EC2 sells on demand and whose images exist, but that have no on-demand price."""
+    return [
+        item["InstanceType"]
+        for item in items
+        if item["InstanceType"] not in prices.on_demand
+        and "on-demand" in item.get("SupportedUsageClasses", ())
+        and "hvm" in item.get("SupportedVirtualizationTypes", ())
+        and architectures(item)
+    ]
+
+
 def supported(item: Item, settings: NodeSettings) -> bool:
     """True if a node of this class can run on the type."""
     nitro = item.get("Hypervisor") == "nitro" or item.get("BareMetal", False)

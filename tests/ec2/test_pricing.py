@@ -11,8 +11,10 @@ import pytest
 from activities.ec2.catalogue import Catalogue
 from activities.ec2.client import Ec2, pricing_region
 from activities.ec2.errors import EC2Error
-from activities.ec2.pricing import RETRY_SECONDS, TTL_SECONDS, Pricing, built_in_prices
+from activities.ec2.price_tables import built_in_table
+from activities.ec2.pricing import RETRY_SECONDS, TTL_SECONDS, Pricing
 from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.ec2.instance_types import Prices
 
 if TYPE_CHECKING:
     from sandbox.ec2.server import Server
@@ -76,7 +78,7 @@ def test_the_built_in_table_stands_in(clients: Ec2, server: Server) -> None:
     clock = Clock()
     pricing = Pricing(clients, clock)
     version, prices = pricing.current()
-    assert (version, prices) == (0, built_in_prices())
+    assert (version, prices) == (0, Prices(on_demand=built_in_table("us-west-2").on_demand))
     assert prices.of("m5.large", "anywhere", "spot") == prices.of("m5.large", "anywhere", "on-demand"), (
         "none is invented"
     )
@@ -137,23 +139,74 @@ def test_aws131_prices_of_china_are_in_yuan() -> None:
     assert pricing.warnings() == []
 
 
-def test_aws130_without_a_price_list_no_prices_of_two_currencies_are_compared() -> None:
+def test_aws130_without_a_price_list_a_region_uses_its_own_table() -> None:
+    """In yuan, like the spot prices: no prices of two currencies are compared."""
     pricing = prices_of(Region("cn-north-1", "CNY", 1.2, 0.5), isolated=True)
     prices = pricing.current()[1]
-    assert prices.of("m5.large", "cn-north-1a", "spot") == prices.of("m5.large", "cn-north-1a", "on-demand") == 0.096
-    said = pricing.warnings()
-    assert "the on-demand prices of cn-north-1 are not known" in said[0]
-    assert "CNY cannot be compared" in said[1]
+    assert prices.of("m5.large", "cn-north-1a", "on-demand") == 1.013
+    assert prices.of("m5.large", "cn-north-1a", "spot") == 0.5
+    assert pricing.warnings() == []
+    assert pricing.list_source == "the built-in table of cn-north-1 (as of 2024-11-06)"
 
 
-def test_aws133_govcloud_has_no_price_list_and_says_whose_prices_it_uses() -> None:
+def test_aws130_a_region_without_a_table_uses_one_of_its_partition_and_says_so() -> None:
+    for region, stands_in, price in (("cn-northwest-1", "cn-north-1", 1.013), ("eu-central-1", "us-east-1", 0.096)):
+        pricing = prices_of(Region(region, "EUR", 1.2, 0.5), isolated=True)
+        assert pricing.current()[1].of("m5.large", "anywhere", "on-demand") == price
+        (said,) = pricing.warnings()
+        assert f"the on-demand prices of {region} are not known" in said
+        assert f"those of {stands_in} are used" in said
+
+
+def test_aws133_govcloud_has_no_price_list_and_uses_its_own_table() -> None:
     region = Region("us-gov-west-1", "USD", 9.9, 0.04)
     pricing = prices_of(region)
     assert region.asked == ["describe_spot_price_history"]
-    assert pricing.current()[1].of("m5.large", "us-gov-west-1a", "spot") == 0.04
-    (warning,) = pricing.warnings()
-    assert "GovCloud" in warning
-    assert "those of us-east-1 are used" in warning
+    prices = pricing.current()[1]
+    assert prices.of("m5.large", "us-gov-west-1a", "spot") == 0.04
+    assert prices.of("m5.large", "us-gov-west-1a", "on-demand") == 0.121
+    assert pricing.warnings() == []
+    assert pricing.list_source == "the built-in table of us-gov-west-1 (as of 2025-01-20)"
+
+
+def test_aws130_a_type_that_a_table_lacks_is_not_bought_at_another_regions_price() -> None:
+    """us-east-1 sells m8g.large for less than GovCloud sells any type of its size."""
+    region = Region("us-gov-west-1", "USD", 9.9, 0.04)
+    pricing = prices_of(region)
+    assert pricing.current()[1].of("m8g.large", "us-gov-west-1a", "on-demand") is None
+    (said,) = pricing.unpriced(
+        [sold("m5.large"), sold("m8g.xlarge"), sold("m8g.large"), sold("mac2.metal", "arm64_mac")]
+    )
+    assert "2 instance types have no on-demand price" in said
+    assert "such as m8g.large, m8g.xlarge" in said
+    assert "the built-in table of us-gov-west-1 (as of 2025-01-20)" in said
+
+
+def sold(name: str, architecture: str = "arm64") -> dict[str, Any]:
+    """What EC2 says of a type that it sells."""
+    return {
+        "InstanceType": name,
+        "SupportedUsageClasses": ["on-demand", "spot"],
+        "SupportedVirtualizationTypes": ["hvm"],
+        "ProcessorInfo": {"SupportedArchitectures": [architecture]},
+    }
+
+
+def test_aws130_what_the_price_list_does_not_sell_is_not_said() -> None:
+    pricing = prices_of(Region("eu-central-1", "USD", 1.2, 0.5))
+    assert pricing.unpriced([sold("m8g.large")]) == []
+
+
+@pytest.mark.parametrize("region", ["us-east-1", "us-gov-east-1", "us-gov-west-1", "cn-north-1"])
+def test_aws130_prices_in_a_table_grow_with_the_size(region: str) -> None:
+    """A misplaced digit in a table would make a size of a family far cheaper or dearer than its neighbors."""
+    sizes = {"large": 2, "xlarge": 4, "2xlarge": 8, "4xlarge": 16, "8xlarge": 32, "12xlarge": 48, "24xlarge": 96}
+    prices = built_in_table(region).on_demand
+    families = {name.partition(".")[0] for name in prices if name[0] in "cmr" and name[1].isdigit()}
+    assert len(families) > 20
+    for family in families:
+        per_cpu = [prices[f"{family}.{size}"] / cpus for size, cpus in sizes.items() if f"{family}.{size}" in prices]
+        assert max(per_cpu, default=1) < 1.15 * min(per_cpu, default=1), family
 
 
 @pytest.mark.parametrize(

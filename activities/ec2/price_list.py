@@ -1,0 +1,66 @@
+"""The on-demand prices of a region, as the Pricing service lists them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from activities.ec2.errors import translated
+
+if TYPE_CHECKING:
+    from types_boto3_pricing import PricingClient
+    from types_boto3_pricing.type_defs import FilterTypeDef
+
+METAL = "Compute Instance (bare metal)"
+_SHARED: tuple[tuple[str, str, dict[str, str]], ...] = (
+    ("Shared", "Compute Instance", {}),
+    ("Dedicated", METAL, {"productFamily": METAL}),
+)
+"""Tenancy, product family and further filters. Bare metal is listed under dedicated tenancy, among other products."""
+
+
+def list_prices(pricing: PricingClient, region: str, currency: str) -> dict[str, float]:
+    """The price of an hour by instance type, in shared tenancy; bare metal has one price for both tenancies.
+
+    Raises:
+        EC2Error: the service refused a call or did not answer.
+    """
+    prices: dict[str, float] = {}
+    for tenancy, family, further in _SHARED:
+        prices.update(_read(pricing, region, currency, tenancy, family, further))
+    return prices
+
+
+def _read(
+    pricing: PricingClient, region: str, currency: str, tenancy: str, family: str, further: Mapping[str, str]
+) -> Iterator[tuple[str, float]]:
+    wanted = {
+        "regionCode": region,
+        "preInstalledSw": "NA",
+        "operatingSystem": "Linux",
+        "capacitystatus": "Used",
+        "marketoption": "OnDemand",
+        "tenancy": tenancy,
+        **further,
+    }
+    filters: list[FilterTypeDef] = [
+        {"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in wanted.items()
+    ]
+    with translated("GetProducts"):
+        for page in pricing.get_paginator("get_products").paginate(ServiceCode="AmazonEC2", Filters=filters):
+            for text in page["PriceList"]:
+                yield from _product_price(json.loads(text), family, currency)
+
+
+def _product_price(product: Mapping[str, Any], family: str, currency: str) -> Iterator[tuple[str, float]]:
+    """Yield instance type and price per hour from one price list entry of this product family, if it has a price."""
+    described = product.get("product", {})
+    if described.get("productFamily") != family:
+        return
+    name = described.get("attributes", {}).get("instanceType")
+    for term in product.get("terms", {}).get("OnDemand", {}).values():
+        for dimension in term.get("priceDimensions", {}).values():
+            price = float(dimension.get("pricePerUnit", {}).get(currency, 0))
+            if name and price > 0:
+                yield name, price
