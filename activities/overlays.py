@@ -23,9 +23,12 @@ from tenon.apis.json_object import JsonObject
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import parse
+from tenon.ec2.launched_labels import tenancy
 from tenon.ec2.own_kubelet import with_own_kubelet
 from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.requirements import Requirements
 from tenon.provisioning.overlays import apply_overlays
+from tenon.provisioning.pools import is_dedicated
 from tenon.provisioning.readiness import usable_pools, why_class_unready
 from tenon.scheduling.model import InstanceType
 
@@ -65,7 +68,11 @@ class OverlaidTypes:
             asking.add(claim.pool)
             seen = (await asyncio.shield(answer)).get(claim.pool)
         # If the claim has no overlay annotation, or its pool is gone, use the types as EC2 describes them.
-        return await asyncio.to_thread(self._ec2.instance_types, node_class) if seen is None else seen
+        if seen is not None:
+            return seen
+        asked = Requirements.from_terms(claim.spec.get("requirements") or ())
+        dedicated = tenancy(asked) == labels.DEDICATED
+        return await asyncio.to_thread(self._ec2.instance_types, node_class, dedicated=dedicated)
 
     async def _answer(self, asking: Set[str]) -> SeenTypes:
         async with self._turn:
@@ -110,7 +117,7 @@ class OverlaidTypes:
         sold = []
         for pool in pools:
             own = with_own_kubelet(classes[pool.spec.template.spec.node_class_ref.name], pool.metadata.annotations)
-            sold.append((pool, self._ec2.instance_types(own, unpriced=True)))
+            sold.append((pool, self._ec2.instance_types(own, unpriced=True, dedicated=is_dedicated(pool))))
         return {pool.metadata.name: types for pool, types in apply_overlays(sold, overlays).sold}
 
     def _read(

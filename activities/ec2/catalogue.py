@@ -13,19 +13,20 @@ from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from hashlib import sha256
-from typing import Any
+from typing import Any, NamedTuple
 
 from activities import loggers
 from activities.ec2.capacity_reservations import CapacityReservations
 from activities.ec2.client import Ec2
 from activities.ec2.errors import EC2Error, translated
 from activities.ec2.pricing import Pricing
+from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.kubelet import expressions_in
 from tenon.ec2.capacity import NodeSettings
 from tenon.ec2.capacity_reservations import offerings_by_type, with_places
 from tenon.ec2.expressions import evaluate_settings
-from tenon.ec2.instance_types import build, supported, without
+from tenon.ec2.instance_types import Prices, build, supported, without
 from tenon.ec2.learned_memory import learned_memory
 from tenon.ec2.settings import kubelet_map, settings_of
 from tenon.kube.offerings import OfferingKey
@@ -47,6 +48,16 @@ class _Region:
     version: int
     items: dict[str, dict[str, Any]]
     zones: dict[str, frozenset[str]]
+
+
+class _Place(NamedTuple):
+    """What the instance types of a class also depend on, so that a class may have several lists of them."""
+
+    name: str
+    kubelet: str
+    """Its kubelet settings, which a NodePool may override."""
+    unpriced: bool
+    dedicated: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +89,7 @@ class Catalogue:
     ) -> None:
         """``reservations`` counts the places of capacity reservations; None offers none (gate ReservedCapacity)."""
         self._reservations = reservations
-        self._counted: dict[tuple[str, str, bool], tuple[object, list[InstanceType], list[InstanceType]]] = {}
+        self._counted: dict[_Place, tuple[object, list[InstanceType], list[InstanceType]]] = {}
         """Key as in `_built`. Value: the counts, the instance types without them, and with them."""
         self._clients = clients
         self._pricing = pricing
@@ -89,40 +100,43 @@ class Catalogue:
         self._region: _Region | None = None
         self._read_again_at = 0.0
         self._refusal: EC2Error | None = None
-        self._built: dict[tuple[str, str, bool], _Built] = {}
-        """Key: the class's name, its kubelet settings, which a NodePool may override, and whether unpriced types are
-        included."""
+        self._built: dict[_Place, _Built] = {}
 
     def instance_types(
-        self, node_class: EC2NodeClass, unavailable: Container[OfferingKey] = (), *, unpriced: bool = False
+        self,
+        node_class: EC2NodeClass,
+        unavailable: Container[OfferingKey] = (),
+        *,
+        unpriced: bool = False,
+        dedicated: bool = False,
     ) -> list[InstanceType]:
         """The instance types that the class allows, sorted by name. ``unavailable`` offerings are marked as such.
 
-        ``unpriced``: include types without a known price, at an infinite price.
+        ``unpriced``: include types without a known price, at an infinite price. ``dedicated``: at the prices of
+        dedicated instances.
 
         Raises:
             EC2Error: EC2 could not be read, and there is no earlier answer.
         """
         with self._lock:
             region = self._current()
-            prices_version, _ = self._pricing.current()
+            prices_version, prices = self._pricing.current(dedicated=dedicated)
             key = _state_of(node_class, region.version, prices_version)
-            place = node_class.metadata.name, json.dumps(kubelet_map(node_class), sort_keys=True), unpriced
+            kubelet = json.dumps(kubelet_map(node_class), sort_keys=True)
+            place = _Place(node_class.metadata.name, kubelet, unpriced, dedicated)
             known = self._built.get(place)
             if known is None or known.state != key:
                 if len(self._built) >= MAX_BUILT:
                     self._built.clear()  # it holds entries of deleted classes and of former settings
-                fresh = self._build(node_class, region, unpriced)
+                fresh = self._build(node_class, region, prices, unpriced)
                 known = self._built[place] = _Built(key, fresh, {}, fresh)
             learned = learned_memory(node_class)
             if known.learned != learned:
-                known = self._built[place] = self._with_learned(node_class, region, unpriced, known, learned)
+                known = self._built[place] = self._with_learned(node_class, region, prices, unpriced, known, learned)
         types = self._with_places(place, known.types, node_class)
         return without(types, unavailable) if unavailable else types
 
-    def _with_places(
-        self, place: tuple[str, str, bool], types: list[InstanceType], node_class: EC2NodeClass
-    ) -> list[InstanceType]:
+    def _with_places(self, place: _Place, types: list[InstanceType], node_class: EC2NodeClass) -> list[InstanceType]:
         """The types with the free places of the class's reservations. Equal counts give the same list."""
         listed = node_class.status.capacity_reservations
         if self._reservations is None or not listed:
@@ -160,9 +174,10 @@ class Catalogue:
         chosen = {str(item["InstanceType"]): item for item in items if item["InstanceType"] in names}
         return {name: evaluate_settings(item, settings).kubelet for name, item in chosen.items()}
 
-    def price(self, instance_type: str, zone: str, capacity_type: str) -> float:
+    def price(self, instance_type: str, zone: str, capacity_type: str, tenancy: str) -> float:
         """The price per hour of an offering, or 0 if the price is unknown."""
-        return self._pricing.current()[1].of(instance_type, zone, capacity_type) or 0.0
+        _, prices = self._pricing.current(dedicated=tenancy == labels.DEDICATED)
+        return prices.of(instance_type, zone, capacity_type) or 0.0
 
     def price_warnings(self) -> list[str]:
         """Which prices are not known, why, and what is used instead."""
@@ -233,23 +248,33 @@ class Catalogue:
         return settings_of(node_class, vm_memory_overhead=self._vm_memory_overhead, reserved_enis=self._reserved_enis)
 
     def _with_learned(
-        self, node_class: EC2NodeClass, region: _Region, unpriced: bool, known: _Built, learned: dict[str, int]
+        self,
+        node_class: EC2NodeClass,
+        region: _Region,
+        prices: Prices,
+        unpriced: bool,
+        known: _Built,
+        learned: dict[str, int],
     ) -> _Built:
         """Build only the types whose figure changed. The others stay the same objects, because a fleet of many types
         changes what is learned many times.
         """
         changed = {name: memory for name, memory in learned.items() if known.learned.get(name) != memory}
-        again = {each.name: each for each in self._build(node_class, region, unpriced, changed)}
+        again = {each.name: each for each in self._build(node_class, region, prices, unpriced, changed)}
         before = {each.name: each for each in known.types if each.name in learned}
         types = [again.get(each.name, before.get(each.name, each)) for each in known.stated]
         return _Built(known.state, known.stated, learned, types)
 
     def _build(
-        self, node_class: EC2NodeClass, region: _Region, unpriced: bool, learned: Mapping[str, int] | None = None
+        self,
+        node_class: EC2NodeClass,
+        region: _Region,
+        prices: Prices,
+        unpriced: bool,
+        learned: Mapping[str, int] | None = None,
     ) -> list[InstanceType]:
         """Build the types of a class: all of them, or those with ``learned`` memory."""
         settings = replace(self._settings(node_class), learned_memory=learned or {})
-        _, prices = self._pricing.current()
         zone_ids = {subnet.zone: subnet.zone_id or "" for subnet in node_class.status.subnets}
         listed = node_class.status.capacity_reservations if self._reservations is not None else []
         reserved = offerings_by_type(listed, zone_ids, prices.on_demand)

@@ -40,8 +40,8 @@ SPACING_SECONDS = 1.0
 """Seconds between the end of a describe call and the next one of the same process, whatever it asks for."""
 _ID = re.compile(r"i-[0-9a-f]+")
 
-PriceOf = Callable[[str, str, str], float]
-"""Returns dollars per hour for an instance type, zone and capacity type."""
+PriceOf = Callable[[str, str, str, str], float]
+"""Returns the price of an hour for an instance type, zone, capacity type and tenancy."""
 
 
 class Instances:
@@ -282,7 +282,7 @@ class Instances:
             zone=zone,
             capacity_type=capacity_type,
             image_id=raw["ImageId"],
-            price=self._price_of(raw["InstanceType"], zone, capacity_type),
+            price=self._price_of(raw["InstanceType"], zone, capacity_type, raw["Placement"].get("Tenancy", "")),
             private_dns_name=raw.get("PrivateDnsName", ""),
             launched_at=raw["LaunchTime"],
             reservation_id=reservation_id,

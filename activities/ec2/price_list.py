@@ -12,16 +12,17 @@ if TYPE_CHECKING:
     from types_boto3_pricing import PricingClient
     from types_boto3_pricing.type_defs import FilterTypeDef
 
+VIRTUAL = "Compute Instance"
 METAL = "Compute Instance (bare metal)"
 _SHARED: tuple[tuple[str, str, dict[str, str]], ...] = (
-    ("Shared", "Compute Instance", {}),
+    ("Shared", VIRTUAL, {}),
     ("Dedicated", METAL, {"productFamily": METAL}),
 )
 """Tenancy, product family and further filters. Bare metal is listed under dedicated tenancy, among other products."""
 
 
 def list_prices(pricing: PricingClient, region: str, currency: str) -> dict[str, float]:
-    """The price of an hour by instance type, in shared tenancy; bare metal has one price for both tenancies.
+    """The price of an hour by instance type, in shared tenancy. Bare metal has one price, for both tenancies.
 
     Raises:
         EC2Error: the service refused a call or did not answer.
@@ -30,6 +31,15 @@ def list_prices(pricing: PricingClient, region: str, currency: str) -> dict[str,
     for tenancy, family, further in _SHARED:
         prices.update(_read(pricing, region, currency, tenancy, family, further))
     return prices
+
+
+def dedicated_prices(pricing: PricingClient, region: str, currency: str) -> dict[str, float]:
+    """The price of an hour by instance type, in dedicated tenancy, without bare metal.
+
+    Raises:
+        EC2Error: the service refused a call or did not answer.
+    """
+    return dict(_read(pricing, region, currency, "Dedicated", VIRTUAL, {"productFamily": VIRTUAL}))
 
 
 def _read(

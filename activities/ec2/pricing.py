@@ -17,7 +17,7 @@ from activities import loggers
 from activities.clock import utc_now
 from activities.ec2.client import Ec2
 from activities.ec2.errors import EC2Error, translated
-from activities.ec2.price_list import list_prices
+from activities.ec2.price_list import dedicated_prices, list_prices
 from activities.ec2.price_tables import built_in_table
 from tenon.ec2.capacity import Item
 from tenon.ec2.instance_types import Prices, without_list_price
@@ -53,7 +53,12 @@ class Pricing:
         self._is_listed = False
         """Whether the list prices are those of the price list. They may be equal to the built-in ones."""
         self._refresh_at: float | None = None
-        self._failures: dict[str, str] = {"list": self._no_list} if self._no_list else {}
+        self._dedicated: Mapping[str, float] = {}
+        """On-demand prices of dedicated instances, once somebody asked: few clusters need this half of the list."""
+        self._dedicated_refresh_at: float | None = None
+        self._dedicated_prices: tuple[int, Prices] | None = None
+        """With the version that they belong to."""
+        self._failures = {"list": self._no_list, "dedicated": self._no_list} if self._no_list else {}
 
     def warnings(self) -> list[str]:
         """Which prices are not known, why, and what is used instead; empty if all prices are those of the region.
@@ -70,6 +75,11 @@ class Pricing:
         if not prices.spot and "spot" in failures:
             found.append(
                 f"the spot prices of {region} are not known ({failures['spot']}): spot counts at the on-demand price"
+            )
+        if self._dedicated_refresh_at is not None and not self._dedicated:
+            found.append(
+                f"the prices of dedicated instances of {region} are not known ({failures['dedicated']}): those of "
+                "shared tenancy are used"
             )
         return found
 
@@ -89,12 +99,22 @@ class Pricing:
             f"they are not in {self._table}, and Tenon does not buy them on demand"
         ]
 
-    def current(self) -> tuple[int, Prices]:
-        """The version of the prices, a number that grows with each change, and the prices."""
+    def current(self, *, dedicated: bool = False) -> tuple[int, Prices]:
+        """The version of the prices, a number that grows with each change, and the prices.
+
+        ``dedicated``: of dedicated instances.
+        """
         with self._lock:
             if self._refresh_at is None or self._clock() >= self._refresh_at:
                 self._refresh()
-            return self._version, self._prices
+            if not dedicated:
+                return self._version, self._prices
+            if self._dedicated_refresh_at is None or self._clock() >= self._dedicated_refresh_at:
+                self._refresh_dedicated()
+            if self._dedicated_prices is None or self._dedicated_prices[0] != self._version:
+                composed = self._prices.in_dedicated_tenancy(self._dedicated) if self._dedicated else self._prices
+                self._dedicated_prices = (self._version, composed)
+            return self._dedicated_prices
 
     def _refresh(self) -> None:
         on_demand: Mapping[str, float] = {} if self._no_list else self._read("list", self._on_demand)
@@ -109,6 +129,13 @@ class Pricing:
             self._version += 1
             self._prices = new
 
+    def _refresh_dedicated(self) -> None:
+        found: Mapping[str, float] = {} if self._no_list else self._read("dedicated", self._dedicated_list)
+        self._dedicated_refresh_at = self._clock() + (TTL_SECONDS if found or self._no_list else RETRY_SECONDS)
+        if found and found != self._dedicated:
+            self._version += 1
+            self._dedicated = found
+
     def _read(self, kind: str, ask: Callable[[], Mapping[Key, float]]) -> Mapping[Key, float]:
         try:
             found = ask()
@@ -121,6 +148,9 @@ class Pricing:
 
     def _on_demand(self) -> dict[str, float]:
         return list_prices(self._clients.pricing, self._clients.region, self._table.currency)
+
+    def _dedicated_list(self) -> dict[str, float]:
+        return dedicated_prices(self._clients.pricing, self._clients.region, self._table.currency)
 
     def _spot(self) -> dict[tuple[str, str], float]:
         newest: dict[tuple[str, str], tuple[datetime, float]] = {}

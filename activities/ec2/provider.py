@@ -38,6 +38,7 @@ from tenon.ec2.expressions_check import check_expressions
 from tenon.ec2.instance_types import without
 from tenon.ec2.launch_filters import NoOfferingError, few_types, named_types
 from tenon.ec2.launch_request import plan_launch, without_addresses
+from tenon.ec2.launched_labels import tenancy
 from tenon.ec2.nodeclass_status import CheckResult, not_ready, readiness_unknown, user_data_bytes
 from tenon.ec2.zonal_shifts import without_zones
 from tenon.housekeeping.facts import ObservedInstance, ObservedTemplate
@@ -130,13 +131,19 @@ class Ec2Provider:
         return check_expressions(node_class, self.catalogue.described, allowed=self._expressions)
 
     def instance_types(
-        self, node_class: EC2NodeClass, unavailable: Container[OfferingKey] = (), *, unpriced: bool = False
+        self,
+        node_class: EC2NodeClass,
+        unavailable: Container[OfferingKey] = (),
+        *,
+        unpriced: bool = False,
+        dedicated: bool = False,
     ) -> list[InstanceType]:
         """The instance types that the class allows; ``unavailable`` holds the offerings that EC2 refused.
 
-        ``unpriced``: include types without a known price, at an infinite price.
+        ``unpriced``: include types without a known price, at an infinite price. ``dedicated``: at the prices of
+        dedicated instances.
         """
-        found = self.catalogue.instance_types(node_class, unpriced=unpriced)
+        found = self.catalogue.instance_types(node_class, unpriced=unpriced, dedicated=dedicated)
         if self._shifts is not None:
             found = self._shifts.without(found)
         return without(found, unavailable) if unavailable else found
@@ -175,7 +182,9 @@ class Ec2Provider:
             raise NodeClassReadinessUnknownError(why)
         free = self._network.free_addresses([subnet.id for subnet in node_class.status.subnets])
         requirements = Requirements.from_terms(term.to_dict() for term in claim.spec.requirements)
-        sold = named_types(requirements, self.instance_types(node_class) if types is None else types)
+        if types is None:
+            types = self.instance_types(node_class, dedicated=tenancy(requirements) == labels.DEDICATED)
+        sold = named_types(requirements, types)
         sold = without(sold, unavailable)
         sold = without_zones(sold, away) if (away := self.shifted_zones()) else sold
         try:

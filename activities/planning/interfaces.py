@@ -135,10 +135,16 @@ class Types(Protocol):
     """The instance types of a node class."""
 
     def instance_types(
-        self, node_class: EC2NodeClass, unavailable: frozenset[OfferingKey], *, unpriced: bool = False
+        self,
+        node_class: EC2NodeClass,
+        unavailable: frozenset[OfferingKey],
+        *,
+        unpriced: bool = False,
+        dedicated: bool = False,
     ) -> Sequence[InstanceType]:
         """Instance types with their offerings; ``unavailable`` holds the offerings that EC2 refused. Blocking.
 
-        ``unpriced``: include types without a known price, at an infinite price.
+        ``unpriced``: include types without a known price, at an infinite price. ``dedicated``: at the prices of
+        dedicated instances.
         """
         ...

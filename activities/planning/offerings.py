@@ -12,6 +12,7 @@ from tenon.ec2.capacity_reservations import reservation_ids, without_taken
 from tenon.ec2.own_kubelet import with_own_kubelet
 from tenon.kube.offerings import OfferingKey
 from tenon.provisioning.overlays import Overlaid, apply_overlays
+from tenon.provisioning.pools import is_dedicated
 from tenon.scheduling.model import InstanceType
 
 Refused = frozenset[OfferingKey]
@@ -28,20 +29,22 @@ async def instance_types_by_pool(
     overlays = view.overlays()
     claims = view.reserved_claims()
 
-    def read(node_class: EC2NodeClass, avoided: Refused) -> Sequence[InstanceType]:
-        found = types.instance_types(node_class, avoided, unpriced=bool(overlays))
+    def read(node_class: EC2NodeClass, dedicated: bool) -> Sequence[InstanceType]:
+        found = types.instance_types(node_class, refused, unpriced=bool(overlays), dedicated=dedicated)
         return without_taken(found, claims) if reservation_ids(found) else found
 
     sold: list[tuple[NodePool, Sequence[InstanceType]]] = []
-    shared: dict[int, Sequence[InstanceType]] = {}
+    shared: dict[tuple[int, bool], Sequence[InstanceType]] = {}
     classes = [view.node_class(pool.spec.template.spec.node_class_ref.name) for pool in pools]
     for pool, node_class in zip(pools, classes, strict=True):
         assert node_class is not None  # the caller has checked it
         own = with_own_kubelet(node_class, pool.metadata.annotations)
+        dedicated = is_dedicated(pool)
         if own is not node_class:
-            sold.append((pool, await asyncio.to_thread(read, own, refused)))
+            sold.append((pool, await asyncio.to_thread(read, own, dedicated)))
             continue
-        if id(own) not in shared:  # the pools of a class share one list, so that overlays are matched against it once
-            shared[id(own)] = await asyncio.to_thread(read, own, refused)
-        sold.append((pool, shared[id(own)]))
+        key = (id(own), dedicated)
+        if key not in shared:  # the pools of a class share one list, so that overlays are matched against it once
+            shared[key] = await asyncio.to_thread(read, own, dedicated)
+        sold.append((pool, shared[key]))
     return await asyncio.to_thread(apply_overlays, sold, overlays) if overlays else Overlaid(sold, {})

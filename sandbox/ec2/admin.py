@@ -157,7 +157,7 @@ class AdminApi:
                 "private_dns_name": machine.instance.private_dns_name,
                 "fleet_id": machine.fleet_id,
                 "launched": machine.instance.launch_time,
-                "price": self._world.prices.price(machine.pool[2], machine.pool[0]),
+                "price": self._world.prices.price(machine.pool[2], machine.pool[0], machine.tenancy),
                 "tags": dict(machine.instance.ec2_backend.tags.get(machine.id) or {}),
             }
             for machine in self._world.book.all()

@@ -149,7 +149,7 @@ def _fixed(machine: Machine) -> dict[str, Any]:
         "Placement": {
             "AvailabilityZone": machine.pool[1],
             "GroupName": machine.placement_group_name,
-            "Tenancy": "default",
+            "Tenancy": machine.tenancy,
             **({"GroupId": machine.placement_group_id} if machine.placement_group_id else {}),
             **({"PartitionNumber": machine.partition} if machine.partition else {}),
         },

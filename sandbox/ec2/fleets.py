@@ -182,7 +182,7 @@ class Fleets:
         kind = spec.instance_type
         if catalogue.describe_type(kind) is None:
             return LaunchRefusedError("InvalidParameterValue", f"Invalid value '{kind}' for InstanceType.")
-        price = self.market.prices.price(request.capacity_type, kind)
+        price = self.market.prices.price(request.capacity_type, kind, spec.tenancy)
         if price is None or (kind, zone) not in catalogue.zonal_offerings(backend.region_name):
             return LaunchRefusedError(
                 "Unsupported",
@@ -231,6 +231,7 @@ class Fleets:
             spot_request = str(random_spot_request_id()) if request.capacity_type == "spot" else ""
             delays = self.consistency.delays
             machine = self.book.add(instance, offer.pool, reservation.id, fleet_id, spot_request, delays=delays)
+            machine.tenancy = spec.tenancy
             if offer.reservation is not None:
                 machine.capacity_reservation_id = offer.reservation.id
                 machine.lifecycle = offer.reservation.lifecycle

@@ -59,6 +59,7 @@ class Machine:
     events: list[tuple[str, str]] = field(default_factory=list)
     """Its scheduled events: code and description."""
     capacity_reservation_id: str = ""
+    tenancy: str = "default"
     placement_group_id: str = ""
     placement_group_name: str = ""
     partition: int = 0

@@ -28,9 +28,11 @@ class PriceBook:
     on_demand: dict[str, float] = field(default_factory=dict)
     spot: dict[str, float] = field(default_factory=dict)
 
-    def price(self, capacity_type: str, instance_type: str) -> float | None:
+    def price(self, capacity_type: str, instance_type: str, tenancy: str = "default") -> float | None:
         """The hourly price of a type. None if the type is not offered with this capacity type."""
-        return (self.spot if capacity_type == "spot" else self.on_demand).get(instance_type)
+        if capacity_type == "spot":
+            return self.spot.get(instance_type)
+        return self.dedicated(instance_type) if tenancy == "dedicated" else self.on_demand.get(instance_type)
 
     def dedicated(self, instance_type: str) -> float | None:
         """The hourly price of a dedicated instance. Bare metal costs the same in both tenancies."""

@@ -1,4 +1,7 @@
-"""The Pricing service's GetProducts, which the mock lacks: on-demand Linux prices from the price data file."""
+"""The Pricing service's GetProducts, which the mock lacks: on-demand Linux prices in both tenancies.
+
+Bare metal has a product family of its own, and is listed with dedicated tenancy only.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from moto.ec2.exceptions import EC2ClientError
 
 from sandbox.ec2 import catalogue, tokens
 from sandbox.ec2.errors import Answer, aws_error, json_answer
-from sandbox.ec2.prices import PriceBook
+from sandbox.ec2.prices import PriceBook, is_metal
 from sandbox.ec2.region import CURRENCY, REGION
 
 PAGE = 100
@@ -30,14 +33,15 @@ def answer(prices: PriceBook, action: str, body: bytes) -> Answer:
     except (ValueError, KeyError, AttributeError, TypeError):
         return aws_error("pricing", 400, "InvalidParameterException", "The request is no GetProducts request")
     found = [
-        name
+        (name, tenancy)
         for name in sorted(prices.on_demand)
-        if request.get("ServiceCode") == "AmazonEC2" and _fits(_attributes(name), wanted)
+        for tenancy in (("Dedicated",) if is_metal(name) else ("Dedicated", "Shared"))
+        if request.get("ServiceCode") == "AmazonEC2" and _fits(_fields(name, tenancy), wanted)
     ]
     page = found[start : start + size]
     content: dict[str, Any] = {
         "FormatVersion": "aws_v1",
-        "PriceList": [json.dumps(_product(name, prices.on_demand[name])) for name in page],
+        "PriceList": [json.dumps(_product(prices, *each)) for each in page],
     }
     if start + size < len(found):
         content["NextToken"] = tokens.encode(start + size)
@@ -48,7 +52,16 @@ def _fits(attributes: dict[str, str], wanted: dict[str, str]) -> bool:
     return all(attributes.get(name) == value for name, value in wanted.items())
 
 
-def _attributes(name: str) -> dict[str, str]:
+def _family(name: str) -> str:
+    return "Compute Instance (bare metal)" if is_metal(name) else "Compute Instance"
+
+
+def _fields(name: str, tenancy: str) -> dict[str, str]:
+    """What a request may filter by."""
+    return {**_attributes(name, tenancy), "productFamily": _family(name)}
+
+
+def _attributes(name: str, tenancy: str) -> dict[str, str]:
     kind = catalogue.describe_type(name) or {}
     return {
         "servicecode": "AmazonEC2",
@@ -56,7 +69,7 @@ def _attributes(name: str) -> dict[str, str]:
         "regionCode": REGION,
         "location": "US West (Oregon)",
         "operatingSystem": "Linux",
-        "tenancy": "Shared",
+        "tenancy": tenancy,
         "preInstalledSw": "NA",
         "capacitystatus": "Used",
         "marketoption": "OnDemand",
@@ -65,8 +78,9 @@ def _attributes(name: str) -> dict[str, str]:
     }
 
 
-def _product(name: str, price: float) -> dict[str, Any]:
-    sku = "TENON" + "".join(letter for letter in name.upper() if letter.isalnum())
+def _product(prices: PriceBook, name: str, tenancy: str) -> dict[str, Any]:
+    price = prices.price("on-demand", name, tenancy.lower())
+    sku = "TENON" + "".join(letter for letter in f"{name}{tenancy}".upper() if letter.isalnum())
     term, rate = f"{sku}.JRTCKXETXF", f"{sku}.JRTCKXETXF.6YS6EN2CT7"
     dimension = {
         "unit": "Hrs",
@@ -76,6 +90,6 @@ def _product(name: str, price: float) -> dict[str, Any]:
     }
     return {
         "serviceCode": "AmazonEC2",
-        "product": {"productFamily": "Compute Instance", "sku": sku, "attributes": _attributes(name)},
+        "product": {"productFamily": _family(name), "sku": sku, "attributes": _attributes(name, tenancy)},
         "terms": {"OnDemand": {term: {"sku": sku, "priceDimensions": {rate: dimension}}}},
     }

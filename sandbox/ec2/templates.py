@@ -58,6 +58,10 @@ class LaunchSpec:
         )
 
     @property
+    def tenancy(self) -> str:
+        return str((self.data.get("Placement") or {}).get("Tenancy") or "default")
+
+    @property
     def profile(self) -> dict[str, str]:
         return dict(self.data.get("IamInstanceProfile") or {})
 

@@ -41,6 +41,11 @@ class Prices:
             return self.spot.get((name, zone))
         return self.on_demand.get(name)
 
+    def in_dedicated_tenancy(self, on_demand: Mapping[str, float]) -> Prices:
+        """These prices with those of dedicated instances. Bare metal has one price, and spot capacity has one too."""
+        metal = {name: price for name, price in self.on_demand.items() if name.partition(".")[2].startswith("metal")}
+        return Prices(on_demand={**metal, **on_demand}, spot=self.spot)
+
     def knows(self, name: str, zones: Iterable[str]) -> bool:
         """True if the type has any known price in these zones."""
         return any(self.of(name, zone, sold) is not None for zone in zones for sold in _CAPACITY_TYPES.values())

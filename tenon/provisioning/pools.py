@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tenon.apis import labels
 from tenon.apis.common import Taint as ApiTaint
 from tenon.apis.nodepool import NodePool
+from tenon.ec2.launched_labels import tenancy
 from tenon.kube.requirements import Requirement, Requirements
 from tenon.kube.taints import Taint
 from tenon.provisioning.missing_instance_types import is_available, why_none
@@ -30,6 +31,14 @@ def template_requirements(pool: NodePool) -> Requirements:
     """Return the pool's requirements, with its labels as single-value requirements."""
     terms = [term.model_dump(by_alias=True, exclude_none=True) for term in pool.spec.template.spec.requirements]
     return Requirements.from_terms(terms).with_(Requirements.from_labels(template_labels(pool)))
+
+
+def is_dedicated(pool: NodePool) -> bool:
+    """True if all nodes of the pool are dedicated instances, which have prices of their own.
+
+    In a pool that allows both tenancies, only the pods decide, and nodes count at the price of shared ones in plans.
+    """
+    return tenancy(template_requirements(pool)) == labels.DEDICATED
 
 
 def scheduling_pool(

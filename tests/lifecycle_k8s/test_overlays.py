@@ -31,7 +31,9 @@ PREVIEW = replace(M5, name="x9.large", offerings=tuple(replace(o, price=inf) for
 class Ec2:
     """The types of every class."""
 
-    def instance_types(self, node_class: EC2NodeClass, *, unpriced: bool = False) -> Sequence[InstanceType]:
+    def instance_types(
+        self, node_class: EC2NodeClass, *, unpriced: bool = False, dedicated: bool = False
+    ) -> Sequence[InstanceType]:
         return [*TYPES, PREVIEW] if unpriced else TYPES
 
 

@@ -198,7 +198,12 @@ class FakeTypes:
         self.on_read: Callable[[], None] = lambda: None
 
     def instance_types(
-        self, node_class: EC2NodeClass, unavailable: frozenset[OfferingKey], *, unpriced: bool = False
+        self,
+        node_class: EC2NodeClass,
+        unavailable: frozenset[OfferingKey],
+        *,
+        unpriced: bool = False,
+        dedicated: bool = False,
     ) -> Sequence[InstanceType]:
         self.on_read()
         return [kind for kind in CATALOG if not any(key.instance_type == kind.name for key in unavailable)]

@@ -27,7 +27,12 @@ class CountedTypes(FakeTypes):
         self.places = places
 
     def instance_types(
-        self, node_class: EC2NodeClass, unavailable: frozenset[OfferingKey], *, unpriced: bool = False
+        self,
+        node_class: EC2NodeClass,
+        unavailable: frozenset[OfferingKey],
+        *,
+        unpriced: bool = False,
+        dedicated: bool = False,
     ) -> Sequence[InstanceType]:
         held = entry("m5.large", 2, 8, 0.1)
         held["offerings"].append(

@@ -89,12 +89,12 @@ class Types(FakeTypes):
         self.reads = 0
 
     def instance_types(
-        self, node_class: EC2NodeClass, unavailable: Any, *, unpriced: bool = False
+        self, node_class: EC2NodeClass, unavailable: Any, *, unpriced: bool = False, dedicated: bool = False
     ) -> Sequence[InstanceType]:
         self.reads += 1
         if self.failing:
             raise EC2Error("Unavailable", "EC2 is away", retryable=True)
-        return super().instance_types(node_class, unavailable, unpriced=unpriced)
+        return super().instance_types(node_class, unavailable, unpriced=unpriced, dedicated=dedicated)
 
 
 class World:

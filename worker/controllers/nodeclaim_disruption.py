@@ -32,6 +32,7 @@ from tenon.kube.claim_record import LAST_POD_EVENT_TIME, ClaimRecord
 from tenon.kube.records import ObjectRecord
 from tenon.kube.timestamps import format_instant
 from tenon.lifecycle.messages.base import ClaimRef
+from tenon.provisioning.pools import is_dedicated
 from tenon.scheduling.model import InstanceType
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
@@ -203,7 +204,9 @@ class NodeClaimDisruptionController(Controller):
         own = with_own_kubelet(node_class, pool.metadata.annotations)
         unpriced = bool(self._view.overlays())  # the same list as for planning, so that it is built only once
         try:
-            return await asyncio.to_thread(self._types.instance_types, own, frozenset(), unpriced=unpriced)
+            return await asyncio.to_thread(
+                self._types.instance_types, own, frozenset(), unpriced=unpriced, dedicated=is_dedicated(pool)
+            )
         except EC2Error as error:
             self._log_failure(pool.metadata.name, error)
             return None
