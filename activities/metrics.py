@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib.metadata import version
+from typing import NamedTuple
 
 from prometheus_client import Counter, Gauge, Histogram
 
@@ -10,6 +11,18 @@ _DURATIONS = (
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 450, 600,
 )  # fmt: skip
 _POWERS = tuple(2**power for power in range(13))
+
+TEXT_SUFFIX = ".prom"
+"""Of the files in the folder of the metrics that hold metrics as text."""
+
+
+class TextGauge(NamedTuple):
+    """A gauge of so many series that a process writes them as text, into one file."""
+
+    name: str
+    documentation: str
+    labels: tuple[str, ...]
+
 
 SCHEDULING_SECONDS = Histogram(
     "karpenter_scheduler_scheduling_duration_seconds",
@@ -222,6 +235,24 @@ CLOUD_ERRORS = Counter(
     "karpenter_cloudprovider_errors_total",
     "Failed calls to the cloud provider.",
     ["controller", "method", "provider", "error"],
+)
+TYPE_CPU_CORES = TextGauge(
+    "karpenter_cloudprovider_instance_type_cpu_cores", "vCPUs of an instance type.", ("instance_type",)
+)
+TYPE_MEMORY_BYTES = TextGauge(
+    "karpenter_cloudprovider_instance_type_memory_bytes",
+    "Memory of an instance type, as EC2 states it.",
+    ("instance_type",),
+)
+OFFERING_AVAILABLE = TextGauge(
+    "karpenter_cloudprovider_instance_type_offering_available",
+    "1 if plans may use an offering; 0 if EC2 refused it recently, or if its price is not known.",
+    ("instance_type", "capacity_type", "zone"),
+)
+OFFERING_PRICE = TextGauge(
+    "karpenter_cloudprovider_instance_type_offering_price_estimate",
+    "The price of an hour by which plans decide.",
+    ("instance_type", "capacity_type", "zone"),
 )
 INTERRUPTION_RECEIVED = Counter(
     "karpenter_interruption_received_messages_total", "Messages from the interruption queue.", ["message_type"]

@@ -14,6 +14,7 @@ import sys
 import uuid
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 
 from temporalio import activity
 from temporalio.client import Client
@@ -54,6 +55,7 @@ from worker.controllers.capacity_reservations import (
 )
 from worker.controllers.ended_disruption_commands import DisruptionCommandController
 from worker.controllers.instance_status import InstanceStatusController
+from worker.controllers.instance_type_metrics import InstanceTypeMetricsController
 from worker.controllers.interruption import InterruptionController
 from worker.controllers.node_overlay import NodeOverlayController
 from worker.controllers.node_repair import NodeRepairController
@@ -70,6 +72,7 @@ from worker.controllers.static_nodepool import StaticNodePoolController
 from worker.controllers.zonal_shift import ZonalShiftController
 from worker.runtime.api_server_health import watch_api_server
 from worker.runtime.assembly import BUILD_ID, Clients, connect, warm_up
+from worker.runtime.child_processes import METRICS_FOLDER
 from worker.runtime.disabled_gate_warnings import warn_of_disabled_gates
 from worker.runtime.garbage_collector import freeze_cache_records
 from worker.runtime.housekeeping_schedule import reconcile_schedule, sweep_now
@@ -305,6 +308,9 @@ async def _lead(settings: Settings, temporal: Connection, clients: Clients, cach
         controllers.append(CapacityBlockExpirationController(kube, clients.recorder, cache, view.node_class))
     if settings.enable_zonal_shift:
         controllers.append(ZonalShiftController(clients.recorder, cache, view, clients.ec2))
+    folder = os.environ.get(METRICS_FOLDER)
+    if folder and not settings.disable_cluster_state_observability:
+        controllers.append(InstanceTypeMetricsController(cache, view, clients.ec2, refusals, Path(folder)))
     if gates.node_overlay:
         controllers.append(NodeOverlayController(kube, cache, view, clients.ec2))
     if gates.node_repair:

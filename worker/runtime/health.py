@@ -7,16 +7,19 @@ it in a loop.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import IO
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from activities.metrics import TEXT_SUFFIX
 from worker.runtime.dual_stack import DualStackServer
 from worker.runtime.profiling import asked, gather
 
@@ -115,9 +118,19 @@ def serve_metrics(directory: str, port: int, *, profiling: bool = False) -> Thre
                 return
             registry = CollectorRegistry()
             MultiProcessCollector(registry, path=directory)  # type: ignore[no-untyped-call]
-            self.answer(200, "text/plain; version=0.0.4; charset=utf-8", generate_latest(registry))
+            metrics = generate_latest(registry) + _texts(directory)
+            self.answer(200, "text/plain; version=0.0.4; charset=utf-8", metrics)
 
     return _serve(Metrics, port)
+
+
+def _texts(directory: str) -> bytes:
+    """The metrics that processes wrote as text."""
+    found = []
+    for path in sorted(Path(directory).glob(f"*{TEXT_SUFFIX}")):
+        with contextlib.suppress(FileNotFoundError):  # the leader has just ended
+            found.append(path.read_bytes())
+    return b"".join(found)
 
 
 class _Quiet(BaseHTTPRequestHandler):

@@ -125,7 +125,9 @@ class Settings(BaseModel):
     metrics_port: Port = Field(8080, description="Port of /metrics.")
     health_probe_port: Port = Field(8081, description="Port of /healthz and /readyz.")
     enable_profiling: bool = Field(False, description="Serve /debug/pprof on the metrics port.")
-    disable_cluster_state_observability: bool = Field(False, description="Do not measure NodePools and cluster state.")
+    disable_cluster_state_observability: bool = Field(
+        False, description="Do not measure NodePools, cluster state and instance types."
+    )
     log_level: Annotated[Literal["debug", "info", "warn", "error"], LowerCase] = Field(
         "info", description="debug, info, warn or error."
     )

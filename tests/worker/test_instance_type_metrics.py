@@ -1,0 +1,168 @@
+"""The gauges of instance types and offerings (ACT-16, MET-50, MET-51), as Prometheus reads them from a worker."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import urllib.request
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from math import inf
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from activities.clock import utc_now
+from activities.metrics import TEXT_SUFFIX
+from activities.planning.launch_refusals import LaunchRefusals
+from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.ec2.instance_types import without
+from tenon.kube.decode import decode_object
+from tenon.kube.offerings import OfferingKey
+from tenon.scheduling.model import InstanceType
+from tests.apis.case import EC2NODECLASS, NODEPOOL
+from tests.cache.objects import metadata
+from tests.planning.fake_view import READY, FakeTypes
+from tests.scheduling.builders import catalog, entry
+from tests.worker.fake_temporal import Cache
+from worker.cache.planning_view import PlanningView
+from worker.controllers.instance_type_metrics import InstanceTypeMetricsController, measured
+from worker.runtime.health import serve_metrics
+
+CPU = "karpenter_cloudprovider_instance_type_cpu_cores"
+MEMORY = "karpenter_cloudprovider_instance_type_memory_bytes"
+AVAILABLE = "karpenter_cloudprovider_instance_type_offering_available"
+PRICE = "karpenter_cloudprovider_instance_type_offering_price_estimate"
+ZONES = ["us-west-2a", "us-west-2b"]
+GIB8 = {"karpenter.k8s.aws/instance-memory": ["8192"]}
+TYPES = catalog(
+    entry("c5.xlarge", 4, 7, 0.17, zones=ZONES, requirements=GIB8),
+    entry("m5.large", 2, 7, 0.1, zones=ZONES, requirements=GIB8),
+)
+"""Of 8 GiB, of which nodes get less."""
+MINUTE = 61.0
+
+
+class Sold(FakeTypes):
+    """`TYPES`, and what changes of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.types: Sequence[InstanceType] = TYPES
+
+    def instance_types(
+        self,
+        node_class: EC2NodeClass,
+        unavailable: frozenset[OfferingKey],
+        *,
+        unpriced: bool = False,
+        dedicated: bool = False,
+    ) -> Sequence[InstanceType]:
+        return without(self.types, unavailable)
+
+
+class World:
+    """A leader's controller, and the metrics that its worker serves."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.types, self.refusals, self.cache = Sold(), LaunchRefusals(), Cache()
+        ready = {**EC2NODECLASS, "metadata": metadata("default"), "status": {"conditions": [READY]}}
+        self.cache.nodeclasses.on_event("default", decode_object(json.dumps(ready).encode()))
+        pool = {**NODEPOOL, "metadata": metadata("default", generation=1)}
+        self.cache.pools.on_event("default", decode_object(json.dumps(pool).encode()))
+
+    @contextlib.asynccontextmanager
+    async def leading(self) -> AsyncIterator[None]:
+        view = PlanningView(self.cache)
+        controller = InstanceTypeMetricsController(self.cache, view, self.types, self.refusals, self.folder)
+        task = asyncio.create_task(controller.run())
+        try:
+            await asyncio.sleep(1)
+            yield
+            assert not task.done(), task
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    def scraped(self) -> dict[str, dict[tuple[str, ...], float]]:
+        server = serve_metrics(str(self.folder), 0)
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{server.server_address[1]}/metrics") as answer:
+                families = list(text_string_to_metric_families(answer.read().decode()))
+        finally:
+            server.shutdown()
+            server.server_close()
+        order = ("instance_type", "capacity_type", "zone")
+        return {
+            family.name: {
+                tuple(sample.labels[key] for key in order if key in sample.labels): sample.value
+                for sample in family.samples
+            }
+            for family in families
+            if "instance_type" in family.name
+        }
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+@pytest.mark.asyncio(loop_scope="function")
+@pytest.mark.looptime
+async def test_met50_met51_size_price_and_availability_are_served(world: World) -> None:
+    async with world.leading():
+        found = world.scraped()
+    assert found[CPU] == {("m5.large",): 2, ("c5.xlarge",): 4}
+    assert found[MEMORY] == {("m5.large",): 8 * 2**30, ("c5.xlarge",): 8 * 2**30}
+    assert found[PRICE] == {
+        (name, capacity_type, zone): price
+        for name, capacity_type, price in (
+            ("m5.large", "spot", 0.04),
+            ("m5.large", "on-demand", 0.1),
+            ("c5.xlarge", "spot", 0.068),
+            ("c5.xlarge", "on-demand", 0.17),
+        )
+        for zone in ZONES
+    }
+    assert found[AVAILABLE] == dict.fromkeys(found[PRICE], 1.0)
+
+
+@pytest.mark.asyncio(loop_scope="function")
+@pytest.mark.looptime
+async def test_act16_they_follow_within_a_minute(world: World) -> None:
+    """What EC2 refuses is not available, and what it no longer offers has no series."""
+    async with world.leading():
+        refused = OfferingKey.refusable("spot", "m5.large", ZONES[0])
+        world.refusals.avoid({refused: utc_now() + timedelta(hours=1)})
+        await asyncio.sleep(MINUTE)
+        found = world.scraped()[AVAILABLE]
+        assert [place for place, value in found.items() if value == 0] == [("m5.large", "spot", ZONES[0])]
+        world.types.types = TYPES[:1]
+        await asyncio.sleep(MINUTE)
+        assert {name for name, _, _ in world.scraped()[AVAILABLE]} == {TYPES[0].name}
+
+
+@pytest.mark.asyncio(loop_scope="function")
+@pytest.mark.looptime
+async def test_act16_a_former_leader_exports_none_of_them(world: World) -> None:
+    async with world.leading():
+        assert list(world.folder.glob(f"*{TEXT_SUFFIX}"))
+    assert world.scraped() == {}
+    async with world.leading():
+        assert world.scraped()[CPU]
+
+
+def test_met51_an_offering_without_a_price_is_not_available() -> None:
+    (kind,) = catalog(entry("m5.large", 2, 8, 0.096, zones=ZONES[:1]))
+    unpriced = replace(kind, offerings=tuple(replace(each, price=inf) for each in kind.offerings))
+    gauges = {gauge.name: series for gauge, series in measured([[unpriced]]).items()}
+    assert gauges[PRICE] == {}
+    assert set(gauges[AVAILABLE].values()) == {0}
+    gauges = {gauge.name: series for gauge, series in measured([[unpriced], [kind]]).items()}
+    assert set(gauges[AVAILABLE].values()) == {1}

@@ -1,0 +1,111 @@
+"""Gauges of instance types and their offerings: size, price and availability (ACT-16).
+
+Tens of thousands of series in the Prometheus client's files would take half a second of each scrape, and no series can
+be removed from them. So the leader writes these gauges as text once a minute, and `/metrics` appends the text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite
+from pathlib import Path
+
+from activities.metrics import (
+    OFFERING_AVAILABLE,
+    OFFERING_PRICE,
+    TEXT_SUFFIX,
+    TYPE_CPU_CORES,
+    TYPE_MEMORY_BYTES,
+    TextGauge,
+)
+from activities.planning.interfaces import Types
+from activities.planning.launch_refusals import LaunchRefusals
+from activities.planning.offerings import instance_types_by_pool
+from tenon.apis import labels
+from tenon.provisioning.readiness import usable_pools
+from tenon.scheduling.model import InstanceType
+from worker.cache.changes import Change
+from worker.cache.cluster import ClusterCache
+from worker.cache.planning_view import PlanningView
+from worker.controllers.base import Controller
+
+CPU, MEMORY = f"{labels.AWS_GROUP}/instance-cpu", f"{labels.AWS_GROUP}/instance-memory"
+MIB = 1024 * 1024
+
+Series = Mapping[tuple[str, ...], float]
+"""Values by the values of the labels."""
+
+
+def measured(lists: Iterable[Sequence[InstanceType]]) -> dict[TextGauge, Series]:
+    """The gauges of these lists of types, of which each NodePool has one.
+
+    If NodePools differ about an offering, it is available if it is so for one of them, and has the lowest price.
+    """
+    cores: dict[tuple[str, ...], float] = {}
+    memory: dict[tuple[str, ...], float] = {}
+    available: dict[tuple[str, ...], float] = {}
+    prices: dict[tuple[str, ...], float] = {}
+    for kind in (kind for types in lists for kind in types):
+        for series, key, unit in ((cores, CPU, 1), (memory, MEMORY, MIB)):
+            series.update(((kind.name,), float(value) * unit) for value in kind.requirements.get(key).values)
+        for offering in kind.offerings:
+            place = (kind.name, offering.capacity_type, offering.zone)
+            known = isfinite(offering.price)
+            available[place] = max(available.get(place, 0.0), float(offering.available and known))
+            if known:
+                prices[place] = min(prices.get(place, offering.price), offering.price)
+    return {TYPE_CPU_CORES: cores, TYPE_MEMORY_BYTES: memory, OFFERING_AVAILABLE: available, OFFERING_PRICE: prices}
+
+
+def text_of(gauges: Mapping[TextGauge, Series]) -> str:
+    """The gauges in Prometheus' text format."""
+    lines: list[str] = []
+    for gauge, series in gauges.items():
+        lines += (f"# HELP {gauge.name} {gauge.documentation}", f"# TYPE {gauge.name} gauge")
+        template = ",".join(f'{label}="{{}}"' for label in gauge.labels)
+        lines += (f"{gauge.name}{{{template.format(*values)}}} {value!r}" for values, value in sorted(series.items()))
+    return "".join(f"{line}\n" for line in lines)
+
+
+class InstanceTypeMetricsController(Controller):
+    """Writes the gauges of the types of all EC2NodeClasses that usable NodePools name. Removes them at its end."""
+
+    name = "instancetypemetrics"
+    topics = ()
+    resync = 60.0
+
+    def __init__(
+        self, cache: ClusterCache, view: PlanningView, types: Types, refusals: LaunchRefusals, folder: Path
+    ) -> None:
+        """``folder``: that of the metrics of this worker."""
+        super().__init__(cache)
+        self._view = view
+        self._types = types
+        self._refusals = refusals
+        self._file = folder / f"{self.name}{TEXT_SUFFIX}"
+        self._written: dict[TextGauge, Series] = {}
+
+    async def run(self) -> None:
+        """Write the gauges until cancelled. Those of a former leader would be out of date."""
+        try:
+            await super().run()
+        finally:
+            self._file.unlink(missing_ok=True)
+
+    async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
+        """Write the gauges if they changed."""
+        pools = usable_pools(self._view.node_pools(), self._view.node_class)
+        seen = await instance_types_by_pool(self._view, self._types, pools, self._refusals.avoided())
+        await asyncio.to_thread(self._write, list({id(types): types for _, types in seen.sold}.values()))
+        return None
+
+    def _write(self, lists: Sequence[Sequence[InstanceType]]) -> None:
+        found = measured(lists)
+        if found == self._written:
+            return
+        fresh = self._file.with_suffix(".new")
+        fresh.write_text(text_of(found))
+        os.replace(fresh, self._file)  # a scrape reads the old file or the new one
+        self._written = found
