@@ -18,7 +18,7 @@ from sandbox import build, kubectl, metrics
 from sandbox.control import order
 from sandbox.ec2.authorization import identities
 from sandbox.ec2.client import Ec2Admin
-from sandbox.ec2.region import REGION
+from sandbox.ec2.region import REGION, UnknownRegionError, check_region
 from sandbox.layout import CLUSTER_NAME, NAMESPACE, Layout
 from sandbox.metrics.usage import parse_load
 from sandbox.nodeadm import NODEADM
@@ -74,10 +74,14 @@ class Sandbox:
         ``boot_delay`` is in seconds. ``audit`` writes every request to the API server to ``layout.audit_log``.
 
         Raises:
-            SandboxError: the sandbox did not start, or one already runs in this folder.
+            SandboxError: the sandbox did not start, one already runs in this folder, or its region is unknown.
             BuildError: the control plane or nodeadm could not be built.
             MissingToolError: a program is not installed.
         """
+        try:
+            check_region(REGION)
+        except UnknownRegionError as error:
+            raise SandboxError(f"{error}.") from error
         layout = Layout.at(state_dir)
         status = read(layout.status)
         if status is not None and status.running:

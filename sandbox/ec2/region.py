@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 
+from tenon.errors import TenonError
+
 REGION = os.environ.get("TENON_SANDBOX_REGION") or "us-west-2"
 ZONES = tuple(f"{REGION}{letter}" for letter in {"us-west-2": "abcd", "cn-north-1": "ab"}.get(REGION, "abc"))
 PARTITION = "aws-cn" if REGION.startswith("cn-") else "aws-us-gov" if REGION.startswith("us-gov-") else "aws"
@@ -16,3 +18,24 @@ EC2_SERVICE = "ec2.amazonaws.com.cn" if PARTITION == "aws-cn" else "ec2.amazonaw
 """The name by which EC2 takes the role of an instance."""
 GLOBAL_REGION = {"aws-cn": "cn-north-1", "aws-us-gov": "us-gov-west-1"}.get(PARTITION, "us-east-1")
 """The region of IAM, which each partition has once."""
+
+
+class UnknownRegionError(TenonError):
+    """The sandbox's AWS cannot be in this region. The message is a sentence without a period."""
+
+
+def check_region(region: str) -> None:
+    """Refuse a region that does not exist, or whose partition is not emulated.
+
+    Raises:
+        UnknownRegionError: the region is such a one.
+    """
+    import botocore.session
+
+    session = botocore.session.get_session()
+    known = (session.get_available_regions("ec2", name) for name in ("aws", "aws-cn", "aws-us-gov"))
+    if not any(region in regions for regions in known):
+        raise UnknownRegionError(
+            f"TENON_SANDBOX_REGION is {region}, which is no region of AWS, its China regions or GovCloud: set one such "
+            "as us-west-2, or leave it out"
+        )

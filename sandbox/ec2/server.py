@@ -18,6 +18,7 @@ from sandbox.ec2.admin import AdminApi
 from sandbox.ec2.boot import BootPlan
 from sandbox.ec2.consistency import USUAL
 from sandbox.ec2.prices import read_prices
+from sandbox.ec2.region import REGION, UnknownRegionError, check_region
 from sandbox.ec2.world import ClusterFacts, World
 from sandbox.ec2.wsgi import Front
 from worker.runtime.logs import TenonFormatter
@@ -155,6 +156,7 @@ def main(arguments: list[str] | None = None) -> int:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: done.set())
     try:
+        check_region(REGION)
         facts = cluster_facts(chosen.cluster, chosen.kubeconfig)
         if chosen.service_cidr:
             facts.service_cidr = chosen.service_cidr
@@ -166,7 +168,7 @@ def main(arguments: list[str] | None = None) -> int:
             nodeadm=chosen.nodeadm,
             boot_delay=chosen.boot_delay,
         )
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, UnknownRegionError) as error:
         print(f"The sandbox's EC2 cannot start: {error}", file=sys.stderr)
         return 2
     log.info("The server serves EC2", extra={"endpoint": server.endpoint})
