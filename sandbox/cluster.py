@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from sandbox import build, kubectl, metrics
 from sandbox.control import order
 from sandbox.ec2.authorization import identities
 from sandbox.ec2.client import Ec2Admin
-from sandbox.ec2.region import REGION, UnknownRegionError, check_region
+from sandbox.ec2.region import REGION, VARIABLE, UnknownRegionError, check_region
 from sandbox.layout import CLUSTER_NAME, NAMESPACE, Layout
 from sandbox.metrics.usage import parse_load
 from sandbox.nodeadm import NODEADM
@@ -41,10 +42,16 @@ class Sandbox:
 
     cluster_name = CLUSTER_NAME
     namespace = NAMESPACE
-    region = REGION
 
-    def __init__(self, layout: Layout, addresses: Addresses, owned: subprocess.Popen[bytes] | None = None) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        addresses: Addresses,
+        owned: subprocess.Popen[bytes] | None = None,
+        region: str = REGION,
+    ) -> None:
         self.layout = layout
+        self.region = region
         self.kubeconfig = layout.kubeconfig
         """The administrator's kubeconfig."""
         self.worker_kubeconfig = layout.worker_kubeconfig
@@ -67,11 +74,13 @@ class Sandbox:
         keep_history: bool = False,
         audit: bool = False,
         detach: bool = False,
+        region: str = REGION,
     ) -> Sandbox:
         """Start a sandbox in ``state_dir`` (default: see layout) and return when it is ready.
 
         It ends with ``stop`` or when this process ends for any reason. With ``detach`` it outlives this process.
         ``boot_delay`` is in seconds. ``audit`` writes every request to the API server to ``layout.audit_log``.
+        ``region`` is that of its AWS.
 
         Raises:
             SandboxError: the sandbox did not start, one already runs in this folder, or its region is unknown.
@@ -79,7 +88,7 @@ class Sandbox:
             MissingToolError: a program is not installed.
         """
         try:
-            check_region(REGION)
+            check_region(region)
         except UnknownRegionError as error:
             raise SandboxError(f"{error}.") from error
         layout = Layout.at(state_dir)
@@ -101,6 +110,7 @@ class Sandbox:
         with layout.log("supervisor").open("wb") as log:
             process = subprocess.Popen(
                 command,
+                env={**os.environ, VARIABLE: region},
                 stdin=subprocess.DEVNULL if detach else subprocess.PIPE,
                 stdout=log,
                 stderr=log,
@@ -113,7 +123,7 @@ class Sandbox:
             _end(layout, process)
             raise
         assert status.addresses is not None
-        return cls(layout, status.addresses, process)
+        return cls(layout, status.addresses, process, region)
 
     @classmethod
     def attach(cls, state_dir: Path | str | None = None) -> Sandbox:
@@ -228,7 +238,7 @@ class Sandbox:
             "TEMPORAL_ADDRESS": self.temporal_address,
             "TEMPORAL_NAMESPACE": "default",
             "AWS_ENDPOINT_URL": self.ec2_endpoint,
-            "AWS_REGION": REGION,
+            "AWS_REGION": self.region,
             **identities.environment(identities.worker_key(CLUSTER_NAME)),
             "CLUSTER_NAME": CLUSTER_NAME,
             "CLUSTER_ENDPOINT": self.kubernetes_endpoint,
@@ -245,7 +255,7 @@ class Sandbox:
         return boto3.Session().client(  # a session of its own, because the default one is not thread-safe
             service,
             endpoint_url=self.ec2_endpoint,
-            region_name=REGION,
+            region_name=self.region,
             aws_access_key_id=identities.ADMINISTRATOR_KEY,
             aws_secret_access_key=identities.SECRET,
         )

@@ -10,7 +10,8 @@ import os
 
 from tenon.errors import TenonError
 
-REGION = os.environ.get("TENON_SANDBOX_REGION") or "us-west-2"
+VARIABLE = "TENON_SANDBOX_REGION"
+REGION = os.environ.get(VARIABLE) or "us-west-2"
 ZONES = tuple(f"{REGION}{letter}" for letter in {"us-west-2": "abcd", "cn-north-1": "ab"}.get(REGION, "abc"))
 PARTITION = "aws-cn" if REGION.startswith("cn-") else "aws-us-gov" if REGION.startswith("us-gov-") else "aws"
 CURRENCY = "CNY" if PARTITION == "aws-cn" else "USD"
@@ -36,6 +37,6 @@ def check_region(region: str) -> None:
     known = (session.get_available_regions("ec2", name) for name in ("aws", "aws-cn", "aws-us-gov"))
     if not any(region in regions for regions in known):
         raise UnknownRegionError(
-            f"TENON_SANDBOX_REGION is {region}, which is no region of AWS, its China regions or GovCloud: set one such "
+            f"{VARIABLE} is {region}, which is no region of AWS, its China regions or GovCloud: set one such "
             "as us-west-2, or leave it out"
         )

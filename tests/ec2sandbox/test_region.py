@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from sandbox import cluster
 from sandbox.cluster import Sandbox, SandboxError
 from sandbox.ec2.region import UnknownRegionError, check_region
 
@@ -38,9 +37,8 @@ def test_the_server_of_an_unknown_region_says_so_and_ends(tmp_path: Path) -> Non
     assert ended.stderr == f"The sandbox's EC2 cannot start: {SENTENCE}\n"
 
 
-def test_a_sandbox_in_an_unknown_region_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster, "REGION", "us-west-9")
+def test_a_sandbox_in_an_unknown_region_does_not_start(tmp_path: Path) -> None:
     with pytest.raises(SandboxError) as caught:
-        Sandbox.start(tmp_path)
+        Sandbox.start(tmp_path, region="us-west-9")
     assert str(caught.value) == f"{SENTENCE}."
     assert list(tmp_path.iterdir()) == []

@@ -29,7 +29,7 @@ from tests.planning.fake_view import READY, FakeTypes
 from tests.scheduling.builders import catalog, entry
 from tests.worker.fake_temporal import Cache
 from worker.cache.planning_view import PlanningView
-from worker.controllers.instance_type_metrics import InstanceTypeMetricsController, measured
+from worker.controllers.instance_type_metrics import SOON, InstanceTypeMetricsController, measured
 from worker.runtime.health import serve_metrics
 
 CPU = "karpenter_cloudprovider_instance_type_cpu_cores"
@@ -70,10 +70,14 @@ class World:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.types, self.refusals, self.cache = Sold(), LaunchRefusals(), Cache()
+
+    def with_pool(self) -> World:
+        """A usable NodePool exists."""
         ready = {**EC2NODECLASS, "metadata": metadata("default"), "status": {"conditions": [READY]}}
         self.cache.nodeclasses.on_event("default", decode_object(json.dumps(ready).encode()))
         pool = {**NODEPOOL, "metadata": metadata("default", generation=1)}
         self.cache.pools.on_event("default", decode_object(json.dumps(pool).encode()))
+        return self
 
     @contextlib.asynccontextmanager
     async def leading(self) -> AsyncIterator[None]:
@@ -110,7 +114,7 @@ class World:
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    return World(tmp_path)
+    return World(tmp_path).with_pool()
 
 
 @pytest.mark.asyncio(loop_scope="function")
@@ -155,6 +159,17 @@ async def test_act16_a_former_leader_exports_none_of_them(world: World) -> None:
         assert list(world.folder.glob(f"*{TEXT_SUFFIX}"))
     assert world.scraped() == {}
     async with world.leading():
+        assert world.scraped()[CPU]
+
+
+@pytest.mark.asyncio(loop_scope="function")
+@pytest.mark.looptime
+async def test_act16_the_first_usable_pool_is_not_waited_for_a_minute(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    async with world.leading():
+        assert world.scraped()[CPU] == {}
+        world.with_pool()
+        await asyncio.sleep(SOON + 1)
         assert world.scraped()[CPU]
 
 

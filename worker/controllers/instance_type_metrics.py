@@ -33,6 +33,7 @@ from worker.controllers.base import Controller
 
 CPU, MEMORY = f"{labels.AWS_GROUP}/instance-cpu", f"{labels.AWS_GROUP}/instance-memory"
 MIB = 1024 * 1024
+SOON = 5.0
 
 Series = Mapping[tuple[str, ...], float]
 """Values by the values of the labels."""
@@ -95,11 +96,11 @@ class InstanceTypeMetricsController(Controller):
             self._file.unlink(missing_ok=True)
 
     async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
-        """Write the gauges if they changed."""
+        """Write the gauges if they changed. Look again soon while no NodePool is usable, as in a new cluster."""
         pools = usable_pools(self._view.node_pools(), self._view.node_class)
         seen = await instance_types_by_pool(self._view, self._types, pools, self._refusals.avoided())
         await asyncio.to_thread(self._write, list({id(types): types for _, types in seen.sold}.values()))
-        return None
+        return None if pools else SOON
 
     def _write(self, lists: Sequence[Sequence[InstanceType]]) -> None:
         found = measured(lists)
