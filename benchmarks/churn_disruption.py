@@ -91,7 +91,6 @@ class Disruption:
                     ready=one.ready,
                     leaving=one.leaving,
                     empty=empty,
-                    protected=False,
                     quiet_since=quiet if empty else None,
                     node=one.name,
                     disrupted_by=one.disrupted_by,

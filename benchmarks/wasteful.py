@@ -35,6 +35,7 @@ SHARES = (8, 8, 3, 1)
 
 LOOK_AHEAD = 20
 """How many pods a node passes over before it counts as full."""
+RESTING = "the rest of its pods"
 
 
 @dataclass(frozen=True)
@@ -58,11 +59,11 @@ class Wasteful:
         pool_of = {name: one.pool for claims, plan in moves for name, one in later.named(claims, plan)}
         hosts = {name for _, plan in moves for name in plan.placements}
         managed = [
-            replace(node, protected=node.protected or node.node in hosts)
+            replace(node, protected_by=RESTING if node.node in hosts else node.protected_by)
             for node in self.situation.nodes
             if node.claim not in gone
         ]
-        managed += [replace(_managed(name, pool_of[name], empty=False), protected=True) for name in later.new]
+        managed += [replace(_managed(name, pool_of[name], empty=False), protected_by=RESTING) for name in later.new]
         details = {
             claim: replace(detail, quiet_since=detail.quiet_since or NOW)
             for claim, detail in later.model.details.items()
@@ -72,7 +73,7 @@ class Wasteful:
 
     def rested(self) -> Wasteful:
         """Return the cluster once all pods have rested."""
-        nodes = [replace(node, protected=False) for node in self.situation.nodes]
+        nodes = [replace(node, protected_by="") for node in self.situation.nodes]
         return replace(self, situation=replace(self.situation, nodes=nodes))
 
     def at(self, cursor: LookCursor) -> Wasteful:
@@ -129,7 +130,6 @@ def _managed(claim: str, pool: str, node: str = "", *, empty: bool) -> ManagedNo
         ready=True,
         leaving=False,
         empty=empty,
-        protected=False,
         quiet_since=NOW,
         node=node or claim,
     )

@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from datetime import datetime
 
-from tenon.apis import labels
 from tenon.apis.reasons import Reason
 from tenon.disruption.methods import METHODS
 from tenon.disruption.methods.base import Method
@@ -90,7 +89,7 @@ def may_leave(node: ManagedNode, situation: Situation) -> bool:
 def _may_be_disrupted(node: ManagedNode, situation: Situation) -> bool:
     return (
         may_leave(node, situation)
-        and not node.protected
+        and not node.protected_by
         and not node.replacement_for
         and node.claim not in situation.postponed
         and not node.named_in(situation.nominated)
@@ -99,9 +98,10 @@ def _may_be_disrupted(node: ManagedNode, situation: Situation) -> bool:
 
 def _protected(situation: Situation) -> dict[str, str]:
     """Return the NodeClaims that drifted and that an annotation protects, each with a clause that says so (DIS-15)."""
-    why = "its node drifted, but an annotation of its Node or NodeClaim protects it"
     return {
-        node.claim: why for node in situation.nodes if node.drifted and node.protected and may_leave(node, situation)
+        node.claim: f"its node drifted, but {node.protected_by} protects it"
+        for node in situation.nodes
+        if node.drifted and node.protected_by and may_leave(node, situation)
     }
 
 
@@ -137,8 +137,8 @@ def _why_held(node: ManagedNode, situation: Situation) -> str:
     after = situation.policies[node.pool].consolidate_after
     if after is None:
         return ""
-    if node.protected:
-        return f'Disruption is blocked through the "{labels.DO_NOT_DISRUPT}" annotation of its Node or NodeClaim'
+    if node.protected_by:
+        return f"Disruption is blocked through {node.protected_by}"
     is_due = node.empty and node.quiet_since is not None and node.quiet_since + after <= situation.now
     return f"It is empty, but {node.held_by}" if is_due and node.held_by else ""
 

@@ -83,7 +83,7 @@ class ManagedNode:
 
     It only says whether there are pods: ``empty`` is true if no pod on the node would need another node, and none is on
     its way. ``quiet_since`` is set only for empty nodes: the last pod event, or the initialization if that is later.
-    ``protected`` covers annotations of Node and NodeClaim; ``held_by`` covers pods, but only those of empty nodes.
+    ``protected_by`` covers annotations of Node and NodeClaim; ``held_by`` covers pods, but only those of empty nodes.
     """
 
     claim: str
@@ -93,12 +93,13 @@ class ManagedNode:
     ready: bool
     leaving: bool
     empty: bool
-    protected: bool
     quiet_since: datetime | None
     node: str = ""
     """The name of its Node."""
     terminating: bool = False
     """Its instance is being terminated. Budgets no longer count the node (DIS-50)."""
+    protected_by: str = ""
+    """The annotation that protects it, as `tenon.kube.protection.node_protection` says it."""
     held_by: str = ""
     """The DaemonSet or static pod of an empty node, and what protects it, that keeps graceful methods away (DIS-13)."""
     drifted: bool = False
@@ -136,6 +137,8 @@ class NodeDetail:
     """The cost of moving its pods (`rescheduling_cost`)."""
     surges: tuple[str, ...] = ()
     """Deployments (``namespace/name``) with a pod on it that asks to start its new pod first."""
+    protected_by: str = ""
+    """The annotation that protects it, as `tenon.kube.protection.node_protection` says it."""
     held_by: str = ""
     """The pod, and what protects it, that keeps graceful methods away from the node (DIS-13); empty if none does."""
     has_grace_period: bool = False

@@ -89,11 +89,8 @@ class WhyStays:
             yield f"NodePool {node.pool} does not exist or cannot be read"
         if not node.initialized:
             yield "Its NodeClaim is not initialized"
-        if node.protected:
-            yield (
-                f"An annotation of its Node or NodeClaim protects it: {labels.DO_NOT_DISRUPT}, "
-                f"{labels.DO_NOT_CONSOLIDATE} or {labels.KEEP_UNTIL}"
-            )
+        if node.protected_by:
+            yield _capitalized(f"{node.protected_by} protects it")
         if node.disrupted_by:
             yield f"Disruption command {node.disrupted_by} is about to remove it"
         elif node.claim in given.under_command:

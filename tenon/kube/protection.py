@@ -1,4 +1,4 @@
-"""The annotation karpenter.sh/do-not-disrupt: it protects a pod permanently, or for a duration from its start.
+"""Annotations that protect: karpenter.sh/do-not-disrupt and others on nodes, and on pods, also for a duration.
 
 Before v1beta1 it was called karpenter.sh/do-not-evict. Many manifests still use that name, which protects as well.
 """
@@ -18,15 +18,32 @@ def do_not_disrupt_value(annotations: Mapping[str, str]) -> str | None:
     return "true" if annotations.get(labels.DO_NOT_EVICT) == "true" else annotations.get(labels.DO_NOT_DISRUPT)
 
 
-def protects_node(annotations: Mapping[str, str]) -> bool:
-    """Whether the annotations of a Node or NodeClaim protect it from disruption."""
-    return "true" in (annotations.get(labels.DO_NOT_DISRUPT), annotations.get(labels.DO_NOT_CONSOLIDATE))
+def node_protection(
+    claim: Mapping[str, str], node: Mapping[str, str], keep_until: datetime | None, now: datetime
+) -> str:
+    """Return which annotation protects a node from disruption, such as ``the "..." annotation of its Node``.
+
+    Empty if none does.
+
+    Args:
+        claim: the annotations of its NodeClaim.
+        node: those of its Node.
+        keep_until: until when an operator wants to keep it.
+        now: the current time.
+    """
+    for name in (labels.DO_NOT_DISRUPT, labels.DO_NOT_CONSOLIDATE):
+        for kind, known in (("Node", node), ("NodeClaim", claim)):
+            if known.get(name) == "true":
+                return f'the "{name}" annotation of its {kind}'
+    if keep_until is not None and keep_until > now:
+        return f'the "{labels.KEEP_UNTIL}" annotation of its NodeClaim (until {format_instant(keep_until)})'
+    return ""
 
 
 def pod_protected(annotations: Mapping[str, str], started: datetime | None, now: datetime) -> str:
     """Return why a pod with these annotations must not be evicted now; empty if it may be."""
     if annotations.get(labels.DO_NOT_EVICT) == "true":
-        return f"annotation {labels.DO_NOT_EVICT} holds it"
+        return f"annotation {labels.DO_NOT_EVICT} protects it"
     return protected_for(annotations.get(labels.DO_NOT_DISRUPT), started, now)
 
 
@@ -36,14 +53,14 @@ def protected_for(value: str | None, started: datetime | None, now: datetime) ->
     A duration also protects a pod that has not started yet. Any other value protects nothing.
     """
     if value == "true":
-        return f"annotation {labels.DO_NOT_DISRUPT} holds it"
+        return f"annotation {labels.DO_NOT_DISRUPT} protects it"
     seconds = go_seconds(value) if value else None
     if seconds is None or seconds <= 0:
         return ""
     if started is None:
-        return f"annotation {labels.DO_NOT_DISRUPT} holds it for {value} from its start"
+        return f"annotation {labels.DO_NOT_DISRUPT} protects it for {value} from its start"
     end = started + timedelta(seconds=seconds)
-    return f"annotation {labels.DO_NOT_DISRUPT} holds it until {format_instant(end)}" if now < end else ""
+    return f"annotation {labels.DO_NOT_DISRUPT} protects it until {format_instant(end)}" if now < end else ""
 
 
 def is_invalid_value(value: str | None) -> bool:

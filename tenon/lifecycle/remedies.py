@@ -15,9 +15,9 @@ from tenon.kube.timestamps import format_instant
 from tenon.lifecycle.state import NodeState, Stage
 
 _BUDGETS = re.compile(r"PodDisruptionBudgets? ((?:[^\s/,]+/[^\s,]+(?:, )?)+)")
-_PROTECTED = re.compile(r"pod ([^\s/]+)/(\S+) cannot be evicted: annotation (\S+) holds it")
+_PROTECTED = re.compile(r"pod ([^\s/]+)/(\S+) cannot be evicted: annotation (\S+) (?:protects|holds) it")
 _FINALIZED = re.compile(r"pod ([^\s/]+)/(\S+) (?:should have ended|was to end) by \S+ but finalizers? ")
-"""The second wording is that of an earlier version, which a workflow keeps until the next attempt of its drain."""
+"""The second wording of both is that of earlier versions. A workflow keeps it until the next attempt of its drain."""
 
 
 def remedies(state: NodeState) -> list[str]:

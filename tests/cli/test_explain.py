@@ -29,7 +29,7 @@ def test_a_node_of_a_file_is_explained(tmp_path: Path) -> None:
     found = explain(tmp_path, "n2", "-f", str(file), "--now", NOW)
     assert (found.exit_code, found.stdout.splitlines()[:2]) == (
         0,
-        ["n2:", "  Pod default/b: annotation karpenter.sh/do-not-disrupt holds it"],
+        ["n2:", "  Pod default/b: annotation karpenter.sh/do-not-disrupt protects it"],
     )
     document = json.loads(explain(tmp_path, "n2", "-f", str(file), "--now", NOW, "-o", "json").stdout)
     assert [entry["node"] for entry in document["staying"]] == ["n2"]
@@ -72,5 +72,5 @@ def test_without_files_the_cluster_is_read_at_the_current_time(server: type[ApiS
         found = explain(tmp_path, name)
         assert found.exit_code == 0, found.stderr
         lines = found.stdout.splitlines()
-        assert lines[:2] == [f"{name}:", "  Pod default/b: annotation karpenter.sh/do-not-disrupt holds it"]
+        assert lines[:2] == [f"{name}:", "  Pod default/b: annotation karpenter.sh/do-not-disrupt protects it"]
     assert set(server.methods) == {"GET"}

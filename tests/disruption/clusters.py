@@ -26,7 +26,7 @@ from tenon.disruption.model import Command, ManagedNode, NodeDetail, PoolPolicy,
 from tenon.kube.decode import decode_pod
 from tenon.kube.pod_disruption_budgets import PodDisruptionBudget, decode_pdb
 from tenon.kube.pod_kinds import MIRROR_ANNOTATION
-from tenon.kube.protection import protects_node
+from tenon.kube.protection import node_protection
 from tenon.kube.records import PodRecord
 from tenon.kube.requirements import Requirements
 from tenon.kube.taints import Taint
@@ -44,6 +44,8 @@ Object = dict[str, Any]
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _DURATION = re.compile(r"(\d+)([smh])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours"}
+
+PROTECTED = 'the "karpenter.sh/do-not-disrupt" annotation of its Node'
 
 
 class Spec(BaseModel):
@@ -211,7 +213,7 @@ def situation(cluster: Cluster) -> Situation:
                 ready=spec.ready,
                 leaving=spec.leaving,
                 empty=not moving,
-                protected=spec.protected or protects_node(spec.annotations),
+                protected_by=PROTECTED if spec.protected else node_protection({}, spec.annotations, None, now),
                 quiet_since=quiet if not moving else None,
                 node=name,
                 terminating=spec.terminating,

@@ -204,7 +204,7 @@ def test_the_cluster_after_a_move_has_its_pods_on_their_new_nodes() -> None:
 def test_evt02_a_node_that_stays_says_why() -> None:
     """Not a node that leaves, and not one that its NodePool's policy keeps: the NodePool says that."""
     full = {"type": "m5.large", "pods": [PodSpec(cpu="1500m", memory="4Gi")]}
-    held = "pod default/web: karpenter.sh/do-not-disrupt holds it"
+    held = "pod default/web: karpenter.sh/do-not-disrupt protects it"
     cluster = Cluster(
         pools={"default": PoolSpec(budgets=[{"nodes": "100%"}]), "calm": PoolSpec(policy="WhenEmpty")},
         nodes={

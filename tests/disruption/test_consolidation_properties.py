@@ -202,10 +202,7 @@ def applied(given_: Situation, commands: Sequence[Command]) -> Situation:
         for claims, plan in moves
         for number, claim in enumerate(plan.claims)
     }
-    new = [
-        ManagedNode(name, f"uid-{name}", pool_of[name], True, True, False, False, False, None, name)
-        for name in after.new
-    ]
+    new = [ManagedNode(name, f"uid-{name}", pool_of[name], True, True, False, False, None, name) for name in after.new]
     old = [node for node in given_.nodes if node.claim not in gone]
     details = {
         claim: replace(detail, quiet_since=detail.quiet_since or given_.now)

@@ -57,7 +57,6 @@ class Cluster:
             "initialized": True,
             "ready": True,
             "leaving": False,
-            "protected": False,
             "quiet_since": None,
         }
         self.managed.append(ManagedNode(name, f"uid-{name}", of, empty=not pods, node=name, **{**ready, **managed}))
@@ -251,7 +250,7 @@ def test_dis13_dis14_what_protects_pods_holds_drift_unless_there_is_a_grace_peri
     }
 
 
-@pytest.mark.parametrize("change", [{"protected": True}, {"leaving": True}, {"initialized": False}])
+@pytest.mark.parametrize("change", [{"protected_by": "an annotation"}, {"leaving": True}, {"initialized": False}])
 def test_dis10_dis11_nodes_that_are_no_candidates(change: dict[str, Any]) -> None:
     cluster = Cluster()
     cluster.add("a", **change)

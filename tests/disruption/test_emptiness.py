@@ -25,7 +25,6 @@ NODE = ManagedNode(
     ready=True,
     leaving=False,
     empty=True,
-    protected=False,
     quiet_since=NOW - TTL,
 )
 POLICIES = {"default": PoolPolicy("default", TTL, (Budget(nodes="100%"),))}
@@ -64,10 +63,10 @@ def test_dis30_before_that_nothing_is_decided_and_the_next_look_is_known() -> No
         {"initialized": False},
         {"leaving": True},
         {"empty": False},
-        {"protected": True},
+        {"protected_by": "an annotation"},
         {"quiet_since": None},
         {"pool": "gone"},
-        {"held_by": "pod kube-system/agent: annotation karpenter.sh/do-not-disrupt holds it"},
+        {"held_by": "pod kube-system/agent: annotation karpenter.sh/do-not-disrupt protects it"},
     ],
 )
 def test_dis10_dis11_nodes_that_are_no_candidates(change: dict[str, Any]) -> None:

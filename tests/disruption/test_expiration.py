@@ -24,7 +24,7 @@ TWO = PoolPolicy("default", None, (Budget(nodes="2"),), expire_within_budgets=Tr
 
 
 def node(name: str, expired_for: timedelta = HOUR, **changed: Any) -> ManagedNode:
-    made = ManagedNode(name, f"uid-{name}", "default", True, True, False, False, False, None)
+    made = ManagedNode(name, f"uid-{name}", "default", True, True, False, False, None)
     return replace(made, expires_at=NOW - expired_for, **changed)
 
 
@@ -63,7 +63,7 @@ def test_wsh28_without_the_annotation_expired_nodes_are_left_to_their_workflows(
     assert (found.commands, found.look_again, found.eligible[Reason.EXPIRED]) == ((), None, 0)
 
 
-@pytest.mark.parametrize("held", [{"protected": True}, {"replacement_for": "drifted-1"}])
+@pytest.mark.parametrize("held", [{"protected_by": "an annotation"}, {"replacement_for": "drifted-1"}])
 def test_qrk13_what_keeps_other_methods_away_does_not_keep_an_expired_node(held: dict[str, Any]) -> None:
     """DIS-84: expiration is forceful with budgets too. The pods are protected by the drain."""
     assert removed(decision(node("a", **held))) == ["a"]

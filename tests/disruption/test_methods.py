@@ -29,7 +29,7 @@ POLICIES = {"default": PoolPolicy("default", timedelta(seconds=30), (Budget(node
 
 
 def node(name: str, **changed: Any) -> ManagedNode:
-    made = ManagedNode(name, f"uid-{name}", "default", True, True, False, True, False, NOW - timedelta(hours=1))
+    made = ManagedNode(name, f"uid-{name}", "default", True, True, False, True, NOW - timedelta(hours=1))
     return replace(made, **changed)
 
 
@@ -122,7 +122,7 @@ nodes = st.lists(
         ready=st.booleans(),
         leaving=st.booleans(),
         empty=st.booleans(),
-        protected=st.booleans(),
+        protected_by=st.sampled_from(["", "an annotation"]),
         quiet_since=st.none() | st.integers(0, 120).map(lambda seconds: NOW - timedelta(seconds=seconds)),
         node=names.map(lambda name: f"node-{name}"),
         terminating=st.booleans(),
@@ -140,7 +140,7 @@ def test_dis10_dis11_dis51_no_method_takes_what_is_protected_or_beyond_a_budget(
     situation = Situation(cluster, policies, NOW, under_command=commanded, nominated=nominated)
     decision = decide(situation, [method])
     taken = [candidate.node for command in decision.commands for candidate in command.candidates]
-    assert not any(n.protected or n.leaving or not n.initialized or n.pool == "gone" for n in taken)
+    assert not any(n.protected_by or n.leaving or not n.initialized or n.pool == "gone" for n in taken)
     assert not {n.claim for n in taken} & (commanded | nominated)
     members = [n for n in cluster if n.pool == "default" and n.initialized and not n.terminating]
     gone = sum(n.leaving or not n.ready or n.claim in commanded for n in members)

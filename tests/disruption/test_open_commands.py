@@ -22,8 +22,8 @@ from tenon.evolve import evolve
 from tenon.lifecycle.messages.disruption import OpenCommand
 
 DUE = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
-NODE = ManagedNode("a", "u", "default", True, True, False, True, False, DUE)
-LEAVING = ManagedNode("a", "u", "default", True, True, True, True, False, DUE)
+NODE = ManagedNode("a", "u", "default", True, True, False, True, DUE)
+LEAVING = ManagedNode("a", "u", "default", True, True, True, True, DUE)
 OPEN = {"a": OpenCommand(command="c1", reason="Empty", pool="default", until=DUE + timedelta(minutes=10), due=DUE)}
 
 

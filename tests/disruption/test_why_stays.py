@@ -37,8 +37,7 @@ def sentences(found: Situation, name: str = "n1", **options: Any) -> tuple[str, 
         (
             {"protected": True},
             {},
-            "An annotation of its Node or NodeClaim protects it: karpenter.sh/do-not-disrupt, "
-            "karpenter.sh/do-not-consolidate or tenon.sh/keep-until",
+            'The "karpenter.sh/do-not-disrupt" annotation of its Node protects it',
         ),
         ({"disruptedBy": "drifted-1"}, {}, "Disruption command drifted-1 is about to remove it"),
         ({"replacementFor": "x-1"}, {}, "It was created for disruption command x-1, which has not ended"),

@@ -208,8 +208,7 @@ def test_wsh14_whatever_the_annotation_holds_it_is_read_or_refused_in_a_sentence
 
 def situation(policy: PoolPolicy, now: datetime) -> Situation:
     nodes = [
-        ManagedNode(f"n{n}", f"uid-{n}", policy.name, True, True, False, True, False, utc("2026-01-01"))
-        for n in range(9)
+        ManagedNode(f"n{n}", f"uid-{n}", policy.name, True, True, False, True, utc("2026-01-01")) for n in range(9)
     ]
     return Situation(nodes=nodes, policies={policy.name: policy}, now=now)
 

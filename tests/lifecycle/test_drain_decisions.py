@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenon.kube import pod_json
-from tenon.kube.protection import do_not_disrupt_value, pod_protected, protected_for, protects_node
+from tenon.kube.protection import do_not_disrupt_value, node_protection, pod_protected, protected_for
 from tenon.lifecycle import drain, drain_blockers, pdbs
 from tenon.lifecycle.drain import Action, Kind
 
@@ -192,7 +192,7 @@ def test_which_pods_make_a_node_non_empty(owner: str, phase: str, deletion: floa
 @pytest.mark.parametrize(
     ("value", "started", "held"),
     [
-        ("true", -9999, "holds it"),
+        ("true", -9999, "protects it"),
         ("false", 0, ""),
         ("True", 0, ""),
         ("10m", -599, "until 2026-03-01T12:00:01Z"),
@@ -231,11 +231,25 @@ def test_do_not_evict_protects_under_its_own_name(annotations: dict[str, str], h
     assert (do_not_disrupt_value(annotations) == "true") is bool(held)
 
 
-def test_do_not_consolidate_protects_a_node() -> None:
+@pytest.mark.parametrize(
+    ("claim", "node", "kept", "protected_by"),
+    [
+        ({"karpenter.sh/do-not-consolidate": "true"}, {}, None, 'do-not-consolidate" annotation of its NodeClaim'),
+        ({}, {"karpenter.sh/do-not-disrupt": "true"}, None, 'do-not-disrupt" annotation of its Node'),
+        ({}, {"karpenter.sh/do-not-disrupt": "1h"}, None, ""),
+        ({"karpenter.sh/do-not-consolidate": "false", "karpenter.sh/do-not-evict": "true"}, {}, None, ""),
+        ({}, {}, 60, 'keep-until" annotation of its NodeClaim (until 2026-03-01T12:01:00Z)'),
+        ({}, {}, 0, ""),
+    ],
+)
+def test_dis11_an_annotation_protects_a_node_and_is_named(
+    claim: dict[str, str], node: dict[str, str], kept: int | None, protected_by: str
+) -> None:
     """ANN-11, V1B-13."""
-    assert protects_node({"karpenter.sh/do-not-consolidate": "true"})
-    assert protects_node({"karpenter.sh/do-not-disrupt": "true"})
-    assert not protects_node({"karpenter.sh/do-not-consolidate": "false", "karpenter.sh/do-not-evict": "true"})
+    keep_until = None if kept is None else NOW + timedelta(seconds=kept)
+    found = node_protection(claim, node, keep_until, NOW)
+    assert found.endswith(protected_by)
+    assert bool(found) is bool(protected_by)
 
 
 def test_force_begins_at_the_earliest_of_all_instants() -> None:

@@ -175,7 +175,7 @@ async def test_dis_13_a_pod_that_became_protected_ends_a_graceful_command(owner:
     body = pod("web-1", owner=owner)
     body["metadata"]["annotations"] = {"karpenter.sh/do-not-disrupt": "true"}
     world = World().put_live().put_pods(body)
-    assert "karpenter.sh/do-not-disrupt holds it" in (await steps(world).check_candidates(given("web-1"))).failure
+    assert "karpenter.sh/do-not-disrupt protects it" in (await steps(world).check_candidates(given("web-1"))).failure
     assert ("NodeClaim", REF.name, "DisruptionBlocked") in [event[:3] for event in world.recorder.events]
 
 

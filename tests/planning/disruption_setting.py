@@ -26,7 +26,6 @@ def managed(name: str, **changed: Any) -> ManagedNode:
         "ready": True,
         "leaving": False,
         "empty": True,
-        "protected": False,
         "quiet_since": START,
     }
     return ManagedNode(**{**facts, **changed})

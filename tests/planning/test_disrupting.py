@@ -85,7 +85,7 @@ async def test_dis46_dis53_what_changes_before_its_time_is_over_counts() -> None
         setting.view.managed = [managed("a", quiet_since=setting.now())]
 
     def protected(setting: Setting) -> None:
-        setting.view.managed = [managed("a", protected=True)]
+        setting.view.managed = [managed("a", protected_by="an annotation")]
 
     def never(setting: Setting) -> None:
         setting.view.pools = [node_pool(edits={AFTER_A_MINUTE: "Never"})]

@@ -14,8 +14,9 @@ from tests.planning.fake_view import START
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 
-BY_ANNOTATION = 'Disruption is blocked through the "karpenter.sh/do-not-disrupt" annotation of its Node or NodeClaim'
-DAEMON = "pod ns/agent: annotation karpenter.sh/do-not-disrupt holds it"
+ANNOTATION = 'the "karpenter.sh/do-not-consolidate" annotation of its NodeClaim'
+BY_ANNOTATION = f"Disruption is blocked through {ANNOTATION}"
+DAEMON = "pod ns/agent: annotation karpenter.sh/do-not-disrupt protects it"
 
 
 async def events(at: Setting, seconds: float = REPORT_SECONDS) -> list[tuple[str, str, str, str]]:
@@ -24,7 +25,7 @@ async def events(at: Setting, seconds: float = REPORT_SECONDS) -> list[tuple[str
 
 
 async def test_dis11_dis15_a_node_that_an_annotation_keeps_from_consolidation_says_so() -> None:
-    at = Setting(managed("a", empty=False, protected=True), managed("b", protected=True))
+    at = Setting(managed("a", empty=False, protected_by=ANNOTATION), managed("b", protected_by=ANNOTATION))
     expected = [("NodeClaim", name, "DisruptionBlocked", BY_ANNOTATION) for name in "ab"]
     assert await events(at) == expected
 
@@ -32,28 +33,28 @@ async def test_dis11_dis15_a_node_that_an_annotation_keeps_from_consolidation_sa
 async def test_dis13_dis15_an_empty_node_kept_by_a_daemonset_pod_says_so_when_due() -> None:
     at = Setting(managed("a", held_by=DAEMON))
     assert await events(at, 59.0) == []
-    text = "It is empty, but pod ns/agent: annotation karpenter.sh/do-not-disrupt holds it"
+    text = "It is empty, but pod ns/agent: annotation karpenter.sh/do-not-disrupt protects it"
     assert await events(at, 2 * REPORT_SECONDS) == [("NodeClaim", "a", "DisruptionBlocked", text)]
 
 
 async def test_dis15_what_no_method_would_take_or_a_look_reports_gets_no_such_event() -> None:
     """What drifted, leaves, is not ready for disruption, or belongs to a NodePool that keeps its nodes."""
     at = Setting(
-        managed("drifted", protected=True, drifted=True),
-        managed("leaves", protected=True, leaving=True),
-        managed("starts", protected=True, initialized=False),
+        managed("drifted", protected_by=ANNOTATION, drifted=True),
+        managed("leaves", protected_by=ANNOTATION, leaving=True),
+        managed("starts", protected_by=ANNOTATION, initialized=False),
         managed("held", empty=False, held_by=DAEMON),
         managed("recent", held_by=DAEMON, quiet_since=START + timedelta(hours=1)),
     )
     assert await events(at) == []
-    at = Setting(managed("a", protected=True), after="Never")
+    at = Setting(managed("a", protected_by=ANNOTATION), after="Never")
     assert await events(at) == []
 
 
 async def test_dis15_many_nodes_get_their_events_in_turns_and_rarely_again() -> None:
     """Thousands of events at once would delay the writes that nodes wait for."""
     names = [f"n{number:03}" for number in range(MOST + 5)]
-    at = Setting(*(managed(name, protected=True) for name in names))
+    at = Setting(*(managed(name, protected_by=ANNOTATION) for name in names))
     assert len(await events(at, REPORT_SECONDS / 2)) == MOST
     assert sorted(event[1] for event in await events(at, 2 * REPORT_SECONDS)) == names
     await events(at, REPEAT_SECONDS + 2 * REPORT_SECONDS)

@@ -84,7 +84,7 @@ def is_quiet(at: Setting) -> None:
 
 
 def loses_its_annotation(at: Setting) -> None:
-    at.view.managed = [replace(node, protected=False) for node in at.view.managed]
+    at.view.managed = [replace(node, protected_by="") for node in at.view.managed]
 
 
 def comes_back(at: Setting) -> None:
@@ -110,7 +110,7 @@ def is_restless_and_lets_a_pod_go(at: Setting) -> None:
         ({}, lets_a_pod_go),
         ({}, loses_a_pod),
         ({}, is_quiet),
-        ({"protected": True}, loses_its_annotation),
+        ({"protected_by": "an annotation"}, loses_its_annotation),
         ({"ready": False}, comes_back),
         ({}, gets_another_policy),
         ({}, may_evict),
@@ -145,7 +145,7 @@ def begins_to_leave(at: Setting) -> None:
 
 
 def is_protected(at: Setting) -> None:
-    at.view.managed[1] = replace(at.view.managed[1], protected=True)
+    at.view.managed[1] = replace(at.view.managed[1], protected_by="an annotation")
 
 
 def is_joined_by_another(at: Setting) -> None:

@@ -28,7 +28,7 @@ def test_pods_that_fit_on_another_node_move_there(tmp_path: Path) -> None:
     }
     (stays,) = plan["staying"]
     assert stays["why"][:2] == [
-        "Pod default/b: annotation karpenter.sh/do-not-disrupt holds it",
+        "Pod default/b: annotation karpenter.sh/do-not-disrupt protects it",
         "Pods of other nodes are about to move to it",
     ]
     assert {key: stays[key] for key in ("node", "nodeClaim", "nodePool", "pricePerHour")} == {
@@ -97,7 +97,7 @@ def test_one_node_alone_is_explained_in_full(tmp_path: Path) -> None:
     stays = simulate(tmp_path, SHARED, "--now", NOW, "--node", "n2", form="table")
     assert stays.out.splitlines()[:2] == [
         "n2:",
-        "  Pod default/b: annotation karpenter.sh/do-not-disrupt holds it",
+        "  Pod default/b: annotation karpenter.sh/do-not-disrupt protects it",
     ]
     goes = simulate(tmp_path, SHARED, "--now", NOW, "--node", "n1", form="table")
     assert goes.out.splitlines()[0] == "Underutilized: n1 would be taken away, which saves $0.192 an hour"
@@ -120,7 +120,7 @@ def test_tables_and_pages_show_both(tmp_path: Path) -> None:
     page = disrupted(tmp_path, SHARED, form="html").out
     assert "Nodes that would be taken away (1)" in page
     assert "Nodes that stay (1)" in page
-    assert "karpenter.sh/do-not-disrupt holds it" in page
+    assert "karpenter.sh/do-not-disrupt protects it" in page
 
 
 def test_without_the_option_nothing_is_said(tmp_path: Path) -> None:

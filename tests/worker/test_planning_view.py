@@ -243,8 +243,8 @@ async def test_a_node_is_managed_as_its_objects_and_pods_are_now() -> None:
         assert told().empty
         assert not told(ready=False).ready
         assert told(deletionTimestamp=started).leaving
-        assert told(annotations={labels.KEEP_UNTIL: "2099-01-01T00:00:00Z"}).protected
-        assert not told(annotations={labels.KEEP_UNTIL: "2020-01-01T00:00:00Z"}).protected
+        assert told(annotations={labels.KEEP_UNTIL: "2099-01-01T00:00:00Z"}).protected_by
+        assert not told(annotations={labels.KEEP_UNTIL: "2020-01-01T00:00:00Z"}).protected_by
         assert told().expires_at is None
         assert told(life="24h").expires_at == datetime(2026, 1, 2, tzinfo=UTC)
         for kept_until, expires in (("2026-01-03T00:00:00Z", 3), ("2026-01-01T12:00:00Z", 2)):

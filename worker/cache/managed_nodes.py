@@ -15,7 +15,7 @@ from tenon.disruption.arrivals import read_arrivals
 from tenon.disruption.held_pods import holder
 from tenon.disruption.model import ManagedNode
 from tenon.kube.claim_record import ClaimRecord
-from tenon.kube.protection import protects_node
+from tenon.kube.protection import node_protection
 from tenon.kube.records import NodeRecord
 from worker.cache.cluster import ClusterCache
 from worker.cache.evacuating_pods import leaving
@@ -26,8 +26,7 @@ class _Known:
     claim: ClaimRecord
     node: NodeRecord | None
     found: ManagedNode
-    """The node as if it had pods, and with the protection of its annotations but without that of keep-until."""
-    keep_until: datetime | None
+    """The node as if it had pods. What protects it may have ended since, if it has a keep-until annotation."""
 
 
 class ManagedNodes:
@@ -39,24 +38,23 @@ class ManagedNodes:
         self._version = -1
         self._places: dict[str, list[int]] = {}
         """By Node name: its positions in the list of known nodes."""
-        self._kept: list[tuple[int, datetime]] = []
-        """Positions of the nodes with a keep-until annotation, and the time until which each is kept."""
+        self._kept: list[tuple[int, _Known]] = []
+        """The nodes with a keep-until annotation, which protects for a while, and their positions."""
 
     def now(self) -> list[ManagedNode]:
         """All nodes whose NodeClaim belongs to a NodePool."""
-        if self._version != self._cache.node_changes:
-            self._read()
-        found = [known.found for known in self._known.values()]
         time = datetime.fromtimestamp(self._cache.clock(), UTC)
-        for place, keep_until in self._kept:
-            if keep_until > time:
-                found[place] = replace(found[place], protected=True)
+        if self._version != self._cache.node_changes:
+            self._read(time)
+        found = [known.found for known in self._known.values()]
+        for place, one in self._kept:
+            found[place] = replace(found[place], protected_by=protection_of(one.claim, one.node, time))
         for node_name in self._cache.empty_nodes:
             for place in self._places.get(node_name, ()):
                 found[place] = self._empty(found[place], time)
         return found
 
-    def _read(self) -> None:
+    def _read(self, now: datetime) -> None:
         """Convert the nodes whose objects changed."""
         known: dict[str, _Known] = {}
         for claim in self._cache.claims:
@@ -65,10 +63,10 @@ class ManagedNodes:
             if one is None or one.claim is not claim or one.node is not node:
                 if not claim.pool:
                     continue
-                one = _known(claim, node)
+                one = _known(claim, node, now)
             known[claim.name] = one
         self._known, self._version, self._places = known, self._cache.node_changes, {}
-        self._kept = [(n, one.keep_until) for n, one in enumerate(known.values()) if one.keep_until is not None]
+        self._kept = [(n, one) for n, one in enumerate(known.values()) if one.claim.keep_until is not None]
         for place, one in enumerate(known.values()):
             if one.node is not None:
                 self._places.setdefault(one.node.name, []).append(place)
@@ -84,8 +82,12 @@ class ManagedNodes:
         return replace(found, empty=True, quiet_since=datetime.fromtimestamp(since, UTC), held_by=held_by)
 
 
-def _known(claim: ClaimRecord, node: NodeRecord | None) -> _Known:
-    protected = protects_node(claim.annotations) or (node is not None and protects_node(node.annotations))
+def protection_of(claim: ClaimRecord, node: NodeRecord | None, now: datetime) -> str:
+    """Return which annotation of the NodeClaim or its Node protects it (`node_protection`); empty if none does."""
+    return node_protection(claim.annotations, node.annotations if node is not None else {}, claim.keep_until, now)
+
+
+def _known(claim: ClaimRecord, node: NodeRecord | None, now: datetime) -> _Known:
     found = ManagedNode(
         claim=claim.name,
         uid=claim.uid,
@@ -94,7 +96,7 @@ def _known(claim: ClaimRecord, node: NodeRecord | None) -> _Known:
         ready=node is not None and node.ready,
         leaving=leaving(node, claim),
         empty=False,
-        protected=protected,
+        protected_by=protection_of(claim, node, now),
         quiet_since=None,
         node=node.name if node is not None else "",
         terminating=claim.terminating,
@@ -105,7 +107,7 @@ def _known(claim: ClaimRecord, node: NodeRecord | None) -> _Known:
         arrivals=read_arrivals(claim.annotations.get(labels.MOVED_HERE, "[]")),
         expires_at=_expires_at(claim),
     )
-    return _Known(claim, node, found, claim.keep_until)
+    return _Known(claim, node, found)
 
 
 def _expires_at(claim: ClaimRecord) -> datetime | None:

@@ -28,11 +28,11 @@ from tenon.apis.rebalance import replaces_on_rebalance
 from tenon.ec2.interruption import Kind, MalformedNoticeError, read_notice
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
-from tenon.kube.protection import protects_node
 from tenon.kube.records import NodeRecord
 from tenon.lifecycle.messages.launch import OfferingRef
 from worker.cache.changes import Change
 from worker.cache.cluster import ClusterCache
+from worker.cache.managed_nodes import protection_of
 from worker.controllers.base import Controller, backoff
 from worker.controllers.interrupted_nodes import InterruptedNodes
 
@@ -159,9 +159,7 @@ class InterruptionController(Controller):
         pool = self._cache.pools.get(claim.pool)
         if pool is None or not replaces_on_rebalance(pool.annotations):
             return False
-        protected = protects_node(claim.annotations) or (node is not None and protects_node(node.annotations))
-        kept = claim.keep_until is not None and claim.keep_until > self._now()
-        return not protected and not kept
+        return not protection_of(claim, node, self._now())
 
 
 def _offering(claim: ClaimRecord) -> list[OfferingRef]:

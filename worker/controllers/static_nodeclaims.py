@@ -12,11 +12,12 @@ from datetime import UTC, datetime
 
 from tenon.disruption.cost import rescheduling_cost
 from tenon.kube.claim_record import ClaimRecord
-from tenon.kube.protection import protected_for, protects_node
+from tenon.kube.protection import protected_for
 from tenon.kube.records import PodRecord
 from tenon.provisioning.static_capacity import StaticClaim
 from worker.cache.cluster import ClusterCache
 from worker.cache.evacuating_pods import leaving
+from worker.cache.managed_nodes import protection_of
 
 
 def claims_by_pool(cache: ClusterCache, pools: Collection[str]) -> dict[str, list[StaticClaim]]:
@@ -38,15 +39,11 @@ def with_eviction_cost(cache: ClusterCache, claim: ClaimRecord, now: datetime) -
     """A NodeClaim, with the cost of evicting its pods and whether it is protected."""
     node = cache.node_of(claim)
     pods = [pod for pod in cache.pods_on(node.name) if pod.reschedulable] if node is not None else []
-    keep_until = claim.keep_until
     return replace(
         static_claim(cache, claim),
         empty=not pods,
         cost=rescheduling_cost((pod.pod.priority, pod.deletion_cost) for pod in pods),
-        protected=protects_node(claim.annotations)
-        or (node is not None and protects_node(node.annotations))
-        or (keep_until is not None and keep_until > now)
-        or any(_is_protected(pod, now) for pod in pods),
+        protected=bool(protection_of(claim, node, now)) or any(_is_protected(pod, now) for pod in pods),
     )
 
 
