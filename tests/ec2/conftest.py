@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,32 +13,19 @@ from activities.ec2.cluster import describe_cluster
 from activities.ec2.provider import Ec2Provider
 from sandbox.ec2.authorization.identities import ADMINISTRATOR_KEY, environment, worker_key
 from tenon.apis.ec2nodeclass import EC2NodeClass
+from tests.ec2.few_types import offer_few_types
 from tests.ec2.samples import node_class
 from tests.ec2sandbox.conftest import make_client
 
 if TYPE_CHECKING:
     from sandbox.ec2.server import Server
 
-FAMILIES = frozenset({"c5", "c6g", "g4dn", "inf2", "m5", "m5a", "m6i", "m7g", "t3", "t4g"})
-"""Families that the region of most tests offers. Reading all 800 types takes seconds, and few tests are about that."""
-
 
 @pytest.fixture(scope="module")
 def few_types() -> Iterator[None]:
-    """The region offers `FAMILIES` only. A module that needs every type overrides this fixture."""
-    from sandbox.ec2 import catalogue
-
-    regional, zonal = catalogue.regional_types, catalogue.zonal_offerings
-
-    def few_regional(region: str) -> dict[str, Any]:
-        return {name: kind for name, kind in regional(region).items() if name.partition(".")[0] in FAMILIES}
-
-    def few_zonal(region: str) -> frozenset[tuple[str, str]]:
-        return frozenset(pair for pair in zonal(region) if pair[0].partition(".")[0] in FAMILIES)
-
+    """The region offers few types. A module that needs every type overrides this fixture."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(catalogue, "regional_types", few_regional)
-        patch.setattr(catalogue, "zonal_offerings", few_zonal)
+        offer_few_types(patch.setattr)
         yield
 
 

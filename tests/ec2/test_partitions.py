@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +22,7 @@ from sandbox.ports import free_ports
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tests.ec2.samples import node_claim
 
+ROOT = Path(__file__).resolve().parents[2]
 PARTITIONS = {"eu-central-1": "aws", "cn-north-1": "aws-cn", "us-gov-west-1": "aws-us-gov"}
 LARGE = {"eu-central-1": 0.096, "cn-north-1": 1.013, "us-gov-west-1": 0.121}
 """The sandbox's price of m5.large: that of AWS, or in a region without a table, that of us-east-1."""
@@ -33,22 +35,23 @@ def region(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def endpoint(region: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The sandbox's AWS in a region."""
+    """The sandbox's AWS in a region, with few types."""
     (port,) = free_ports(1)
     folder = str(tmp_path_factory.mktemp(region))
-    command = [sys.executable, "-m", "sandbox.ec2.server", "--port", str(port), "--state", folder]
+    command = [sys.executable, "-m", "tests.ec2.few_types", "--port", str(port), "--state", folder]
     variables = {**os.environ, "TENON_SANDBOX_REGION": region}
-    with subprocess.Popen(command, env=variables, stderr=subprocess.PIPE, text=True) as running:
+    with subprocess.Popen(command, env=variables, cwd=ROOT, stderr=subprocess.PIPE, text=True) as running:
         assert running.stderr is not None
         try:
             assert any("The server serves EC2" in line for line in running.stderr), "it ended by itself"
+            Ec2Admin(f"http://127.0.0.1:{port}").consistency(profile=0, instance=0, tags=0)
             yield f"http://127.0.0.1:{port}"
         finally:
             running.terminate()
 
 
 @pytest.fixture(scope="module")
-def clients(endpoint: str, region: str) -> Ec2:
+def clients(endpoint: str, region: str, describes_at_once: None) -> Ec2:
     """The worker's clients."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in environment(worker_key("sandbox")).items():
