@@ -105,6 +105,19 @@ def test_a_role_that_another_replica_adds_meanwhile_is_no_failure(
     assert [role["RoleName"] for role in profile["Roles"]] == ["KarpenterNodeRole-sandbox"]
 
 
+def test_aws047_a_profile_that_another_replica_has_just_made_is_used(
+    provider: Ec2Provider, server: Server, clients: Ec2
+) -> None:
+    other = renamed(node_class(role="KarpenterNodeRole-sandbox"), "made-twice")
+    server.world.faults.add(
+        Fault(action="CreateInstanceProfile", code="EntityAlreadyExists", status=409, after_effect=True)
+    )
+    status = provider.resolve_node_class(other)
+    assert failed(status) == {}
+    profile = clients.iam.get_instance_profile(InstanceProfileName=status.instance_profile or "")["InstanceProfile"]
+    assert [role["RoleName"] for role in profile["Roles"]] == ["KarpenterNodeRole-sandbox"]
+
+
 def test_a_managed_profile_can_be_deleted_twice(provider: Ec2Provider, clients: Ec2) -> None:
     """EC-S11: an owner's clean-up that is repeated succeeds."""
     other = renamed(node_class(role="KarpenterNodeRole-sandbox"), "other")
@@ -207,6 +220,19 @@ def test_images_by_id_and_name_boot_their_architecture(provider: Ec2Provider, re
     by_name = status_of(provider, amiFamily="AL2023", amiSelectorTerms=[term])
     assert sorted(ami.requirements[0].values[0] for ami in by_name.amis) == ["amd64", "arm64"]
     assert all((ami.name or "").endswith("v20261101") for ami in by_name.amis)
+
+
+@pytest.mark.parametrize(("owner", "asked"), [(None, ["self", "amazon"]), ("602401143452", ["602401143452"])])
+def test_aws107_an_image_of_a_name_is_the_accounts_own_or_amazons(
+    owner: str | None, asked: list[str], provider: Ec2Provider, server: Server
+) -> None:
+    """Anybody may publish an image of the same name."""
+    term = {"name": "amazon-eks-node-al2023-x86_64-*", **({"owner": owner} if owner else {})}
+    before = len(server.world.calls.listing("DescribeImages"))
+    status_of(provider, amiFamily="AL2023", amiSelectorTerms=[term])
+    (call,) = server.world.calls.listing("DescribeImages")[before:]
+    given = call["parameters"]
+    assert [value for name, value in sorted(given.items()) if name.startswith("Owner")] == asked
 
 
 RECOMMENDED = "/aws/service/eks/optimized-ami/1.36/amazon-linux-2023/x86_64/standard/recommended/image_id"
