@@ -1,4 +1,4 @@
-"""Builds the control plane's programs once from pinned Go modules, for all checkouts on this machine.
+"""Builds Kubernetes' programs once from pinned Go modules, for all checkouts on this machine.
 
 Release binaries may not be reachable where this runs, but the Go module proxy is, and go.sum pins every byte. The
 result is cached under the hash of all inputs. A build happens in its own folder and is renamed at the end, so an
@@ -18,6 +18,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from sandbox import golang
@@ -37,66 +38,95 @@ PACKAGES = (
 )
 PROGRAMS = ("kube-apiserver", "kube-scheduler", "kube-controller-manager", "kwok", "etcd")
 
-COLD_CPU_MINUTES = 12.5
-"""Measured CPU minutes to compile everything with an empty Go cache. The work scales well to up to 8 cores."""
+
+@dataclass(frozen=True)
+class Programs:
+    """Programs of the modules in SOURCE that are built together and kept together, apart from those of other builds."""
+
+    what: str
+    """What they are, in words."""
+    cache: str
+    """The folder that keeps them."""
+    packages: tuple[str, ...]
+    names: tuple[str, ...]
+    """The names of the built files."""
+    cold_cpu_minutes: float
+    """CPU minutes to compile everything that no build of the others has compiled."""
+    renamed: tuple[tuple[str, str], ...] = ()
+    """Files to which Go gives another name than ``names``: that name, and the one in ``names``."""
+
+
+CONTROL_PLANE = Programs(
+    what="the control plane",
+    cache="controlplane",
+    packages=PACKAGES,
+    names=PROGRAMS,
+    cold_cpu_minutes=12.5,  # measured with an empty Go cache. The work scales well to up to 8 cores
+    renamed=(("server", "etcd"),),
+)
 
 
 class BuildError(TenonError):
-    """The control plane could not be built. The message is a sentence and the end of Go's output."""
+    """Programs could not be built. The message is a sentence and the end of Go's output."""
 
 
-def cache_root() -> Path:
+def cache_root(wanted: Programs = CONTROL_PLANE) -> Path:
     """The folder for builds, shared by all checkouts of this user."""
     own = os.environ.get("TENON_CACHE_DIR")
     if own:
-        return Path(own).expanduser() / "controlplane"
+        return Path(own).expanduser() / wanted.cache
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "tenon" / "controlplane"
+    return (Path(base) if base else Path.home() / ".cache") / "tenon" / wanted.cache
 
 
-def content_hash(source: Path = SOURCE) -> str:
+def content_hash(source: Path = SOURCE, wanted: Programs = CONTROL_PLANE) -> str:
     """The cache key of the result. It changes with the modules, the flags, the programs and the platform."""
     digest = hashlib.sha256()
     for name in SOURCE_FILES:
         data = (source / name).read_bytes()
         digest.update(f"{name} {len(data)}\n".encode() + data)
-    digest.update("\n".join((*FLAGS, *PACKAGES, platform.system(), platform.machine())).encode())
+    digest.update("\n".join((*FLAGS, *wanted.packages, platform.system(), platform.machine())).encode())
     return digest.hexdigest()[:20]
 
 
-def estimate() -> str:
+def estimate(wanted: Programs = CONTROL_PLANE) -> str:
     """How long a build takes on this machine with an empty cache, in words."""
     cores = os.cpu_count() or 1
-    minutes = max(2, round(COLD_CPU_MINUTES / min(cores, 8) + 0.5))
+    minutes = max(2, round(wanted.cold_cpu_minutes / min(cores, 8) + 0.5))
     return f"about {minutes} minutes on {cores} {'core' if cores == 1 else 'cores'}"
 
 
-def ensure(on_progress: OnProgress) -> Path:
-    """Return the folder with PROGRAMS. Builds them if necessary.
+def ensure(on_progress: OnProgress, wanted: Programs = CONTROL_PLANE) -> Path:
+    """Return the folder with the programs. Builds them if necessary.
 
     Raises:
         BuildError: the build failed.
         MissingToolError: there is no suitable Go.
     """
-    target = cache_root() / content_hash()
-    if _complete(target):
+    target = cache_root(wanted) / content_hash(wanted=wanted)
+    if _complete(target, wanted):
         return target
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with lock(target.parent / f"{target.name}.lock", on_progress):
-            if not _complete(target):
-                _build(target, on_progress)
+        with lock(target.parent / f"{target.name}.lock", on_progress, wanted.what):
+            if not _complete(target, wanted):
+                _build(target, wanted, on_progress)
     except OSError as error:
-        raise BuildError(f"The control plane cannot be kept in {target}: {error}.") from error
+        raise BuildError(f"{sentence(wanted.what)} cannot be kept in {target}: {error}.") from error
     return target
 
 
-def _complete(folder: Path) -> bool:
-    return all((folder / name).is_file() for name in PROGRAMS)
+def sentence(words: str) -> str:
+    """The words as the start of a sentence."""
+    return words[:1].upper() + words[1:]
+
+
+def _complete(folder: Path, wanted: Programs) -> bool:
+    return all((folder / name).is_file() for name in wanted.names)
 
 
 @contextmanager
-def lock(path: Path, on_progress: OnProgress, what: str = "the control plane") -> Iterator[None]:
+def lock(path: Path, on_progress: OnProgress, what: str) -> Iterator[None]:
     """Hold the file lock ``path``. Reports once if another process holds it, which builds ``what``. The kernel
     releases it if the holder dies.
     """
@@ -109,29 +139,46 @@ def lock(path: Path, on_progress: OnProgress, what: str = "the control plane") -
         yield
 
 
-def _build(target: Path, on_progress: OnProgress) -> None:
+def _build(target: Path, wanted: Programs, on_progress: OnProgress) -> None:
     go = golang.find(golang.needed((SOURCE / "go.mod").read_text()))
     began = time.monotonic()
     on_progress(
-        Progress(f"building the control plane once with {go}: {estimate()}, seconds when Go's own cache is warm")
+        Progress(f"building {wanted.what} once with {go}: {estimate(wanted)}, seconds when Go's own cache is warm")
     )
     for left in target.parent.glob(f"{target.name}.*/"):  # left by a build that was killed: we hold the lock
         shutil.rmtree(left, ignore_errors=True)
     scratch = Path(tempfile.mkdtemp(prefix=f"{target.name}.", dir=target.parent))
     try:
-        total = _run_go([go, "list", "-deps", *PACKAGES], "fetching modules", 0, began, on_progress)
-        _run_go([go, "build", "-v", *FLAGS, "-o", f"{scratch}/", *PACKAGES], "compiling", total, began, on_progress)
-        (scratch / "server").rename(scratch / "etcd")
+        follow = _Follow(wanted.what, began, on_progress)
+        total = _run_go([go, "list", "-deps", *wanted.packages], "fetching modules", 0, follow)
+        _run_go([go, "build", "-v", *FLAGS, "-o", f"{scratch}/", *wanted.packages], "compiling", total, follow)
+        for given, name in wanted.renamed:
+            (scratch / given).rename(scratch / name)
         scratch.chmod(0o755)
         if target.exists():  # a cache that lost a file
             shutil.rmtree(target)
         scratch.rename(target)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    on_progress(Progress(f"built the control plane in {_duration(time.monotonic() - began)}: {target}"))
+    on_progress(Progress(f"built {wanted.what} in {_duration(time.monotonic() - began)}: {target}"))
 
 
-def _run_go(command: list[str | Path], doing: str, total: int, began: float, on_progress: OnProgress) -> int:
+@dataclass(frozen=True)
+class _Follow:
+    """Where a build reports to, and since when it runs."""
+
+    what: str
+    began: float
+    on_progress: OnProgress
+
+    def count(self, doing: str, count: int, total: int) -> None:
+        of = f" of at most {total} packages" if total else ""
+        gone = _duration(time.monotonic() - self.began)
+        name = self.what.removeprefix("the ")
+        self.on_progress(Progress(f"{name}: {doing} {count}{of}, {gone} gone", lasting=False))
+
+
+def _run_go(command: list[str | Path], doing: str, total: int, follow: _Follow) -> int:
     """Run Go and report progress by counting its lines, each of which names a package or module. Returns the count."""
     tail: deque[str] = deque(maxlen=15)
     count = 0
@@ -149,15 +196,13 @@ def _run_go(command: list[str | Path], doing: str, total: int, began: float, on_
             for line in process.stdout:
                 tail.append(line)
                 count += 1
-                of = f" of at most {total} packages" if total else ""
-                gone = _duration(time.monotonic() - began)
-                on_progress(Progress(f"control plane: {doing} {count}{of}, {gone} gone", lasting=False))
+                follow.count(doing, count, total)
         except BaseException:
             process.kill()
             raise
     if process.returncode != 0:
         raise BuildError(
-            f"Go could not build the control plane (`{command[0]} {command[1]}` ended with status "
+            f"Go could not build {follow.what} (`{command[0]} {command[1]}` ended with status "
             f"{process.returncode}). Its last lines:\n{''.join(tail).rstrip()}"
         )
     return count

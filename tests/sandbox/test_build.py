@@ -117,7 +117,7 @@ def test_a_build_is_made_once_and_found_again(no_cache: Path, monkeypatch: pytes
 
 def _hold(path: Path, events: Connection) -> None:
     """Another process that builds: says when it has the lock, ends when told."""
-    with build.lock(path, silent):
+    with build.lock(path, silent, "the control plane"):
         events.send("held")
         events.recv()
 
@@ -134,6 +134,6 @@ def test_the_second_of_two_builds_waits_and_says_so(tmp_path: Path) -> None:
         said.append(str(progress))
         ours.send("go on")  # only a build that waits lets the other end
 
-    with build.lock(path, on_progress):
+    with build.lock(path, on_progress, "the control plane"):
         other.join()
     assert said == ["another build of the control plane is running: waiting for it"]
