@@ -14,7 +14,7 @@ PYTEST := $(BIN)/pytest --dist loadfile --no-loadscope-reorder
 # Sets of strings have the same order in every run: see tests/fuzzing.py.
 unit test: export PYTHONHASHSEED := 0
 
-.PHONY: help setup check test demo unit fuzz clean generate docs image image-test
+.PHONY: help setup check test demo unit fuzz clean generate docs image image-test realpod
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -40,7 +40,7 @@ check: $(SYNCED)  ## Fast checks: style, types, import rules, generated files
 unit: $(SYNCED)  ## Tests that need no sandbox
 	$(PYTEST) -n $(or $(JOBS),3) -q --ignore tests/e2e --ignore tests/faults --ignore tests/sandbox --ignore tests/deploy --ignore tests/image/test_container.py --ignore tests/planning/test_on_api_server.py --ignore tests/apis/verdicts --ignore tests/webhook/test_two_versions.py
 
-test: check setup  ## All checks and all tests
+test: check setup  ## All checks and all tests but those of realpod
 	$(PYTEST) -n $(or $(JOBS),3)
 
 fuzz: $(SYNCED)  ## Run hypothesis tests with new random inputs; TIMES=20 as many inputs as a test run
@@ -60,6 +60,9 @@ image: $(SYNCED)  ## Build the image of the current commit in build/image, as ro
 
 image-test: $(SYNCED)  ## Run that image in a container, as root
 	$(BIN)/pytest -q tests/image
+
+realpod: setup image  ## Run that image in real pods on a real kubelet, as root on Debian with cgroup v1
+	$(BIN)/pytest -q tests/realpod
 
 clean:  ## Remove the environment, caches and built files of this checkout
 	rm -rf $(VENV) .uv build site .sandbox .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

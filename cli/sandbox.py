@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -20,6 +21,7 @@ from sandbox.cluster import Sandbox, SandboxError
 from sandbox.cluster import stop as stop_sandbox
 from sandbox.helm import HELM
 from sandbox.kubectl import KubectlError
+from sandbox.kubelet.release import IMAGE
 from sandbox.layout import Layout
 from sandbox.nodeadm import NODEADM
 from sandbox.progress import shown
@@ -84,6 +86,9 @@ def up(
     keep_history: Annotated[
         bool, typer.Option("--keep-history", help="Keep Temporal's histories across down and up.")
     ] = False,
+    kubelet: Annotated[
+        bool, typer.Option("--kubelet", help="Add a node with a real kubelet, as root on Debian with cgroup v1.")
+    ] = False,
 ) -> None:
     """Start the sandbox; the first time builds the control plane."""
     console = wide_console()
@@ -100,6 +105,7 @@ def up(
                     on_progress=on_progress,
                     boot_delay=boot_delay,
                     keep_history=keep_history,
+                    kubelet=kubelet,
                     detach=not foreground,
                 )
         if foreground:
@@ -153,6 +159,19 @@ def down(state: StateDir = None) -> None:
 
 
 @app.command()
+def install(
+    image: Annotated[Path, typer.Argument(metavar="ARCHIVE", help="The image that `make image` built.")] = IMAGE,
+    state: StateDir = None,
+) -> None:
+    """Install Tenon's chart on the real node of a sandbox that was started with --kubelet."""
+    try:
+        Sandbox.attach(state).install(image)
+    except (SandboxError, BuildError, MissingToolError) as error:
+        raise fail(error) from error
+    wide_console().print(f"Tenon runs in the namespace {Sandbox.namespace}", highlight=False)
+
+
+@app.command()
 def load(
     deployment: Annotated[str, typer.Argument(metavar="DEPLOYMENT", help="Its name.")],
     amount: Annotated[
@@ -182,7 +201,8 @@ def _describe(console: Console, sandbox: Sandbox) -> None:
     grid.add_row("Kubernetes", sandbox.kubernetes_endpoint)
     grid.add_row("EC2", sandbox.ec2_endpoint or "not installed")
     grid.add_row("kubeconfig", str(sandbox.kubeconfig))
-    grid.add_row("worker's", str(sandbox.worker_kubeconfig))
+    if sandbox.worker_kubeconfig.exists():
+        grid.add_row("worker's", str(sandbox.worker_kubeconfig))
     grid.add_row("logs", str(sandbox.logs))
     console.print(grid)
     console.print(

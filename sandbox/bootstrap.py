@@ -21,13 +21,18 @@ def deploy_manifests(deploy: Path = DEPLOY) -> list[Path]:
     return [*sorted((deploy / "crds").glob("*.yaml")), *([rights] if rights.exists() else [])]
 
 
-def populate(layout: Layout, server: str) -> None:
-    """Install Tenon's manifests and the system node, and write Tenon's kubeconfig.
+def populate(layout: Layout, server: str, *, tenon: bool = True) -> None:
+    """Install the system node and, with ``tenon``, Tenon's manifests, and write Tenon's kubeconfig.
+
+    Without ``tenon`` nothing of Tenon is in the cluster, so that its chart can be installed as in any other cluster.
 
     Raises:
         KubectlError: kubectl failed.
     """
     admin = layout.kubeconfig
+    if not tenon:
+        apply(admin, SYSTEM)
+        return
     apply(admin, SYSTEM, *deploy_manifests())
     token = kubectl(
         admin, "create", "token", SERVICE_ACCOUNT, f"--namespace={NAMESPACE}", f"--duration={TOKEN_LIFETIME}"
@@ -36,8 +41,8 @@ def populate(layout: Layout, server: str) -> None:
     kubeconfig.with_token(layout.worker_kubeconfig, server, authority, token.strip(), NAMESPACE)
 
 
-def wait_until_ready(layout: Layout) -> None:
-    """Wait until pods can be created and CRDs are served.
+def wait_until_ready(layout: Layout, *, tenon: bool = True) -> None:
+    """Wait until pods can be created and, with ``tenon``, CRDs are served.
 
     Raises:
         KubectlError: kubectl failed, or the wait timed out.
@@ -45,5 +50,5 @@ def wait_until_ready(layout: Layout) -> None:
     admin = layout.kubeconfig
     kubectl(admin, "wait", "--for=create", "serviceaccount/default", "--namespace=default", "--timeout=60s")
     kubectl(admin, "wait", "--for=condition=Ready", f"node/{SYSTEM_NODE}", "--timeout=60s")
-    if any((DEPLOY / "crds").glob("*.yaml")):
+    if tenon and any((DEPLOY / "crds").glob("*.yaml")):
         kubectl(admin, "wait", "--for=condition=Established", "customresourcedefinition", "--all", "--timeout=60s")

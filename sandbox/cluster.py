@@ -15,11 +15,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Self
 
-from sandbox import build, kubectl, metrics
+from sandbox import build, helm, kubectl, metrics
 from sandbox.control import order
 from sandbox.ec2.authorization import identities
 from sandbox.ec2.client import Ec2Admin
 from sandbox.ec2.region import REGION, VARIABLE, UnknownRegionError, check_region
+from sandbox.kubelet import programs, release
+from sandbox.kubelet.cleaning import clean
+from sandbox.kubelet.machine import unable
 from sandbox.layout import CLUSTER_NAME, NAMESPACE, Layout
 from sandbox.metrics.usage import parse_load
 from sandbox.nodeadm import NODEADM
@@ -73,6 +76,7 @@ class Sandbox:
         boot_delay: float | None = None,
         keep_history: bool = False,
         audit: bool = False,
+        kubelet: bool = False,
         detach: bool = False,
         region: str = REGION,
     ) -> Sandbox:
@@ -80,10 +84,11 @@ class Sandbox:
 
         It ends with ``stop`` or when this process ends for any reason. With ``detach`` it outlives this process.
         ``boot_delay`` is in seconds. ``audit`` writes every request to the API server to ``layout.audit_log``.
-        ``region`` is that of its AWS.
+        ``region`` is that of its AWS. ``kubelet`` adds a real node that runs real pods (see sandbox.kubelet).
 
         Raises:
-            SandboxError: the sandbox did not start, one already runs in this folder, or its region is unknown.
+            SandboxError: the sandbox did not start, one already runs in this folder, its region is unknown, or this
+                machine cannot run a kubelet.
             BuildError: the control plane or nodeadm could not be built.
             MissingToolError: a program is not installed.
         """
@@ -95,8 +100,12 @@ class Sandbox:
         status = read(layout.status)
         if status is not None and status.running:
             raise SandboxError(f"A sandbox runs in {layout.root} already: `tenon sandbox down` stops it.")
+        if kubelet and (reason := unable()):
+            raise SandboxError(reason)
         binaries = build.ensure(on_progress)
         nodeadm = NODEADM.ensure(on_progress)
+        if kubelet:
+            programs.ensure(on_progress)
         try:
             layout.logs.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -106,6 +115,7 @@ class Sandbox:
         command += [] if boot_delay is None else [f"--boot-delay={boot_delay}"]
         command += ["--keep-history"] if keep_history else []
         command += ["--audit"] if audit else []
+        command += ["--kubelet"] if kubelet else []
         command += [] if detach else ["--end-with-parent"]
         with layout.log("supervisor").open("wb") as log:
             process = subprocess.Popen(
@@ -211,6 +221,23 @@ class Sandbox:
         marked = f"{metrics.LOAD}={amount.strip()}"
         self.kubectl("annotate", "--overwrite", f"--namespace={namespace}", f"deployment/{deployment}", marked)
 
+    def install(self, archive: Path = release.IMAGE, values: dict[str, Any] | None = None) -> None:
+        """Install Tenon by its chart on the real node, with the image in this archive, and return when it is ready.
+
+        ``values`` are more values for the chart.
+
+        Raises:
+            SandboxError: the sandbox has no real node, there is no such image, or the worker did not become ready.
+        """
+        if not self.layout.node_process.exists():
+            raise SandboxError("The sandbox has no real node: start it with `tenon sandbox up --kubelet`.")
+        if not archive.exists():
+            raise SandboxError(f"There is no image in {archive}: run `make image`, or name another archive.")
+        try:
+            release.install(self.layout, self.kubernetes_endpoint, archive, values)
+        except (OSError, ValueError, helm.HelmError, kubectl.KubectlError) as error:
+            raise SandboxError(f"Tenon could not be installed: {error}.") from error
+
     def _order(self, do: str, component: str) -> None:
         try:
             order(self.layout.control, do, component)
@@ -309,6 +336,10 @@ def stop(layout: Layout, owned: subprocess.Popen[bytes] | None = None) -> bool:
         return False
     ran = status.running or bool(status.leftovers())
     _end(layout, owned)
+    try:
+        clean(layout)
+    except OSError as error:
+        raise SandboxError(f"The real node of the sandbox did not end: {error}.") from error
     left = [process.pid for process in status.leftovers()]  # those that ran when the stop began
     if left:
         raise SandboxError(f"Processes of the sandbox did not end: {', '.join(map(str, left))}.")

@@ -7,7 +7,9 @@ import sys
 from dataclasses import dataclass, fields
 from pathlib import Path
 
+from sandbox import kubelet
 from sandbox.audit import audit_flags
+from sandbox.kubelet.api_server import node_flags
 from sandbox.kwok import NODE_GRACE_SECONDS
 from sandbox.layout import CLUSTER_NAME, SERVICE_CIDR, Layout
 from sandbox.metrics import API_SERVICE
@@ -57,6 +59,8 @@ class Ports:
     temporal_metrics: int
     ec2: int
     metrics: int
+    node: int
+    node_proxy: int
 
     @classmethod
     def free(cls) -> Ports:
@@ -76,6 +80,8 @@ class Options:
     """Keep Temporal's histories across `down` and `up`. They always survive a stop and start of Temporal alone."""
     audit: bool = False
     """Write every request to the API server to the audit log."""
+    kubelet: bool = False
+    """Run a real node, whose kubelet runs real pods."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +119,8 @@ def components(layout: Layout, ports: Ports, binaries: Path, temporal: Path, opt
     ]
     if has_ec2():
         parts.append(_ec2(layout, ports, options))
+    if options.kubelet:
+        parts.append(_kubelet(layout, ports))
     return parts
 
 
@@ -146,7 +154,7 @@ def _api_server(layout: Layout, ports: Ports, binaries: Path, options: Options) 
         f"--tls-cert-file={pki / 'server.crt'}",
         f"--tls-private-key-file={pki / 'server.key'}",
         f"--client-ca-file={pki / 'ca.crt'}",
-        "--authorization-mode=RBAC",
+        f"--authorization-mode={'Node,RBAC' if options.kubelet else 'RBAC'}",
         f"--service-cluster-ip-range={SERVICE_CIDR}",
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-key-file={pki / 'service-accounts.key'}",
@@ -154,9 +162,25 @@ def _api_server(layout: Layout, ports: Ports, binaries: Path, options: Options) 
         "--allow-privileged=true",
         "--profiling=false",
         *(audit_flags(layout) if options.audit else ()),
+        *(node_flags(layout) if options.kubelet else ()),
     )
     ready = f"https://{LOOPBACK}:{ports.kubernetes}/readyz"
     return Component(API_SERVER, argv, ready, after=("etcd",), environment=GO_MEMORY)
+
+
+def _kubelet(layout: Layout, ports: Ports) -> Component:
+    argv = (
+        sys.executable,
+        "-m",
+        kubelet.MODULE,
+        f"--state={layout.root}",
+        f"--port={ports.node}",
+        f"--proxy={ports.node_proxy}",
+        f"--kubernetes={ports.kubernetes}",
+        f"--temporal={ports.temporal}",
+        f"--ec2={ports.ec2}",
+    )
+    return Component(kubelet.COMPONENT, argv, f"http://{LOOPBACK}:{ports.node}/readyz", after=(API_SERVER,))
 
 
 def _client(layout: Layout, name: str, port: int) -> tuple[str, ...]:

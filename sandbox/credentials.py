@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from sandbox import kubelet
 from sandbox.certificates import Authority, private_key_pem, write_private
 from sandbox.kubeconfig import with_certificate
 from sandbox.layout import SERVICE_IP, Layout
 from sandbox.metrics import SERVICE_NAME
 
 ADMINISTRATORS = "system:masters"
+LOOPBACK = "127.0.0.1"
 
 COMPONENTS: dict[str, tuple[str, ...]] = {
     "kube-controller-manager": ("system:kube-controller-manager",),
@@ -26,9 +28,19 @@ def create(layout: Layout, server: str) -> None:
     _, signing_key = private_key_pem()
     write_private(layout.pki / "service-accounts.key", signing_key)
     names = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", SERVICE_NAME]
-    authority.server(names, ["127.0.0.1", SERVICE_IP]).write(layout.pki, "server")
+    authority.server(names, [LOOPBACK, SERVICE_IP]).write(layout.pki, "server")
     for name, (user, *groups) in COMPONENTS.items():
         pair = authority.client(user, *groups)
         with_certificate(layout.component_kubeconfig(name), server, authority.certificate, pair)
+    _create_for_node(layout, authority)
     administrator = authority.client("sandbox-admin", ADMINISTRATORS)
     with_certificate(layout.kubeconfig, server, authority.certificate, administrator)
+
+
+def _create_for_node(layout: Layout, authority: Authority) -> None:
+    """Write the identities of the real node and of the API server towards it. Each may do only what the other needs."""
+    node = authority.client(kubelet.USER, kubelet.GROUP)
+    server = f"https://{SERVICE_IP}"
+    with_certificate(layout.component_kubeconfig(kubelet.COMPONENT), server, authority.certificate, node)
+    authority.server([kubelet.NODE], [kubelet.ADDRESS, LOOPBACK]).write(layout.pki, kubelet.COMPONENT)
+    authority.client("kube-apiserver-kubelet-client", ADMINISTRATORS).write(layout.pki, "kubelet-client")

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sandbox.go_tool import GoTool
+from sandbox.parent_death import dying_with_parent
 from tenon.errors import TenonError
 
 HELM = GoTool(
@@ -22,7 +23,20 @@ HELM = GoTool(
 
 
 class HelmError(TenonError):
-    """Helm rejected a chart or its values. The message is Helm's own."""
+    """Helm rejected a chart or its values, or could not install it. The message is Helm's own."""
+
+
+def install(
+    chart: Path, release: str, namespace: str, kubeconfig: Path, *, values: Sequence[Path], timeout: int
+) -> str:
+    """Install or upgrade a release, and return when its pods are ready. Returns what Helm printed.
+
+    Raises:
+        HelmError: Helm rejected the chart, or the pods were not ready after ``timeout`` seconds.
+    """
+    files = [part for path in values for part in ("--values", str(path))]
+    where = ("--namespace", namespace, "--kubeconfig", str(kubeconfig))
+    return _run("upgrade", "--install", release, str(chart), *where, *files, "--wait", f"--timeout={timeout}s")
 
 
 def template(chart: Path, *arguments: str, values: Sequence[Path] = ()) -> str:
@@ -32,8 +46,12 @@ def template(chart: Path, *arguments: str, values: Sequence[Path] = ()) -> str:
         HelmError: Helm rejected the chart or its values.
     """
     files = [part for path in values for part in ("--values", str(path))]
-    command = [str(HELM.ensure()), "template", "tenon", str(chart), "--namespace", "tenon", *files, *arguments]
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return _run("template", "tenon", str(chart), "--namespace", "tenon", *files, *arguments)
+
+
+def _run(*arguments: str) -> str:
+    command = dying_with_parent(str(HELM.ensure()), *arguments)
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
     if answer.returncode != 0:
         raise HelmError(answer.stderr.strip())
     return answer.stdout

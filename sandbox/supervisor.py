@@ -24,10 +24,11 @@ from pathlib import Path
 import aiohttp
 import psutil
 
-from sandbox import audit, bootstrap, credentials, kwok
+from sandbox import audit, bootstrap, credentials, kubelet, kwok
 from sandbox.components import API_SERVER, BOOTSTRAP, LOOPBACK, Component, Options, Ports, components, has_ec2
 from sandbox.control import serve_control
 from sandbox.kubectl import KubectlError, kubectl
+from sandbox.kubelet.api_server import egress
 from sandbox.layout import Layout
 from sandbox.parent_death import dying_with_parent
 from sandbox.status import Addresses, ComponentStatus, Process, State, Status, kill, read
@@ -252,13 +253,14 @@ class Supervisor:
     async def _bootstrap(self) -> None:
         await self.ready[API_SERVER].wait()
         began = time.monotonic()
+        tenon = kubelet.COMPONENT not in self.ready  # on a real node its chart installs it
         entry = self.status.components[BOOTSTRAP] = ComponentStatus()
         assert self.status.addresses is not None
         try:
-            await asyncio.to_thread(bootstrap.populate, self.layout, self.status.addresses.kubernetes)
+            await asyncio.to_thread(bootstrap.populate, self.layout, self.status.addresses.kubernetes, tenon=tenon)
             for name in ("kube-controller-manager", "kwok"):
                 await self.ready[name].wait()
-            await asyncio.to_thread(bootstrap.wait_until_ready, self.layout)
+            await asyncio.to_thread(bootstrap.wait_until_ready, self.layout, tenon=tenon)
         except (KubectlError, MissingToolError, OSError) as error:
             entry.state = State.FAILED
             raise ComponentFailedError(f"The new cluster could not be set up: {error}") from error
@@ -321,6 +323,8 @@ async def supervise(layout: Layout, binaries: Path, options: Options, *, end_wit
     layout.kwok_config.write_text(kwok.config())
     if options.audit:
         layout.audit_policy.write_text(audit.POLICY)
+    if options.kubelet:
+        layout.egress.write_text(egress(layout, ports.node_proxy))
     addresses = Addresses(
         kubernetes=server,
         temporal=f"{LOOPBACK}:{ports.temporal}",
@@ -358,6 +362,7 @@ def main() -> int:
     parser.add_argument("--boot-delay", type=float)
     parser.add_argument("--keep-history", action="store_true")
     parser.add_argument("--audit", action="store_true", help="write the API server's audit log")
+    parser.add_argument("--kubelet", action="store_true", help="run a real node")
     parser.add_argument("--end-with-parent", action="store_true", help="stop when standard input closes")
     given = parser.parse_args()
     layout = Layout.at(given.state)
@@ -368,7 +373,7 @@ def main() -> int:
         except BlockingIOError:
             print(f"a sandbox runs in {layout.root} already", file=sys.stderr)
             return 2
-        options = Options(given.boot_delay, given.nodeadm, given.keep_history, given.audit)
+        options = Options(given.boot_delay, given.nodeadm, given.keep_history, given.audit, given.kubelet)
         try:
             return asyncio.run(supervise(layout, given.binaries, options, end_with_parent=given.end_with_parent))
         except (MissingToolError, OSError) as error:

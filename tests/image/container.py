@@ -25,12 +25,17 @@ Body = dict[str, Any]
 
 def unable() -> str:
     """Why this machine cannot run the image, in a sentence; empty if it can."""
-    if not ARCHIVE.exists():
-        return "There is no image: run `make image` first."
     if missing := [tool for tool in TOOLS if shutil.which(tool) is None]:
         return f"The test of the image needs {' and '.join(missing)}: run `apt-get install {' '.join(missing)}`."
     if not may_mount(Path("/proc/self/status").read_text()):
         return "The test of the image needs root with CAP_SYS_ADMIN, for a container."
+    return stale()
+
+
+def stale() -> str:
+    """Why the image does not have the code of the current commit, in a sentence; empty if it does."""
+    if not ARCHIVE.exists():
+        return "There is no image: run `make image` first."
     commit = run("git", "rev-parse", "HEAD", cwd=ROOT).strip()
     if revision(ARCHIVE) != commit:
         return f"The image is not of the commit {commit[:12]}: run `make image` again."

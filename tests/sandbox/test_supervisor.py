@@ -47,8 +47,8 @@ def supervisor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Supervisor:
     layout.prepare()
     credentials.create(layout, "https://127.0.0.1:1")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(bootstrap, "populate", lambda *_: None)
-    monkeypatch.setattr(bootstrap, "wait_until_ready", lambda *_: None)
+    monkeypatch.setattr(bootstrap, "populate", lambda *_, **__: None)
+    monkeypatch.setattr(bootstrap, "wait_until_ready", lambda *_, **__: None)
     needs = ((), ("etcd",), (API_SERVER,), (API_SERVER,))
     parts = [server(*one[:2], *one[2]) for one in zip(NAMES, free_ports(4), needs, strict=True)]
     return Supervisor(layout, parts, Addresses(kubernetes="k", temporal="t", temporal_ui="u"))

@@ -1,0 +1,3 @@
+module tenon.sh/sandbox/pause
+
+go 1.26.0
