@@ -6,12 +6,15 @@ import asyncio
 import ipaddress
 import socket
 import ssl
+import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 
-from sandbox.kubelet import COMPONENT
+from sandbox.kubectl import KubectlError
+from sandbox.kubelet import COMPONENT, services
 from sandbox.kubelet.namespaces import Network
+from sandbox.layout import Layout
 
 CHUNK = 65536
 LOOPBACK = "127.0.0.1"
@@ -33,15 +36,15 @@ async def to_machine(network: Network, address: str, port: int, target: int) -> 
     return await asyncio.start_server(serve, sock=listening)
 
 
-async def to_node(network: Network, port: int, pki: Path) -> asyncio.Server:
+async def to_node(network: Network, port: int, layout: Layout) -> asyncio.Server:
     """Serve CONNECT on a port of the machine's loopback, so that the API server reaches the node and its pods.
 
     The API server sends all connections to its cluster here, so those to the machine's own loopback too. Others may not
     use it: a client needs a certificate of the sandbox.
     """
-    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(pki / "ca.crt"))
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(layout.pki / "ca.crt"))
     tls.verify_mode = ssl.CERT_REQUIRED
-    tls.load_cert_chain(pki / f"{COMPONENT}.crt", pki / f"{COMPONENT}.key")
+    tls.load_cert_chain(layout.pki / f"{COMPONENT}.crt", layout.pki / f"{COMPONENT}.key")
 
     async def serve(reader: Reader, writer: Writer) -> None:
         try:
@@ -52,7 +55,7 @@ async def to_node(network: Network, port: int, pki: Path) -> asyncio.Server:
             writer.close()
             return
         accepted = b"HTTP/1.1 200 OK\r\n\r\n"
-        await _joined(reader, writer, lambda: _dial(network, host, target), accepted)
+        await _joined(reader, writer, lambda: _dial(network, layout.kubeconfig, host, target), accepted)
 
     return await asyncio.start_server(serve, LOOPBACK, port, ssl=tls)
 
@@ -70,9 +73,11 @@ def connect_target(head: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-async def _dial(network: Network, host: str, port: int) -> tuple[Reader, Writer]:
+async def _dial(network: Network, kubeconfig: Path, host: str, port: int) -> tuple[Reader, Writer]:
     if host == "localhost" or ipaddress.ip_address(host).is_loopback:
         return await asyncio.open_connection(host, port)
+    if services.is_service(host):
+        host, port = await asyncio.to_thread(services.find, kubeconfig, host, port)
     dialing = network.socket()
     try:
         await asyncio.get_running_loop().sock_connect(dialing, (host, port))
@@ -86,7 +91,8 @@ async def _joined(reader: Reader, writer: Writer, dial: Dial, accepted: bytes = 
     """Dial, and pass on what either side sends until both have ended. ``accepted`` is for the caller, once dialed."""
     try:
         their_reader, their_writer = await dial()
-    except (OSError, ValueError):
+    except (OSError, ValueError, KubectlError) as error:
+        print(error, file=sys.stderr, flush=True)
         writer.close()
         return
     writer.write(accepted)

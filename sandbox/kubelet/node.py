@@ -51,7 +51,7 @@ async def run(layout: Layout, ports: Ports) -> int:
             await forwarders.to_machine(network, SERVICE_IP, 443, ports.kubernetes),
             await forwarders.to_machine(network, ADDRESS, TEMPORAL_PORT, ports.temporal),
             await forwarders.to_machine(network, ADDRESS, AWS_PORT, ports.aws),
-            await forwarders.to_node(network, ports.proxy, layout.pki),
+            await forwarders.to_node(network, ports.proxy, layout),
         ]
         tasks = [
             asyncio.create_task(namespaces.ended()),

@@ -9,7 +9,7 @@ from typing import Any
 from sandbox import helm
 from sandbox.ec2.authorization import identities
 from sandbox.ec2.region import REGION
-from sandbox.kubectl import apply
+from sandbox.kubectl import apply, kubectl
 from sandbox.kubelet import ADDRESS, AWS_PORT, ROLE, TEMPORAL_PORT, images
 from sandbox.layout import CLUSTER_NAME, NAMESPACE, Layout
 
@@ -29,7 +29,7 @@ def install(layout: Layout, kubernetes: str, archive: Path = IMAGE, extra: dict[
         OSError: the node does not run or did not take the image.
         ValueError: the archive has no image.
         HelmError: Helm did not install the chart, or its pods did not become ready.
-        KubectlError: the namespace could not be created.
+        KubectlError: the namespace could not be created, or not all pods became ready.
     """
     given = values(images.name_in(archive), kubernetes)
     images.load(layout, archive)
@@ -39,7 +39,11 @@ def install(layout: Layout, kubernetes: str, archive: Path = IMAGE, extra: dict[
     if extra:
         files.append(layout.node / "more-values.json")
         files[1].write_text(json.dumps(extra))
-    return helm.install(CHART, RELEASE, NAMESPACE, layout.kubeconfig, values=files, timeout=READY_SECONDS)
+    said = helm.install(CHART, RELEASE, NAMESPACE, layout.kubeconfig, values=files, timeout=READY_SECONDS)
+    # Helm is content with all replicas but those that may be unavailable.
+    rollout = ("rollout", "status", f"deployment/{RELEASE}", f"--namespace={NAMESPACE}", f"--timeout={READY_SECONDS}s")
+    kubectl(layout.kubeconfig, *rollout, timeout=READY_SECONDS + 10)
+    return said
 
 
 def namespace() -> dict[str, Any]:

@@ -110,3 +110,24 @@ async def test_deleted_pods_of_the_worker_lose_no_launch(
     await until(lambda: all_run(kube, 3), within=POD_SECONDS)
     assert len(alive(sandbox)) == len(await kube.list(NODECLAIMS)) == 1
     assert before.isdisjoint(pod["metadata"]["name"] for pod in workers(sandbox))
+
+
+async def test_objects_of_v1beta1_are_converted_through_the_webhooks_service(sandbox: Sandbox, pool: None) -> None:
+    beta = json.loads(sandbox.kubectl("get", "nodepools.v1beta1.karpenter.sh", "default", "--output=json"))
+    assert beta["apiVersion"] == "karpenter.sh/v1beta1"
+    assert beta["spec"]["disruption"]["consolidationPolicy"] == "WhenEmpty"
+    crd = json.loads(sandbox.kubectl("get", "crd", "nodepools.karpenter.sh", "--output=json"))
+    client = crd["spec"]["conversion"]["webhook"]["clientConfig"]
+    assert (client["service"]["name"], client.get("url")) == ("tenon", None)
+
+
+def test_metrics_are_served_by_the_service(sandbox: Sandbox) -> None:
+    path = "/api/v1/namespaces/tenon/services/tenon:http-metrics/proxy/metrics"
+    assert "controller_runtime_active_workers" in sandbox.kubectl("get", "--raw", path)
+
+
+def test_logs_and_commands_reach_the_pods(sandbox: Sandbox) -> None:
+    pod = workers(sandbox)[0]["metadata"]["name"]
+    assert "The worker serves workflows and activities" in sandbox.kubectl("logs", pod, "--namespace=tenon")
+    settings = sandbox.kubectl("exec", pod, "--namespace=tenon", "--", "tenon", "settings")
+    assert "CLUSTER_NAME" in settings

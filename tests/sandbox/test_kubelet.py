@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from cli.sandbox import app
 from sandbox import build, helm
-from sandbox.kubelet import cgroups, configuration, forwarders, images, machine, release
+from sandbox.kubelet import cgroups, configuration, forwarders, images, machine, release, services
 from sandbox.kubelet.cleaning import clean
 from sandbox.kubelet.images import CONTAINERD_NAME, PAUSE_IMAGE
 from sandbox.kubelet.programs import KUBELET, NodePrograms
@@ -162,3 +162,28 @@ async def test_pid_one_reaps_orphans_until_an_essential_process_ends() -> None:
         subprocess.run, [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout == "the kubelet ended with exit status 3\n"
+
+
+def slice_of(name: str, ready: bool, address: str) -> dict[str, object]:
+    return {
+        "kind": "EndpointSlice",
+        "metadata": {"name": f"{name}-x", "namespace": "tenon", "labels": {"kubernetes.io/service-name": name}},
+        "ports": [{"name": "https-webhook", "port": 9443}],
+        "endpoints": [{"addresses": [address], "conditions": {"ready": ready}}],
+    }
+
+
+def test_a_services_address_leads_to_a_ready_endpoint_of_its_port() -> None:
+    ports = [{"name": "http-metrics", "port": 8080}, {"name": "https-webhook", "port": 8443}]
+    service = {
+        "kind": "Service",
+        "metadata": {"name": "tenon", "namespace": "tenon"},
+        "spec": {"clusterIP": "10.96.0.7", "ports": ports},
+    }
+    slices = [slice_of("other", True, "10.251.0.9"), slice_of("tenon", False, "10.251.0.2")]
+    assert services.endpoint([service, *slices], "10.96.0.7", 8443) is None
+    slices.append(slice_of("tenon", True, "10.251.0.3"))
+    assert services.endpoint([service, *slices], "10.96.0.7", 8443) == ("10.251.0.3", 9443)
+    assert services.endpoint([service, *slices], "10.96.0.7", 8080) is None
+    assert services.endpoint([service, *slices], "10.96.0.8", 8443) is None
+    assert (services.is_service("10.96.0.7"), services.is_service("10.251.0.3")) == (True, False)
