@@ -68,14 +68,18 @@ def demo(
     os.environ.update(sandbox.worker_env() | {"KUBECONFIG": str(sandbox.kubeconfig)})
     worker = None
     try:
-        worker = _start_worker(sandbox)
-        stale_worker.note(sandbox.layout.root, worker.pid)
-        _await_ready(worker, sandbox)
+        if sandbox.layout.node_process.exists():
+            sandbox.install()  # on a real node the worker runs in pods
+        else:
+            worker = _start_worker(sandbox)
+            stale_worker.note(sandbox.layout.root, worker.pid)
+            _await_ready(worker, sandbox)
         console.print(f"sandbox and worker are up after {time.monotonic() - began:.1f} s")
         console.print(f"Temporal UI: [link]{sandbox.temporal_ui}[/]   kubeconfig: {sandbox.kubeconfig}")
         asyncio.run(_play(console, sandbox))
-    except (NotSeenError, KubectlError, TemporalError, ApiError) as error:
-        console.print(f"[bold red]{error}[/]; the worker's log: {_log(sandbox)}")
+    except (NotSeenError, SandboxError, KubectlError, TemporalError, ApiError) as error:
+        where = _log(sandbox) if worker else f"`kubectl logs -n {sandbox.namespace} deployment/tenon`"
+        console.print(f"[bold red]{error}[/]; the worker's log: {where}")
         raise typer.Exit(1) from None
     finally:
         if keep:
