@@ -54,7 +54,7 @@ class Pricing:
         """Whether the list prices are those of the price list. They may be equal to the built-in ones."""
         self._refresh_at: float | None = None
         self._dedicated: Mapping[str, float] = {}
-        """On-demand prices of dedicated instances, once somebody asked: few clusters need this half of the list."""
+        """On-demand prices of dedicated instances, once they are needed: few clusters need this half of the list."""
         self._dedicated_refresh_at: float | None = None
         self._dedicated_prices: tuple[int, Prices] | None = None
         """With the version that they belong to."""

@@ -70,6 +70,8 @@ class World:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.types, self.refusals, self.cache = Sold(), LaunchRefusals(), Cache()
+        view = PlanningView(self.cache)
+        self.controller = InstanceTypeMetricsController(self.cache, view, self.types, self.refusals, folder)
 
     def with_pool(self) -> World:
         """A usable NodePool exists."""
@@ -81,9 +83,7 @@ class World:
 
     @contextlib.asynccontextmanager
     async def leading(self) -> AsyncIterator[None]:
-        view = PlanningView(self.cache)
-        controller = InstanceTypeMetricsController(self.cache, view, self.types, self.refusals, self.folder)
-        task = asyncio.create_task(controller.run())
+        task = asyncio.create_task(self.controller.run())
         try:
             await asyncio.sleep(1)
             yield

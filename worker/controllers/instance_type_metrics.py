@@ -94,6 +94,7 @@ class InstanceTypeMetricsController(Controller):
             await super().run()
         finally:
             self._file.unlink(missing_ok=True)
+            self._written = {}
 
     async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
         """Write the gauges if they changed. Look again soon while no NodePool is usable, as in a new cluster."""
