@@ -25,7 +25,8 @@ from workflows import names
 REFERENCE = {"group": "eks.amazonaws.com", "kind": "NodeClass", "name": "default"}
 LONG_AGO = "2026-01-01T00:00:00Z"
 CONTROLLER_MANAGER = "kube-controller-manager"
-OF_KUBERNETES = "node.kubernetes.io/"
+OF_KUBERNETES = ("node.kubernetes.io/", "node.alpha.kubernetes.io/")
+"""Taints and annotations that kube-controller-manager writes, at a moment of its own."""
 
 
 @dataclass
@@ -109,6 +110,8 @@ def _own_of_node(node: Object | None) -> dict[str, Any]:
     metadata = {**node["metadata"], "resourceVersion": ""}
     writers = [one for one in metadata["managedFields"] if one["manager"] != CONTROLLER_MANAGER]
     metadata["managedFields"] = [{**one, "fieldsV1": {}} for one in writers]  # who owns the taints changes
+    annotations = metadata.get("annotations", {})
+    metadata["annotations"] = {key: text for key, text in annotations.items() if not key.startswith(OF_KUBERNETES)}
     taints = [taint for taint in node["spec"]["taints"] if not taint["key"].startswith(OF_KUBERNETES)]
     return {"metadata": metadata, "spec": {**node["spec"], "taints": taints}}
 
