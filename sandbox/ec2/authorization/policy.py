@@ -170,17 +170,23 @@ def _several(value: Any) -> tuple[str, ...]:
     return tuple(str(one).lower() if isinstance(one, bool) else str(one) for one in values)
 
 
+REMEMBERED = 16_384
+"""Comparisons to remember: a fleet of hundreds of overrides asks the same of the same subnets, images and tags."""
+
+
 @lru_cache(maxsize=4096)
 def _pattern(text: str) -> re.Pattern[str]:
     parts = {"*": ".*", "?": "."}
     return re.compile("".join(parts.get(one) or re.escape(one) for one in text), re.DOTALL)
 
 
+@lru_cache(maxsize=REMEMBERED)
 def _like(actual: str, pattern: str) -> bool:
     """Whether a text matches a pattern. ``*`` matches any characters, ``?`` one."""
     return _pattern(pattern).fullmatch(actual) is not None
 
 
+@lru_cache(maxsize=REMEMBERED)
 def arn_like(actual: str, pattern: str) -> bool:
     """Whether an ARN matches a pattern. No wildcard spans two of the fields that colons separate, except a lone ``*``.
     The last field, the resource, may have colons of its own.
