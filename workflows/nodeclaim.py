@@ -1,15 +1,16 @@
 """The workflow of one node, from launch to termination. `tenon.lifecycle` decides each step, and the workflow runs it.
 
 `machine.next_step` determines the order of the commands, on which replay depends. The run continues as new each time
-the node enters stage `live` after the workflow did something. An idle node therefore has only a few history
-events, which are the same under every version of this code, and a deploy or a rollback only has to decode its state.
+the node enters stage `live` after the workflow did something, the first time a minute later. An idle node therefore has
+only a few history events, which are the same under every version of this code, and a deploy or a rollback only has to
+decode its state.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, NoReturn
 
 from temporalio import workflow
@@ -24,7 +25,7 @@ with workflow.unsafe.imports_passed_through():
     from tenon.lifecycle.messages.base import ActivityName, ErrorType, Message
     from tenon.lifecycle.messages.launch import LaunchResult, OfferingRef
     from tenon.lifecycle.messages.node import Disrupt, DisruptAnswer, Keep, Poke
-    from tenon.lifecycle.state import NodeClaimInput, NodeClaimResult, NodeState, Stage
+    from tenon.lifecycle.state import REVISION, NodeClaimInput, NodeClaimResult, NodeState, Stage
     from tenon.lifecycle.steps import DeadlinePassed, End, Failed, LeaveRequest, Run, Wait
     from tenon.lifecycle.timeline import details, result_of
     from workflows import names
@@ -34,6 +35,10 @@ MAX_HISTORY = 2000
 """The number of history events after which a run continues as new in any stage."""
 LONG_HISTORY = 200
 """The number of history events after which the run of a live node continues as new even if its state is unchanged."""
+CONTINUES_AFTER = timedelta(minutes=1)
+"""How long the run that started a node waits before it continues as new. Many nodes become live together, and the
+machine is busy with their pods then. A node that leaves at once needs no second run."""
+
 LAUNCH_GOES_ON = "launch-goes-on"
 """The patch id of runs that retry a launch that timed out without an outcome. Earlier runs end the claim instead."""
 
@@ -55,6 +60,8 @@ class NodeClaimWorkflow:
         )
         self.at_start = self.state
         self.local_steps = begin.local_steps
+        self.revision = begin.revision
+        self.continues_at: datetime | None = None
         self.inbox: deque[Message] = deque()
         self.shown: tuple[Any, ...] | None = None
         self.acted = False
@@ -82,19 +89,19 @@ class NodeClaimWorkflow:
                 case Run() as step:
                     await self._run(step)
                 case Wait() as step:
-                    if self._should_continue_as_new():
+                    if not self._should_continue_as_new():
+                        await self._wait(step)
+                    elif await self._paused(step):
                         await workflow.wait_condition(workflow.all_handlers_finished)
                         if not self.inbox:
                             self._continue_as_new(begin)
-                    else:
-                        await self._wait(step)
                 case End():
                     await workflow.wait_condition(workflow.all_handlers_finished)
                     return result_of(self.state, workflow.now())
 
     def _continue_as_new(self, begin: NodeClaimInput) -> NoReturn:
         """Continue as new with the current state."""
-        workflow.continue_as_new(evolve(begin, state=self.state, local_steps=True))
+        workflow.continue_as_new(evolve(begin, state=self.state, local_steps=True, revision=REVISION))
 
     async def _run(self, step: Run) -> None:
         self.acted = True
@@ -171,6 +178,28 @@ class NodeClaimWorkflow:
             expires = expiration.asks_before_it_expires(self.state, workflow.now())
             self._apply(DeadlinePassed(asks_first=expires and workflow.patched(EXPIRES_WITHIN_BUDGETS)))
 
+    async def _paused(self, step: Wait) -> bool:
+        """Wait until the run may continue as new. Returns False if something else came first."""
+        if self.revision == 0 or self.at_start.stage is Stage.LIVE or self._has_grown():
+            return True
+        now = workflow.now()
+        if self.continues_at is None:
+            self.continues_at = now + CONTINUES_AFTER
+        if now >= self.continues_at:
+            return True
+        if step.until is not None and step.until <= self.continues_at:
+            await self._wait(step)
+            return False
+        try:
+            await workflow.wait_condition(
+                lambda: bool(self.inbox),
+                timeout=self.continues_at - now,
+                timeout_summary="then the history of this node's start is closed, and its next run begins",
+            )
+        except TimeoutError:
+            return True
+        return False
+
     def _force_waits(self) -> bool:
         return any(isinstance(event, LeaveRequest) and event.force for event in self.inbox)
 
@@ -200,6 +229,10 @@ class NodeClaimWorkflow:
             or expiration.expiry(self.state) != expiration.expiry(self.at_start)
         ):
             return True
+        return self._has_grown()
+
+    def _has_grown(self) -> bool:
+        """Whether an idle run must continue as new although it has changed nothing."""
         return (
             workflow.info().is_continue_as_new_suggested()
             or workflow.info().is_target_worker_deployment_version_changed()
@@ -212,8 +245,7 @@ class NodeClaimWorkflow:
         shown = visible_stage(self.state), self.state.instance, expiration.expiry(self.state), bool(self.state.blocked)
         if self.shown is None and self.at_start.instance is not None:
             self.shown = shown  # continue-as-new carries the attributes over
-        preparing = self.state.stage is Stage.PREPARING and not self.state.blocked
-        if shown == self.shown or (self.shown is None and preparing):
+        if shown == self.shown or (self.shown is None and self._shown_by_start()):
             return
         self.shown = shown
         instance = self.state.instance
@@ -231,6 +263,13 @@ class NodeClaimWorkflow:
             updates.append(names.EXPIRES.value_set(expires))
         updates.append(names.BLOCKED.value_set(bool(self.state.blocked)))
         workflow.upsert_search_attributes(updates)
+
+    def _shown_by_start(self) -> bool:
+        """Whether the attributes with which the workflow was started still say all that matters."""
+        if self.revision == 0:
+            return self.state.stage is Stage.PREPARING and not self.state.blocked
+        changed = self.state.blocked or self.at_start.blocked or self.state.instance is not None
+        return not changed and visible_stage(self.state) == "launching"
 
     @workflow.signal(description="Sent by Tenon: the Node, the NodeClaim or the instance changed. Looks at them again.")
     def poke(self, poke: Poke) -> None:

@@ -16,7 +16,7 @@ from tenon.housekeeping.facts import ObservedWorkflow
 from tenon.lifecycle import ids
 from tenon.lifecycle.messages.base import ClaimRef
 from tenon.lifecycle.messages.node import Poke
-from tenon.lifecycle.state import NodeClaimInput
+from tenon.lifecycle.state import REVISION, NodeClaimInput
 
 CLUSTER = SearchAttributeKey.for_keyword(ids.CLUSTER_ATTRIBUTE)
 POOL = SearchAttributeKey.for_keyword(ids.POOL_ATTRIBUTE)
@@ -70,7 +70,12 @@ class NodeWorkflows:
             attributes.append(SearchAttributePair(POOL, pool))
         await self._client.start_workflow(
             ids.NODECLAIM_WORKFLOW,
-            NodeClaimInput(claim=ClaimRef(cluster=self._cluster, name=claim, uid=uid), pool=pool, local_steps=True),
+            NodeClaimInput(
+                claim=ClaimRef(cluster=self._cluster, name=claim, uid=uid),
+                pool=pool,
+                local_steps=True,
+                revision=REVISION,
+            ),
             id=self._id(claim),
             task_queue=self._task_queue,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,

@@ -140,6 +140,14 @@ class NodeState(Message):
     """When this node leaves, if it is overdue together with many others after an outage."""
 
 
+REVISION = 1
+"""What new runs do. Runs that began under an earlier revision keep its order of commands, on which replay depends.
+
+0: a live node's run continues as new at once, and the workflow writes search attributes before its launch.
+1: it continues as new after a pause, and the workflow's start has set the attributes that are known before a launch.
+"""
+
+
 class NodeClaimInput(Message):
     """Starts a node's workflow: a new one with only the claim, a continued one with the state of the previous run."""
 
@@ -148,6 +156,8 @@ class NodeClaimInput(Message):
     state: NodeState | None = None
     local_steps: bool = False
     """Quick steps run as local activities. False in runs of an earlier version, until they continue as new."""
+    revision: int = 0
+    """See `REVISION`."""
 
 
 class NodeClaimResult(Message):

@@ -40,6 +40,7 @@ from tests.workflows.node_workflow import (
     live,
     newest,
     node,
+    rested,
     waits_for_budgets,
 )
 from tests.workflows.waiting import until
@@ -73,6 +74,16 @@ async def local_steps(temporal: WorkflowEnvironment, cluster: str) -> None:
         world.local_fails = True
         await handle.signal(NodeClaimWorkflow.poke, Poke(node_name="ip-10-0-0-1", node_ready=True))
         await until(lambda: at(handle, Stage.LIVE))
+        await handle.signal(NodeClaimWorkflow.expire)
+        await handle.result()
+
+
+async def rests_after_a_minute(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """The run that starts a node continues as new a minute later. A change of the Node interrupts the minute."""
+    async with node(temporal, cluster, FakeWorld(), skip_time=False):
+        handle = await live(temporal.client, cluster)
+        await handle.signal(NodeClaimWorkflow.poke, Poke(node_name="ip-10-0-0-1", node_ready=True, reason="changed"))
+        await rested(temporal, cluster)
         await handle.signal(NodeClaimWorkflow.expire)
         await handle.result()
 
@@ -244,6 +255,7 @@ async def waiting_again(handle: Handle) -> bool:
 SCENARIOS: dict[str, Scenario] = {
     "whole-life": whole_life,
     "local-steps": local_steps,
+    "rests-after-a-minute": rests_after_a_minute,
     "force-drain": force_drain,
     "no-capacity": no_capacity,
     "keep": keep,

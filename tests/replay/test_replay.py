@@ -29,6 +29,7 @@ from workflows import names
 EXPECTED_RUNS = {
     "whole-life": 2,
     "local-steps": 2,
+    "rests-after-a-minute": 2,
     "force-drain": 2,
     "no-capacity": 1,
     "keep": 3,

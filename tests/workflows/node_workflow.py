@@ -7,19 +7,19 @@ from contextlib import asynccontextmanager, nullcontext
 
 from temporalio.client import Client, WorkflowHandle
 from temporalio.exceptions import ApplicationError
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import WorkflowEnvironment
 
 from tenon.lifecycle.messages.base import ClaimRef
 from tenon.lifecycle.messages.node import (
     Poke,
 )
-from tenon.lifecycle.state import NodeClaimInput, NodeClaimResult, NodeState, Stage
+from tenon.lifecycle.state import REVISION, NodeClaimInput, NodeClaimResult, NodeState, Stage
 from tests.workflows.fake_activities import FakeWorld
 from tests.workflows.serving import serving
 from tests.workflows.waiting import until
 from workflows import names
-from workflows.nodeclaim import NodeClaimWorkflow
+from workflows.nodeclaim import CONTINUES_AFTER, NodeClaimWorkflow
 
 Handle = WorkflowHandle[NodeClaimWorkflow, NodeClaimResult]
 
@@ -32,6 +32,7 @@ async def node(
     *,
     skip_time: bool = True,
     local_steps: bool = True,
+    revision: int = REVISION,
 ) -> AsyncIterator[Handle]:
     """A node's workflow just begun, with a worker that serves it; its clock skips waits unless told otherwise."""
     queue = names.task_queue(cluster)
@@ -39,7 +40,11 @@ async def node(
         with nullcontext() if skip_time else temporal.with_time_skipping_disabled():
             handle = await temporal.client.start_workflow(
                 NodeClaimWorkflow.run,
-                NodeClaimInput(claim=ClaimRef(cluster=cluster, name="default-x1", uid="u1"), local_steps=local_steps),
+                NodeClaimInput(
+                    claim=ClaimRef(cluster=cluster, name="default-x1", uid="u1"),
+                    local_steps=local_steps,
+                    revision=revision,
+                ),
                 id=names.nodeclaim_id(cluster, "default-x1"),
                 task_queue=queue,
             )
@@ -68,8 +73,29 @@ async def live(client: Client, cluster: str) -> Handle:
     return handle
 
 
+async def rested(temporal: WorkflowEnvironment, cluster: str) -> Handle:
+    """Bring the node to rest, if it is not, and wait until the run that started it has continued as new."""
+    handle = newest(temporal.client, cluster)
+    if not await at(handle, Stage.LIVE):
+        await live(temporal.client, cluster)
+    started_in = (await handle.describe()).run_id
+    await temporal.fast_forward(handle, CONTINUES_AFTER)
+
+    async def continued() -> bool:
+        return (await handle.describe()).run_id != started_in and await at(handle, Stage.LIVE)
+
+    await until(continued)
+    return handle
+
+
 async def at(handle: Handle, wanted: Stage) -> bool:
-    return await stage(handle) is wanted
+    """Whether the newest run is at this stage. A run that follows another within a second begins a second later."""
+    try:
+        return await stage(handle) is wanted
+    except RPCError as error:
+        if error.status is not RPCStatusCode.FAILED_PRECONDITION:
+            raise
+        return False
 
 
 async def blocked(handle: Handle) -> bool:

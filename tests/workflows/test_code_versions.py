@@ -18,7 +18,7 @@ from tenon.lifecycle.steps import KeepRecorded, Run, Step
 from tenon.lifecycle.termination import BLOCKED_RETRY
 from tests.workflows.fake_activities import FakeWorld
 from tests.workflows.node_workers import served
-from tests.workflows.node_workflow import Handle, at, blocked, called, live, lost_answer, newest, node
+from tests.workflows.node_workflow import Handle, at, blocked, called, live, lost_answer, newest, node, rested
 from tests.workflows.waiting import until
 from worker.runtime.assembly import ENDS_ON
 from worker.runtime.temporal_plugin import TenonPlugin
@@ -56,13 +56,13 @@ async def test_a_node_at_rest_passes_to_other_code_and_back(
     world = FakeWorld()
     world.pods_on_cordon = 1
     async with node(temporal, cluster, world, skip_time=False):
-        handle = await live(temporal.client, cluster)
+        handle = await rested(temporal, cluster)
     for look, step, apply in 2 * [("record keep", new_step, new_apply), ("cordon node", OLD_STEP, OLD_APPLY)]:
         monkeypatch.setattr(machine, "next_step", step)
         monkeypatch.setattr(machine, "apply", apply)
         async with served(temporal.client, cluster, world):
             await handle.signal(NodeClaimWorkflow.poke, Poke(node_name="ip-10-0-0-1", node_ready=True))
-            assert await at(handle, Stage.LIVE)
+            await until(lambda: at(handle, Stage.LIVE))
             await not_empty_after_all(handle, world, look)
             assert await failed_tasks(temporal.client, handle.id) == 0
     async with served(temporal.client, cluster, world):

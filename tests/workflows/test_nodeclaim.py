@@ -25,7 +25,18 @@ from tenon.lifecycle.messages.node import (
 from tenon.lifecycle.state import NodeClaimInput, NodeState, Stage
 from tenon.lifecycle.termination import BLOCKED_RETRY
 from tests.workflows.fake_activities import INSTANCE, FakeWorld
-from tests.workflows.node_workflow import Handle, at, blocked, called, called_times, live, lost_answer, newest, node
+from tests.workflows.node_workflow import (
+    Handle,
+    at,
+    blocked,
+    called,
+    called_times,
+    live,
+    lost_answer,
+    newest,
+    node,
+    rested,
+)
 from tests.workflows.waiting import until
 from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow
@@ -36,7 +47,7 @@ async def test_whole_life_is_a_runbook_within_its_budget(temporal: WorkflowEnvir
     """Launch to release, one activity a stage; at most 110 events over both runs, a resting run at most 10."""
     world = FakeWorld()
     async with node(temporal, cluster, world, skip_time=False) as first:
-        handle = await live(temporal.client, cluster)
+        handle = await rested(temporal, cluster)
         resting = [event async for event in handle.fetch_history_events()]
         assert len(resting) <= 10
         answer = await handle.execute_update(
@@ -62,6 +73,22 @@ async def test_whole_life_is_a_runbook_within_its_budget(temporal: WorkflowEnvir
         run_handle = temporal.client.get_workflow_handle(handle.id, run_id=run)
         events += len([event async for event in run_handle.fetch_history_events()])
     assert events <= 110
+
+
+async def test_a_node_that_leaves_at_once_has_one_run(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """Its run would continue as new a minute after it became live. The start said all that was known before the launch,
+    so the first attributes that the run writes are those of its instance."""
+    async with node(temporal, cluster, FakeWorld(), skip_time=False) as first:
+        handle = await live(temporal.client, cluster)
+        await handle.signal(NodeClaimWorkflow.drain)
+        await handle.result()
+    assert (await handle.describe()).run_id == first.first_execution_run_id
+    written = [
+        set(event.upsert_workflow_search_attributes_event_attributes.search_attributes.indexed_fields)
+        async for event in handle.fetch_history_events()
+        if event.HasField("upsert_workflow_search_attributes_event_attributes")
+    ]
+    assert names.INSTANCE_TYPE.name in written[0]
 
 
 async def test_quick_steps_are_local_activities(temporal: WorkflowEnvironment, cluster: str) -> None:

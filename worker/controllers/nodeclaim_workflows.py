@@ -20,7 +20,7 @@ from tenon.apis.nodeclaim import DISRUPTION_REASON
 from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle.messages.base import ClaimRef
 from tenon.lifecycle.messages.node import Poke
-from tenon.lifecycle.state import NodeClaimInput
+from tenon.lifecycle.state import REVISION, NodeClaimInput
 from tenon.lifecycle.wakeups import poke_for
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
@@ -249,7 +249,10 @@ class NodeClaimWorkflowController(Controller):
             self._cluster,
             NodeClaimWorkflow.run,
             NodeClaimInput(
-                claim=ClaimRef(cluster=self._cluster, name=claim.name, uid=claim.uid), pool=pool, local_steps=True
+                claim=ClaimRef(cluster=self._cluster, name=claim.name, uid=claim.uid),
+                pool=pool,
+                local_steps=True,
+                revision=REVISION,
             ),
             names.nodeclaim_id(self._cluster, claim.name),
             summary=f"node of NodePool {pool}" if pool else "stand-alone node",
