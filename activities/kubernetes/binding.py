@@ -1,14 +1,14 @@
 """The step "bind pods": bind the pods that a node was bought for, unless a rule requires kube-scheduler to place them.
 
 Usually the node has a startup cordon until then. If it has none, kube-scheduler first gets a moment and places
-most of the pods. One list of the node's pods shows which, and only the missing pods are read by name: at 10,000 pods,
-one request per pod would delay every other node.
+most of the pods. One list of the node's pods shows which. Of the missing pods, one of each group that is alike is read
+by name: at 10,000 pods, one request per pod would delay every other node. The API server itself refuses to bind a pod
+that is gone, is being deleted, has another UID, has scheduling gates or has a node.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
 
 from activities import loggers
 from activities.kubernetes.bounded_concurrency import bounded
@@ -178,8 +178,28 @@ def _missing(entries: Sequence[PlannedPod], node_pods: Sequence[Object]) -> list
 
 
 async def _read(kube: Kube, entries: Sequence[PlannedPod]) -> dict[str, Object]:
-    async def read(entry: PlannedPod) -> dict[str, Any] | None:
+    """The pods that exist, by key. Where the first pod of a group waits for a node, the others are copies of it."""
+
+    async def read(entry: PlannedPod) -> Object | None:
         return await kube.get(PODS, entry.name, entry.namespace)
 
-    answers = await bounded(entries, CONCURRENCY, read)
-    return {entry.key: pod for entry, pod in zip(entries, answers, strict=True) if pod is not None}
+    groups: dict[str, list[PlannedPod]] = {}
+    for entry in entries:
+        groups.setdefault(f"group {entry.group}" if entry.group else entry.key, []).append(entry)
+    found: dict[str, Object | None] = {}
+    others: list[PlannedPod] = []
+    first = [alike[0] for alike in groups.values()]
+    for entry, pod, alike in zip(first, await bounded(first, CONCURRENCY, read), groups.values(), strict=True):
+        found[entry.key] = pod
+        if pod is not None and is_unscheduled(entry, pod):
+            found |= {other.key: _like(pod, other) for other in alike[1:]}
+        else:
+            others += alike[1:]
+    found |= zip((entry.key for entry in others), await bounded(others, CONCURRENCY, read), strict=True)
+    return {key: pod for key, pod in found.items() if pod is not None}
+
+
+def _like(pod: Object, other: PlannedPod) -> Object:
+    """The pod under the name and UID of another, without its status."""
+    own = {"namespace": other.namespace, "name": other.name, "uid": other.uid}
+    return {"metadata": {**pod["metadata"], **own}, "spec": pod["spec"]}

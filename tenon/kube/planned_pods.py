@@ -1,12 +1,15 @@
-"""The annotation ``tenon.sh/planned-pods`` of a NodeClaim: the pods that the claim was launched for.
+"""The annotations ``tenon.sh/planned-pods`` and ``tenon.sh/planned-pod-groups`` of a NodeClaim: the pods that the claim
+was launched for, and which of them are alike.
 
-Its format is ``namespace/name=uid,...``. Users can edit annotations, so malformed entries are skipped.
+The format of the first is ``namespace/name=uid,...``. The second has a number for each of these pods. Pods with the
+same number had the same specification when they were planned, so binding reads one of them instead of all. Users can
+edit annotations, so malformed entries are skipped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from tenon.apis import labels
 from tenon.kube.pod import Pod
@@ -19,6 +22,8 @@ class PlannedPod:
     namespace: str
     name: str
     uid: str
+    group: str = ""
+    """Pods of the same group are alike. Empty if nothing is known to be like it."""
 
     @property
     def key(self) -> str:
@@ -39,9 +44,45 @@ def parse_planned(text: str) -> list[PlannedPod]:
 
 def planned_pods(annotations: Mapping[str, str] | None) -> list[PlannedPod]:
     """Return the pods that a claim with these annotations was launched for."""
-    return parse_planned((annotations or {}).get(labels.PLANNED_PODS) or "")
+    found = parse_planned((annotations or {}).get(labels.PLANNED_PODS) or "")
+    groups = ((annotations or {}).get(labels.PLANNED_POD_GROUPS) or "").split(",")
+    if len(groups) != len(found):
+        return found
+    return [replace(pod, group=group.strip()) for pod, group in zip(found, groups, strict=True)]
 
 
 def format_planned_pods(pods: Iterable[Pod]) -> str:
     """Format the annotation. Pods that represent buffers are left out, because they never exist in the cluster."""
-    return ",".join(f"{pod.key}={pod.uid}" for pod in sorted(pods, key=lambda pod: pod.key) if not pod.buffer)
+    return ",".join(f"{pod.key}={pod.uid}" for pod in _listed(pods))
+
+
+def format_pod_groups(pods: Iterable[Pod]) -> str:
+    """Format the groups of the pods, in the order of `format_planned_pods`; empty if no two pods are alike."""
+    listed = _listed(pods)
+    numbers: dict[Hashable, int] = {}
+    groups = [numbers.setdefault(_likeness(pod), len(numbers)) for pod in listed]
+    return ",".join(map(str, groups)) if len(numbers) < len(listed) else ""
+
+
+def _listed(pods: Iterable[Pod]) -> list[Pod]:
+    return sorted((pod for pod in pods if not pod.buffer), key=lambda pod: pod.key)
+
+
+def _likeness(pod: Pod) -> Hashable:
+    """What pods that one controller made from one template have in common."""
+    if not pod.workload:
+        return pod.key
+    return (
+        pod.namespace,
+        pod.workload,
+        frozenset(pod.labels.items()),
+        frozenset(pod.requests.items()),
+        pod.required_terms,
+        pod.tolerations,
+        pod.host_ports,
+        pod.priority,
+        pod.unsupported,
+        pod.rules,
+        pod.volume_terms,
+        pod.attachments,
+    )

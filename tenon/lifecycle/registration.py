@@ -16,6 +16,7 @@ from tenon.lifecycle.release import with_finalizer
 OWN_ANNOTATIONS = frozenset(
     {
         labels.PLANNED_PODS,
+        labels.PLANNED_POD_GROUPS,
         labels.PLANNED_REQUESTS,
         labels.LARGEST_CAPACITY,
         labels.EXPLANATION,

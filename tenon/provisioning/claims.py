@@ -16,7 +16,7 @@ from tenon.apis.json_object import parse_json_object
 from tenon.apis.nodepool import NodePool
 from tenon.apis.reasons import Reason
 from tenon.ec2.own_kubelet import own_kubelet
-from tenon.kube.planned_pods import format_planned_pods
+from tenon.kube.planned_pods import format_planned_pods, format_pod_groups
 from tenon.kube.pod import Pod
 from tenon.provisioning.pools import instance_type_requirement, template_labels
 from tenon.resources import Resources, format_resources, parse_resources, total
@@ -76,8 +76,10 @@ def replacement_claim_body(
 
 def _body_for_pods(planned: PlannedClaim, pool: NodePool, name: str) -> dict[str, Any]:
     body = static_claim_body(planned, pool, name)
+    groups = format_pod_groups(planned.pods)
     body["metadata"]["annotations"] |= {
         labels.PLANNED_PODS: format_planned_pods(planned.pods),
+        **({labels.PLANNED_POD_GROUPS: groups} if groups else {}),
         labels.PLANNED_REQUESTS: format_planned_requests(planned.pods),
         labels.LARGEST_CAPACITY: _as_json(planned.largest),
     }

@@ -18,7 +18,7 @@ from tenon.lifecycle.messages.launch import LaunchGroup
 
 MAX_MEMBERS = 100
 """The most members of a group. It keeps EC2's answers small, and limits how many claims a failed request delays."""
-OF_ITS_PODS = frozenset({labels.PLANNED_PODS, labels.PLANNED_REQUESTS, labels.EXPLANATION})
+OF_ITS_PODS = frozenset({labels.PLANNED_PODS, labels.PLANNED_POD_GROUPS, labels.PLANNED_REQUESTS, labels.EXPLANATION})
 """Annotations that may differ between claims of a group."""
 
 

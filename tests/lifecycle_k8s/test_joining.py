@@ -285,6 +285,62 @@ async def test_pods_on_their_node_are_seen_in_one_list() -> None:
     assert not [name for kind, name in world.kube.gets if kind == "pods"]
 
 
+def alike(world: World, groups: str, names: str) -> World:
+    """Pods that wait, of these groups."""
+    world.put_pods(*(pod(name, on="") for name in names))
+    planned(world, *(f"default/{name}=uid-{name}" for name in names))
+    world.claim["metadata"]["annotations"]["tenon.sh/planned-pod-groups"] = groups
+    return world
+
+
+def read(world: World) -> list[str]:
+    return [name for kind, name in world.kube.gets if kind == "pods"]
+
+
+async def test_pods_that_are_alike_are_bound_after_one_of_them_was_read() -> None:
+    world = alike(World().put_live(), "0,0,1,1,0", "abcde")
+    assert (await bind(world.kube, WANTED, at_once)).bound == 5
+    assert set(read(world)) == {"a", "c"}
+    assert all(world.kube.objects[("pods", "default", name)]["spec"]["nodeName"] == "node-1" for name in "abcde")
+
+
+async def test_pods_that_are_alike_are_bound_only_as_far_as_there_is_room() -> None:
+    world = World().put_live()
+    world.node["status"]["allocatable"] |= {"cpu": "1200m"}
+    alike(world, "0,0,0", "abc")
+    result = await bind(world.kube, WANTED, at_once)
+    assert (result.bound, result.left) == (2, 1)
+
+
+@pytest.mark.parametrize("groups", ["0,0", "0,0,0,0", ",,", ""])
+async def test_groups_that_do_not_match_the_planned_pods_are_ignored(groups: str) -> None:
+    """Users can edit annotations."""
+    world = alike(World().put_live(), groups, "abc")
+    assert (await bind(world.kube, WANTED, at_once)).bound == 3
+    assert {"a", "b", "c"} <= set(read(world))
+
+
+async def test_when_the_first_of_pods_that_are_alike_has_a_node_the_others_are_read() -> None:
+    """It says nothing about the others. None of those that left is bound."""
+    world = alike(World().put_live(), "0,0,0,0", "abcd")
+    world.kube.objects[("pods", "default", "a")]["spec"]["nodeName"] = "node-2"
+    world.kube.objects[("pods", "default", "c")]["metadata"]["deletionTimestamp"] = "2026-03-01T12:00:00Z"
+    result = await bind(world.kube, WANTED, at_once)
+    assert (result.bound, result.left) == (2, 0)
+    assert [call for call in world.kube.calls if call[0] == "bind"] == [
+        ("bind", "b", "node-1"),
+        ("bind", "d", "node-1"),
+    ]
+
+
+async def test_a_pod_that_is_gone_is_not_bound_although_one_that_is_alike_waits() -> None:
+    """The API server refuses it. Its replacement has another name, and belongs to kube-scheduler."""
+    world = alike(World().put_live(), "0,0,0", "abc")
+    del world.kube.objects[("pods", "default", "b")]
+    result = await bind(world.kube, WANTED, at_once)
+    assert (result.bound, result.planned, result.left) == (2, 3, 1)
+
+
 CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule", "timeAdded": "t"}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -13,7 +14,7 @@ from tenon.apis.hashing import nodepool_hash
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import check
-from tenon.kube.planned_pods import format_planned_pods, planned_pods
+from tenon.kube.planned_pods import format_planned_pods, format_pod_groups, planned_pods
 from tenon.kube.pod import Pod
 from tenon.kube.taints import Toleration
 from tenon.provisioning.claims import claim_body, claim_name, largest_capacity, planned_requests
@@ -165,6 +166,22 @@ def test_planned_pods_read_back_in_any_order(names: list[str]) -> None:
     text = format_planned_pods(pods)
     assert text == format_planned_pods(tuple(reversed(pods)))
     assert {found.uid for found in planned_pods({labels.PLANNED_PODS: text})} == {found.uid for found in pods}
+
+
+def test_a_claim_says_which_of_its_pods_are_alike() -> None:
+    """Pods of one controller with the same constraints. A pod without a controller is like no other."""
+    web = [replace(pod(name), workload="ReplicaSet/web", labels={"app": "web"}) for name in ("b", "d")]
+    big = replace(pod("c", cpu="2"), workload="ReplicaSet/web", labels={"app": "web"})
+    revised = replace(web[0], name="e", labels={"app": "web", "pod-template-hash": "2"})
+    elsewhere = replace(web[0], name="f", namespace="other")
+    buffer = replace(web[0], name="a", buffer="default/spare")
+    pods = (*web, big, revised, elsewhere, buffer, pod("g"), pod("h"))
+    annotations = {labels.PLANNED_PODS: format_planned_pods(pods), labels.PLANNED_POD_GROUPS: format_pod_groups(pods)}
+    groups: dict[str, list[str]] = {}
+    for found in planned_pods(annotations):
+        groups.setdefault(found.group, []).append(found.name)
+    assert sorted(groups.values()) == [["b", "d"], ["c"], ["e"], ["f"], ["g"], ["h"]]
+    assert format_pod_groups([pod("g"), pod("h")]) == "", "nothing to say"
 
 
 @pytest.mark.parametrize("annotations", [{}, {labels.PLANNED_PODS: ""}, {labels.PLANNED_PODS: "nonsense,,"}])
