@@ -115,7 +115,7 @@ class NodeActivities:
 
     def _registered(self, given: NodeInput, claim: ClaimRecord, node_name: str) -> None:
         metrics.NODES_CREATED.labels(claim.labels.get(labels.NODEPOOL, ""), claim.labels.get(labels.ZONE, "")).inc()
-        name = asyncio.create_task(self._name_instance(given, node_name, tells=in_group(claim)))
+        name = asyncio.create_task(self._name_instance(given, node_name, claim))
         self._names.add(name)
         name.add_done_callback(self._names.discard)  # EC2's rate limits must not delay the node
         log.info("A NodeClaim registered", extra={"nodeclaim": given.claim.name, "node": node_name})
@@ -135,18 +135,17 @@ class NodeActivities:
         found = instance.partition if instance is not None else 0
         return {labels.PLACEMENT_GROUP_PARTITION: str(found)} if found else {}
 
-    async def _name_instance(self, given: NodeInput, node_name: str, *, tells: bool) -> None:
+    async def _name_instance(self, given: NodeInput, node_name: str, claim: ClaimRecord) -> None:
         """Tag the instance with its claim and Node name. If that fails, the housekeeping sweep does it later.
 
-        ``tells``: annotate the claim afterwards. Set for members of a launch group, because their instances have no
-        other tags that name the claim.
+        A claim of a launch group then says so in its annotations, because its instance had no tag that names it before.
         """
         instance_id = instance_id_of(given.provider_id)
         name = partial(self._ec2.name_instance, instance_id, given.claim.name, node_name)
         try:
             tagged = await asyncio.get_running_loop().run_in_executor(self._naming, name)
-            if tagged and tells:
-                await nodeclaims.annotate_claim(self._kube, given.claim, nodeclaims.TAGGED)
+            if tagged and in_group(claim):
+                await nodeclaims.annotate_claim(self._kube, given.claim, nodeclaims.TAGGED, claim.body)
         except (EC2Error, ApiError) as error:
             log.info(
                 "The worker failed to tag an instance; the next sweep tags it",

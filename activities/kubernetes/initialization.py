@@ -51,7 +51,7 @@ async def initialize(kube: Kube, wanted: NodeInput, now: Clock, learn: Learn | N
     if not (verdict := initialization(claim.body, labelled)).initialized:
         return await _awaited(kube, wanted, claim, verdict.reason, verdict.message, now)
     updates = [ConditionUpdate(INITIALIZED, "True"), consistency_condition(_shortfalls(claim, found.node))]
-    if not await update_conditions(kube, wanted.claim, updates, now, seen=claim.body):
+    if await update_conditions(kube, wanted.claim, updates, now, seen=claim.body) is None:
         return InitializeResult(reason="NodeClaimGone", message=f"NodeClaim {wanted.claim.name} is gone")
     if learn is not None:
         await learn(claim, found.node)

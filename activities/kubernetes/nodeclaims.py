@@ -114,9 +114,9 @@ async def _with_finalizer(kube: Kube, name: str, uid: str, seen: Object | None) 
     return await change(kube, NODECLAIMS, name, compute, uid=uid, seen=seen) is not None
 
 
-async def annotate_claim(kube: Kube, ref: ClaimRef, annotations: Mapping[str, str]) -> bool:
+async def annotate_claim(kube: Kube, ref: ClaimRef, annotations: Mapping[str, str], seen: Object | None = None) -> bool:
     """Write the annotations that are missing or differ. Return False if the claim is gone."""
-    return await _merge_metadata(kube, ref, {}, annotations) is not None
+    return await _merge_metadata(kube, ref, {}, annotations, seen) is not None
 
 
 async def label_claim(
@@ -162,19 +162,19 @@ async def mark_launched(
         "capacity": format_resources(capacity),
         "allocatable": format_resources(allocatable),
     }
-    return await update_conditions(kube, ref, [ConditionUpdate(LAUNCHED, "True")], now, fields=fields, seen=labelled)
+    launched = [ConditionUpdate(LAUNCHED, "True")]
+    return await update_conditions(kube, ref, launched, now, fields=fields, seen=labelled) is not None
 
 
 async def mark_launch_failed(kube: Kube, ref: ClaimRef, reason: str, message: str, now: Clock) -> bool:
     """Record on the claim why it has no instance yet. Return False if the claim is gone."""
-    return await update_conditions(
-        kube, ref, [ConditionUpdate(LAUNCHED, "Unknown", camel_case(reason) or LAUNCH_FAILED, message)], now
-    )
+    failed = [ConditionUpdate(LAUNCHED, "Unknown", camel_case(reason) or LAUNCH_FAILED, message)]
+    return await update_conditions(kube, ref, failed, now) is not None
 
 
 async def mark_instance_terminating(kube: Kube, ref: ClaimRef, now: Clock) -> bool:
     """Record on the claim that its instance is terminating. Return False if the claim is gone."""
-    return await update_conditions(kube, ref, [ConditionUpdate(INSTANCE_TERMINATING, "True")], now)
+    return await update_conditions(kube, ref, [ConditionUpdate(INSTANCE_TERMINATING, "True")], now) is not None
 
 
 def consistency_condition(shortfalls: Sequence[str]) -> ConditionUpdate:
@@ -193,13 +193,13 @@ async def update_conditions(
     fields: Mapping[str, Any] | None = None,
     cleared: Collection[str] = (),
     seen: Object | None = None,
-) -> bool:
+) -> ClaimRecord | None:
     """Set conditions, the root condition Ready that depends on them, and status fields.
 
     ``cleared``: types of conditions to remove.
 
     Returns:
-        False if the claim is gone.
+        The claim afterwards, or None if it is gone.
     """
 
     def compute(claim: Object) -> dict[str, Any]:
@@ -208,7 +208,7 @@ async def update_conditions(
         return {"status": patch} if patch else {}
 
     changed = await change(kube, NODECLAIMS, ref.name, compute, uid=ref.uid, subresource="status", seen=seen)
-    return changed is not None
+    return None if changed is None else ClaimRecord.of(changed)
 
 
 async def clear_fact(kube: Kube, ref: ClaimRef, type_: str) -> bool:

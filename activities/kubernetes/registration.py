@@ -24,7 +24,7 @@ LateLabels = Callable[[ClaimRecord], Awaitable[Mapping[str, str]]]
 
 
 Registered = Callable[[ClaimRecord, str], None]
-"""Called with the claim and the name of its Node, once the Node is registered."""
+"""Called with the claim as it was written and the name of its Node, once the Node is registered."""
 
 
 async def no_late_labels(claim: ClaimRecord) -> Mapping[str, str]:  # noqa: ARG001
@@ -72,10 +72,11 @@ async def register(
     )
     if written is None:
         return RegisterResult(reason="NodeNotFound", message=f"Node {name} went away while it was registered")
-    if not await update_conditions(
+    after = await update_conditions(
         kube, wanted.claim, [ConditionUpdate(REGISTERED, "True")], now, fields={"nodeName": name}, seen=claim.body
-    ):
+    )
+    if after is None:
         return RegisterResult(reason="NodeClaimGone", message=f"NodeClaim {wanted.claim.name} is gone")
     if registered is not None:
-        registered(claim, name)
+        registered(after, name)
     return RegisterResult(node_name=name)

@@ -65,7 +65,8 @@ class NodeClaimConsistencyController(ObjectController):
         if claim is None or found is None:
             return None
         ref = ClaimRef(cluster=self._cluster, name=name, uid=claim.uid)
-        if not await update_conditions(self._kube, ref, [consistency_condition(found)], self._now) or not found:
+        written = await update_conditions(self._kube, ref, [consistency_condition(found)], self._now)
+        if written is None or not found:
             return None
         subject = {
             "apiVersion": NODECLAIMS.api_version,
