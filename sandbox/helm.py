@@ -36,7 +36,7 @@ def install(
     """
     files = [part for path in values for part in ("--values", str(path))]
     where = ("--namespace", namespace, "--kubeconfig", str(kubeconfig))
-    return _run("upgrade", "--install", release, str(chart), *where, *files, "--wait", f"--timeout={timeout}s")
+    return run("upgrade", "--install", release, str(chart), *where, *files, "--wait", f"--timeout={timeout}s")
 
 
 def template(chart: Path, *arguments: str, values: Sequence[Path] = ()) -> str:
@@ -46,12 +46,17 @@ def template(chart: Path, *arguments: str, values: Sequence[Path] = ()) -> str:
         HelmError: Helm rejected the chart or its values.
     """
     files = [part for path in values for part in ("--values", str(path))]
-    return _run("template", "tenon", str(chart), "--namespace", "tenon", *files, *arguments)
+    return run("template", "tenon", str(chart), "--namespace", "tenon", *files, *arguments)
 
 
-def _run(*arguments: str) -> str:
+def run(*arguments: str) -> str:
+    """Run Helm and return what it printed.
+
+    Raises:
+        HelmError: Helm did not do it.
+    """
     command = dying_with_parent(str(HELM.ensure()), *arguments)
     answer = subprocess.run(command, capture_output=True, text=True, check=False)
     if answer.returncode != 0:
-        raise HelmError(answer.stderr.strip())
+        raise HelmError(answer.stderr.strip() or answer.stdout.strip())
     return answer.stdout

@@ -1,0 +1,122 @@
+"""The chart of the CRDs alone (OPS-06): the same CRDs as in deploy/crds, which Helm upgrades and never deletes."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from sandbox import helm
+from sandbox.cluster import Sandbox
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "deploy" / "chart-crd"
+WEBHOOK = ("nodepools.karpenter.sh", "nodeclaims.karpenter.sh", "ec2nodeclasses.karpenter.k8s.aws")
+
+Body = dict[str, Any]
+
+
+def rendered(*arguments: str, chart: Path = CHART) -> dict[str, Body]:
+    documents = yaml.safe_load_all(helm.template(chart, *arguments))
+    return {each["metadata"]["name"]: each for each in documents if each}
+
+
+def written() -> dict[str, Body]:
+    documents = [yaml.safe_load(path.read_text()) for path in (ROOT / "deploy" / "crds").glob("*.yaml")]
+    return {each["metadata"]["name"]: each for each in documents}
+
+
+def client_config(definition: Body) -> Body:
+    config: Body = definition["spec"]["conversion"]["webhook"]["clientConfig"]
+    return config
+
+
+def test_ops06_it_has_the_same_crds_as_the_manifests() -> None:
+    expected = written()
+    for definition in expected.values():
+        definition["metadata"]["annotations"] = {"helm.sh/resource-policy": "keep"}
+    assert rendered() == expected
+
+
+def test_both_charts_have_one_version() -> None:
+    """Both are upgraded together, so their versions must not differ."""
+    one, other = (yaml.safe_load((folder / "Chart.yaml").read_text()) for folder in (ROOT / "deploy" / "chart", CHART))
+    assert (one["version"], one["appVersion"]) == (other["version"], other["appVersion"])
+
+
+def test_a_package_of_it_has_them_too(tmp_path: Path) -> None:
+    """The folder of the chart has only a link to deploy/crds."""
+    helm.run("package", str(CHART), "--destination", str(tmp_path))
+    (package,) = tmp_path.iterdir()
+    assert rendered(chart=package) == rendered()
+
+
+def test_the_webhook_is_the_service_of_the_other_release() -> None:
+    values = ("webhook.serviceName=nodes", "webhook.serviceNamespace=karpenter", "additionalAnnotations.team=platform")
+    found = rendered(*(word for each in values for word in ("--set", each)))
+    for name in WEBHOOK:
+        assert client_config(found[name])["service"] == {
+            "name": "nodes",
+            "namespace": "karpenter",
+            "path": "/convert",
+            "port": 8443,
+        }
+    for definition in found.values():
+        assert definition["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep", "team": "platform"}
+    elsewhere = rendered("--namespace", "karpenter")
+    assert client_config(elsewhere[WEBHOOK[0]])["service"]["namespace"] == "karpenter"
+
+
+def test_an_address_of_the_webhook_takes_the_place_of_the_service() -> None:
+    found = rendered("--set", "webhook.url=https://10.0.0.1:9443/convert")
+    assert [client_config(found[name]) for name in WEBHOOK] == [{"url": "https://10.0.0.1:9443/convert"}] * 3
+
+
+@pytest.mark.parametrize("wrong", ["webhook.enabled=false", "webhook.servicename=x", "crds.keep=false"])
+def test_values_without_a_meaning_are_refused(wrong: str) -> None:
+    with pytest.raises(helm.HelmError, match=r"schema|specifications"):
+        rendered("--set", wrong)
+
+
+@pytest.fixture
+def release(sandbox: Sandbox) -> Iterator[tuple[str, ...]]:
+    """The arguments for a release on a sandbox whose CRDs were applied with kubectl."""
+    where = ("tenon-crd", "--namespace=default", f"--kubeconfig={sandbox.kubeconfig}")
+    yield where
+    helm.run("uninstall", *where, "--ignore-not-found")
+    sandbox.apply(sorted((ROOT / "deploy" / "crds").glob("*.yaml")))
+
+
+def live(sandbox: Sandbox, name: str) -> Body:
+    found: Body = json.loads(sandbox.kubectl("get", "crd", name, "--output=json"))
+    return found
+
+
+def test_a_release_takes_over_and_upgrades_crds_and_leaves_them_behind(
+    sandbox: Sandbox, release: tuple[str, ...]
+) -> None:
+    name, *where = release
+    pools = WEBHOOK[0]
+    uid = live(sandbox, pools)["metadata"]["uid"]
+    with pytest.raises(helm.HelmError, match="invalid ownership metadata"):
+        helm.run("install", name, str(CHART), *where)
+    helm.run("upgrade", "--install", name, str(CHART), *where, "--take-ownership")
+    authority = base64.b64encode((sandbox.layout.pki / "ca.crt").read_bytes()).decode()
+    trust = {"spec": {"conversion": {"webhook": {"clientConfig": {"caBundle": authority}}}}}  # as the leader writes it
+    sandbox.kubectl("patch", "crd", pools, "--type=merge", f"--patch={json.dumps(trust)}")
+    upgraded = ("--set=webhook.serviceName=nodes", "--set=additionalAnnotations.team=platform")
+    helm.run("upgrade", name, str(CHART), *where, *upgraded)
+    found = live(sandbox, pools)
+    assert found["metadata"]["annotations"]["team"] == "platform"
+    assert client_config(found)["service"]["name"] == "nodes"
+    assert client_config(found)["caBundle"] == authority
+    said = helm.run("uninstall", *release)
+    assert "kept due to the resource policy" in said
+    for definition in written():
+        assert f"[CustomResourceDefinition] {definition}" in said
+    assert live(sandbox, pools)["metadata"]["uid"] == uid
