@@ -1,6 +1,7 @@
-"""Generates parts of the Helm chart: the names and schema of the settings, and the RBAC rules.
+"""Generates parts of the Helm chart: the names of the settings, the schema of the values, and the RBAC rules.
 
-They are generated from `worker/settings` and `deploy/rbac.yaml`, so that the chart cannot miss any of them.
+They are generated from `worker/settings`, `deploy/rbac.yaml` and the chart's own values, so that the chart cannot miss
+any of them, and refuses a misspelled value.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ from worker.settings.env_typos import REMOVED as REMOVED_SETTINGS
 
 CHART = Path("deploy/chart")
 RIGHTS = Path("deploy/rbac.yaml")
+VALUES = CHART / "values.yaml"
+IGNORED = CHART / "files" / "ignored.yaml"
 OTHER_VALUE_NAMES = {
     "feature_gates": "settings.featureGates",
     "aws_feature_gates": "settings.awsFeatureGates",
@@ -36,9 +39,27 @@ REMOVED_VALUES = ("assume_role_arn", "assume_role_duration")
 """Settings in values of Karpenter's charts before 1.0. The worker explains what to use instead."""
 _ACRONYMS = {"Arn": "ARN", "Ca": "CA", "Vpc": "VPC", "Enis": "ENIs", "Dra": "DRA", "Qps": "QPS", "Url": "URL"}
 """Acronyms as Karpenter's chart spells them."""
+_FREE = frozenset(
+    {
+        "additionalLabels", "additionalAnnotations", "annotations", "endpointConfig", "podLabels", "podAnnotations",
+        "podSecurityContext", "securityContext", "strategy", "dnsConfig", "nodeSelector", "affinity", "resources",
+    }
+)  # fmt: skip
+"""Objects of the values whose fields are Kubernetes' or the user's. All others have the fields of values.yaml."""
+_ONE_OR_MORE = ("initContainers", "sidecarContainer")
+"""Lists that Karpenter's chart also takes as an object: its default of the first is an empty one."""
+_TYPES: dict[type, str] = {bool: "boolean", int: "integer", str: "string", list: "array", dict: "object"}
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 _HEADER = "made by `tenon generate`; change {} instead"
 _LABELS = '{{- include "tenon.labels" . | nindent 4 }}'
+_ANNOTATIONS = """  {{- with .Values.additionalAnnotations }}
+  annotations:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
+"""
+_KEPT = """  annotations:
+    {{- merge (dict "helm.sh/resource-policy" "keep") .Values.additionalAnnotations | toYaml | nindent 4 }}
+"""
 _FULLNAME = '{{ include "tenon.fullname" . }}'
 _ACCOUNT = '{{ include "tenon.serviceAccountName" . }}'
 _NAMESPACE = "{{ .Release.Namespace }}"
@@ -51,6 +72,8 @@ _LEASES = f"""  - {LEASE}
 """
 """The worker always looks for Karpenter's Lease, whatever its own Lease is called."""
 _LABELS_MARK = "LABELS"
+_ANNOTATIONS_MARK = "ANNOTATIONS"
+_KEPT_MARK = "KEPT"
 _LEASES_MARK = "LEASES"
 
 
@@ -80,18 +103,38 @@ def _schema(source: str) -> dict[str, Any]:
         settings[value_name(field)] = {"description": REMOVED_SETTINGS[field.upper()], "type": ["null", "string"]}
     settings["featureGates"] = _gates([*GATES, *REMOVED])
     settings["awsFeatureGates"] = _gates(AWS_GATES)
-    return {
-        "$schema": "http://json-schema.org/draft-07/schema#",
-        "$comment": source,
-        "type": "object",
-        "properties": {
-            "replicas": {"type": "integer", "minimum": 0},
-            "logLevel": {"enum": ["debug", "info", "warn", "error", "DEBUG", "INFO", "WARN", "ERROR"]},
-            "logOutputPaths": {"type": "array", "items": {"type": "string"}, "minItems": 1},
-            "logErrorOutputPaths": {"type": "array", "items": {"type": "string"}, "minItems": 1},
-            "settings": {"type": "object", "properties": settings, "additionalProperties": False},
-        },
+    values = yaml.safe_load(VALUES.read_text(encoding="utf-8"))
+    schema = _object({name: default for name, default in values.items() if name != "settings"})
+    schema["properties"] |= {
+        "global": {},  # Helm gives it to every chart that is part of another
+        "replicas": {"type": "integer", "minimum": 0},
+        "logLevel": {"enum": ["debug", "info", "warn", "error", "DEBUG", "INFO", "WARN", "ERROR"]},
+        "logOutputPaths": {"type": "array", "items": {"type": "string"}, "minItems": 1},
+        "logErrorOutputPaths": {"type": "array", "items": {"type": "string"}, "minItems": 1},
+        "settings": {"type": "object", "properties": settings, "additionalProperties": False},
     }
+    for path, instead in yaml.safe_load(IGNORED.read_text(encoding="utf-8")).items():
+        *parents, name = path.split(".")
+        inside = schema["properties"]
+        for parent in parents:
+            inside = inside[parent]["properties"]
+        inside[name] = {"description": f"Ignored: {instead}."}
+    return {"$schema": "http://json-schema.org/draft-07/schema#", "$comment": source, **schema}
+
+
+def _object(values: dict[str, Any]) -> dict[str, Any]:
+    """The schema of an object that has only the fields of ``values``, with the types of these defaults."""
+    fields = {name: _field(name, default) for name, default in values.items()}
+    return {"type": "object", "properties": fields, "additionalProperties": False}
+
+
+def _field(name: str, default: Any) -> dict[str, Any]:
+    if isinstance(default, dict) and name not in _FREE:
+        return _object(default)
+    if default is None:
+        return {}
+    kinds = {_TYPES[type(default)], "null"} | ({"object"} if name in _ONE_OR_MORE else set())
+    return {"type": sorted(kinds | ({"string"} if type(default) is int else set()))}  # people quote numbers
 
 
 def _value(field: str) -> dict[str, Any]:
@@ -116,6 +159,7 @@ def _rights() -> str:
         if each["kind"] not in ("Namespace", "ServiceAccount")
     )
     text = text.replace(f"    {_LABELS_MARK}: ''\n", f"    {_LABELS}\n")
+    text = text.replace(f"  {_ANNOTATIONS_MARK}: ''\n", _ANNOTATIONS).replace(f"  {_KEPT_MARK}: ''\n", _KEPT)
     text = text.replace(f"  - {_LEASES_MARK}\n", _LEASES)
     return f"{{{{- /* {_HEADER.format('deploy/rbac.yaml')} */ -}}}}\n{text}"
 
@@ -146,8 +190,9 @@ def _named(document: dict[str, Any]) -> dict[str, Any]:
     labels = {key: value for key, value in metadata["labels"].items() if key != "app.kubernetes.io/part-of"}
     metadata = {**metadata, "labels": {_LABELS_MARK: "", **labels}}
     if document["kind"] == "Secret":  # the worker names the Secret, and its content outlives a release
-        metadata["annotations"] = {"helm.sh/resource-policy": "keep"}
+        metadata[_KEPT_MARK] = ""
     else:
+        metadata[_ANNOTATIONS_MARK] = ""
         metadata["name"] = _of_release(metadata["name"])
     if metadata.get("namespace") == "tenon":
         metadata["namespace"] = _NAMESPACE

@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 CHART = ROOT / "deploy" / "chart"
 AS_FOR_KARPENTER = Path(__file__).parent / "values" / "as_for_karpenter.yaml"
 NAMED = ("--set", "settings.clusterName=sandbox", "--set", "aws.region=us-west-2")
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 OF_A_RELEASE = ("instance", "version", "managed-by")
 
 Body = dict[str, Any]
@@ -27,6 +28,19 @@ Body = dict[str, Any]
 def rendered(*arguments: str, values: Path | None = None) -> list[Body]:
     text = helm.template(CHART, *arguments, values=[values] if values else [])
     return [each for each in yaml.safe_load_all(text) if each]
+
+
+def notes(sandbox: Sandbox, *arguments: str) -> str:
+    """What Helm says after an installation. Nothing is made."""
+    where = (
+        "--namespace=tenon",
+        f"--kubeconfig={sandbox.kubeconfig}",
+        "--dry-run=client",
+        "--skip-crds",
+        "--take-ownership",
+    )
+    said = helm.run("install", "tenon", str(CHART), *where, *arguments)
+    return said.partition("\nNOTES:\n")[2]
 
 
 def the(documents: list[Body], kind: str) -> Body:
@@ -41,7 +55,7 @@ def pod(documents: list[Body]) -> Body:
 
 def environment(documents: list[Body]) -> dict[str, str]:
     """What the worker's container finds; values that the kubelet fills in are empty."""
-    (container,) = pod(documents)["containers"]
+    container = pod(documents)["containers"][0]
     given: dict[str, str] = dict(the(documents, "ConfigMap")["data"])
     return given | {each["name"]: each.get("value", "") for each in container["env"]}
 
@@ -154,14 +168,28 @@ def test_ops07_a_values_file_for_karpenter_means_the_same_here() -> None:
     assert the(documents, "Deployment")["spec"]["replicas"] == 3
     assert found["serviceAccountName"] == account["name"]
     assert (found["priorityClassName"], found["dnsPolicy"]) == ("system-node-critical", "Default")
-    (container,) = found["containers"]
+    container, sidecar = found["containers"]
     assert container["image"].startswith("public.ecr.aws/example/tenon:1.2.3@sha256:1111")
     assert {"name": "AWS_REGION", "value": "eu-central-1"} in container["env"]
     assert [each["containerPort"] for each in container["ports"]] == [8000, 8001, 8443]
     (apart,) = found["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     labels = the(documents, "Deployment")["spec"]["template"]["metadata"]["labels"]
     assert apart["labelSelector"]["matchLabels"].items() <= labels.items()
-    assert the(documents, "ServiceMonitor")["metadata"]["labels"]["release"] == "prometheus"
+    assert "appArmorProfile" not in container["securityContext"], "the API server refuses an empty one"
+    token, more = {"name": "token", "mountPath": "/token"}, {"name": "token", "mountPath": "/more"}
+    assert token in container["volumeMounts"]
+    assert sidecar["volumeMounts"] == [token, more]
+    assert [each["name"] for each in found["initContainers"]] == ["wait"]
+    assert found["imagePullSecrets"] == [{"name": "registry"}]
+    monitor = the(documents, "ServiceMonitor")
+    assert monitor["metadata"]["labels"]["release"] == "prometheus"
+    (endpoint,) = monitor["spec"]["endpoints"]
+    assert (monitor["spec"]["sampleLimit"], endpoint["interval"]) == (1000000, "15s")
+    assert endpoint["relabelings"][0]["targetLabel"] == "cluster"
+    assert endpoint["metricRelabelings"][0]["action"] == "labeldrop"
+    for each in documents:
+        assert each["metadata"]["annotations"]["owner"] == "platform", each["kind"]
+        assert each["metadata"]["labels"]["team"] == "platform", each["kind"]
     assert the(documents, "PodDisruptionBudget")["metadata"]["name"] == "karpenter"
 
 
@@ -173,11 +201,61 @@ def test_ops07_a_values_file_for_karpenter_means_the_same_here() -> None:
         ("settings.featureGates.nodeOverlays=true", "nodeOverlays"),
         ("settings.kubeClientBurst=0", "kubeClientBurst"),
         ("settings.clusterName=", "settings.clusterName is required"),
+        ("settings.aws.clusterName=c", "aws"),
+        ("replica=3", "replica"),
+        ("controller.resource.limits.cpu=1", "resource"),
+        ("serviceMonitor.enable=true", "enable"),
+        ("controller.image.tag=1", "tag"),
+        ("webhook.enabled=off", "webhook"),
     ],
 )
 def test_values_that_cannot_be_meant_are_refused_before_anything_is_installed(wrong: str, why: str) -> None:
     with pytest.raises(helm.HelmError, match=why):
         rendered(*NAMED, "--set", wrong)
+
+
+MANAGED = "karpenter.sh/nodepool"
+UNMANAGED = {"key": MANAGED, "operator": "DoesNotExist"}
+SYSTEM = {"key": "eks.amazonaws.com/nodegroup", "operator": "In", "values": ["system"]}
+OWN_POOL = {"key": MANAGED, "operator": "In", "values": ["system"]}
+
+
+@pytest.mark.parametrize(
+    ("affinity", "expressions"),
+    [
+        (None, [[UNMANAGED]]),
+        ({"nodeAffinity": None}, [[UNMANAGED]]),
+        (
+            {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [SYSTEM]}, {"matchFields": []}]}}},
+            [[SYSTEM, UNMANAGED], [UNMANAGED]],
+        ),
+        ({"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [OWN_POOL]}]}}}, [[OWN_POOL]]),
+    ],
+    ids=["no affinity", "no node affinity", "terms of the user", "a term that names the label"],
+)
+def test_ops11_no_affinity_puts_the_worker_on_a_node_that_it_manages(
+    affinity: Body | None, expressions: list[list[Body]]
+) -> None:
+    found = pod(rendered(*NAMED, "--set-json", f"affinity={json.dumps(affinity)}"))
+    terms = found["affinity"]["nodeAffinity"][REQUIRED]["nodeSelectorTerms"]
+    assert [term["matchExpressions"] for term in terms] == expressions
+
+
+def test_the_notes_name_the_values_that_are_ignored(sandbox: Sandbox) -> None:
+    ignored = yaml.safe_load((CHART / "files" / "ignored.yaml").read_text())
+    given = [*NAMED, *(word for path in ignored for word in ("--set", f"{path}=x"))]
+    said, usual = notes(sandbox, *given), notes(sandbox, *NAMED)
+    guide = (ROOT / "docs" / "migrate.md").read_text()
+    for path, instead in ignored.items():
+        assert f"{path}: {instead}" in said
+        assert path not in usual
+        assert f"`{path}`" in guide
+
+
+def test_charts_have_no_faults_that_helm_finds() -> None:
+    helm.run("lint", "--strict", str(CHART), "--set", "settings.clusterName=sandbox")
+    helm.run("lint", "--strict", str(CHART), "--values", str(AS_FOR_KARPENTER))
+    helm.run("lint", "--strict", str(ROOT / "deploy" / "chart-crd"))
 
 
 def test_a_release_of_another_name_in_another_namespace_keeps_together() -> None:

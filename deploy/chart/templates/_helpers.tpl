@@ -93,7 +93,7 @@ AWS_REGION: {{ . | quote }}
 
 {{- define "tenon.affinity" -}}
 {{- $root := . }}
-{{- $affinity := deepCopy .Values.affinity }}
+{{- $affinity := deepCopy (.Values.affinity | default dict) }}
 {{- range $kind := list "podAffinity" "podAntiAffinity" }}
 {{- $terms := dig $kind "requiredDuringSchedulingIgnoredDuringExecution" list $affinity }}
 {{- if $terms }}
@@ -101,5 +101,22 @@ AWS_REGION: {{ . | quote }}
 {{- $_ := set (get $affinity $kind) "requiredDuringSchedulingIgnoredDuringExecution" $named }}
 {{- end }}
 {{- end }}
-{{- toYaml $affinity }}
+{{- /* Terms are alternatives: each must exclude the nodes that this worker manages, unless it names them itself. */ -}}
+{{- $label := "karpenter.sh/nodepool" }}
+{{- $unmanaged := dict "key" $label "operator" "DoesNotExist" }}
+{{- $required := dig "nodeAffinity" "requiredDuringSchedulingIgnoredDuringExecution" dict $affinity | default dict }}
+{{- $terms := list }}
+{{- range ($required.nodeSelectorTerms | default (list dict)) }}
+{{- $names := list }}
+{{- range .matchExpressions }}
+{{- $names = append $names .key }}
+{{- end }}
+{{- if has $label $names }}
+{{- $terms = append $terms . }}
+{{- else }}
+{{- $terms = append $terms (merge (dict "matchExpressions" (append (.matchExpressions | default list) $unmanaged)) .) }}
+{{- end }}
+{{- end }}
+{{- $node := dict "requiredDuringSchedulingIgnoredDuringExecution" (dict "nodeSelectorTerms" $terms) }}
+{{- toYaml (mergeOverwrite $affinity (dict "nodeAffinity" $node)) }}
 {{- end }}
