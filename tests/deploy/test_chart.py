@@ -321,3 +321,27 @@ def test_an_api_server_takes_what_the_chart_renders(sandbox: Sandbox, values: Pa
         "-",
         stdin=yaml.safe_dump_all(documents),
     )
+
+
+def test_an_uninstalled_release_leaves_what_it_says(sandbox: Sandbox) -> None:
+    """A release of another name, in a cluster that has the CRDs and a NodePool."""
+    where = ("nodes", "--namespace=default", f"--kubeconfig={sandbox.kubeconfig}")
+    pool = yaml.safe_load((ROOT / "examples" / "nodepool.yaml").read_text())
+    pool["metadata"]["name"] = "left"
+    sandbox.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(pool))
+    given = ("--set=fullnameOverride=nodes", "--set=replicas=0", *NAMED)
+    try:
+        said = helm.run("install", *where[:1], str(CHART), *where[1:], *given)
+        assert "`helm uninstall nodes` stops Tenon and leaves all that runs" in said
+        before = sandbox.kubectl("get", "deployments,secrets", "--namespace=default", "--output=name").split()
+        left = helm.run("uninstall", *where)
+        after = sandbox.kubectl("get", "deployments,secrets", "--namespace=default", "--output=name").split()
+        assert set(before) - set(after) == {"deployment.apps/nodes", "secret/sh.helm.release.v1.nodes.v1"}
+        assert "secret/tenon-webhook-cert" in after
+        assert "[Secret] tenon-webhook-cert" in left
+        assert not sandbox.kubectl("get", "clusterroles", "nodes", "--ignore-not-found")
+        assert "left" in sandbox.kubectl("get", "nodepools", "--output=name")
+    finally:
+        helm.run("uninstall", *where, "--ignore-not-found")
+        sandbox.kubectl("delete", "secret", "tenon-webhook-cert", "--namespace=default", "--ignore-not-found")
+        sandbox.kubectl("delete", "nodepool", "left")
