@@ -254,6 +254,11 @@ OFFERING_PRICE = TextGauge(
     "The price of an hour by which plans decide.",
     ("instance_type", "capacity_type", "zone"),
 )
+POOL_PRICE = TextGauge(
+    "tenon_nodepools_price_per_hour",
+    "The price of an hour of the instances of a NodePool, by the prices by which plans decide.",
+    ("nodepool", "capacity_type"),
+)
 INTERRUPTION_RECEIVED = Counter(
     "karpenter_interruption_received_messages_total", "Messages from the interruption queue.", ["message_type"]
 )
@@ -308,6 +313,17 @@ BLOCKED_CLAIMS = Gauge(
     "tenon_nodeclaims_blocked",
     "NodeClaims whose workflow is blocked and needs an operator's attention, as of this replica's last sweep.",
     multiprocess_mode="mostrecent",
+)
+WORKFLOW_TASK_FAILURES = Counter(
+    "tenon_workflow_task_failures_total",
+    "Workflow tasks that failed on an error in the code of the workflow, and that Temporal tries again.",
+    ["workflow"],
+)
+LEADER_STATUS = Gauge(
+    "leader_election_master_status",
+    "1 while this replica holds the Lease, 0 while it waits for it.",
+    ["name"],
+    multiprocess_mode="livemax",
 )
 STANDING_BY = Gauge(
     "tenon_standing_by",

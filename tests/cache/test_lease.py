@@ -6,9 +6,10 @@ import asyncio
 from typing import Any
 
 import pytest
+from prometheus_client import REGISTRY
 
 from activities.kubernetes.errors import ApiUnreachableError
-from tests.cache.lease_api import Api, forever, stop, virtually
+from tests.cache.lease_api import NAME, Api, forever, stop, virtually
 
 
 class Cable:
@@ -33,6 +34,19 @@ def test_one_replica_leads_and_keeps_leading() -> None:
             await asyncio.sleep(3)
             assert [election.leading for election in elections] == [True, False, False]
         await stop(*tasks)
+
+    virtually(main)
+
+
+def test_met61_a_replica_reports_whether_it_leads() -> None:
+    async def main() -> None:
+        election = Api().election("a")
+        task = asyncio.create_task(election.run(forever))
+        assert REGISTRY.get_sample_value("leader_election_master_status", {"name": NAME}) == 0
+        await asyncio.sleep(3)
+        assert REGISTRY.get_sample_value("leader_election_master_status", {"name": NAME}) == 1
+        await stop(task)
+        assert REGISTRY.get_sample_value("leader_election_master_status", {"name": NAME}) == 0
 
     virtually(main)
 

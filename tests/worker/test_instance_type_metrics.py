@@ -13,18 +13,20 @@ from math import inf
 from pathlib import Path
 
 import pytest
+from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from activities.clock import utc_now
-from activities.metrics import TEXT_SUFFIX
+from activities.metrics import POOL_PRICE, TEXT_SUFFIX
 from activities.planning.launch_refusals import LaunchRefusals
+from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.ec2.instance_types import without
 from tenon.kube.decode import decode_object
 from tenon.kube.offerings import OfferingKey
 from tenon.scheduling.model import InstanceType
 from tests.apis.case import EC2NODECLASS, NODEPOOL
-from tests.cache.objects import metadata
+from tests.cache.objects import claim, metadata
 from tests.planning.fake_view import READY, FakeTypes
 from tests.scheduling.builders import catalog, entry
 from tests.worker.fake_temporal import Cache
@@ -93,23 +95,36 @@ class World:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
 
+    def launched(self, name: str, offering: tuple[str, str, str], provider: str) -> None:
+        """A NodeClaim of the NodePool; without ``provider`` it is not launched."""
+        keys = (labels.INSTANCE_TYPE, labels.CAPACITY_TYPE, labels.ZONE)
+        marked = {labels.NODEPOOL: "default", **dict(zip(keys, offering, strict=True))}
+        self.cache.publish(claim(name, meta={"labels": marked}, status={"providerID": provider}))
+
+    def prices(self) -> dict[tuple[str, ...], float]:
+        """The price of an hour by NodePool and capacity type."""
+        (found,) = [family for family in self._families() if family.name == POOL_PRICE.name]
+        return {tuple(sample.labels[label] for label in POOL_PRICE.labels): sample.value for sample in found.samples}
+
     def scraped(self) -> dict[str, dict[tuple[str, ...], float]]:
-        server = serve_metrics(str(self.folder), 0)
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{server.server_address[1]}/metrics") as answer:
-                families = list(text_string_to_metric_families(answer.read().decode()))
-        finally:
-            server.shutdown()
-            server.server_close()
         order = ("instance_type", "capacity_type", "zone")
         return {
             family.name: {
                 tuple(sample.labels[key] for key in order if key in sample.labels): sample.value
                 for sample in family.samples
             }
-            for family in families
+            for family in self._families()
             if "instance_type" in family.name
         }
+
+    def _families(self) -> list[Metric]:
+        server = serve_metrics(str(self.folder), 0)
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{server.server_address[1]}/metrics") as answer:
+                return list(text_string_to_metric_families(answer.read().decode()))
+        finally:
+            server.shutdown()
+            server.server_close()
 
 
 @pytest.fixture
@@ -171,6 +186,23 @@ async def test_act16_the_first_usable_pool_is_not_waited_for_a_minute(tmp_path: 
         world.with_pool()
         await asyncio.sleep(SOON + 1)
         assert world.scraped()[CPU]
+
+
+@pytest.mark.asyncio(loop_scope="function")
+@pytest.mark.looptime
+async def test_the_price_of_an_hour_of_each_pools_instances_is_served(world: World) -> None:
+    """Instances of a type that is not sold any more have no price. A claim that is not launched costs nothing."""
+    for name, offering, provider in (
+        ("a", ("m5.large", "spot", ZONES[0]), "aws:///us-west-2a/i-1"),
+        ("b", ("c5.xlarge", "spot", ZONES[1]), "aws:///us-west-2b/i-2"),
+        ("c", ("m5.large", "on-demand", ZONES[1]), "aws:///us-west-2b/i-3"),
+        ("d", ("m3.large", "on-demand", ZONES[1]), "aws:///us-west-2b/i-4"),
+        ("e", ("c5.xlarge", "spot", ZONES[1]), ""),
+    ):
+        world.launched(name, offering, provider)
+    async with world.leading():
+        found = world.prices()
+    assert found == {("default", "spot"): pytest.approx(0.108), ("default", "on-demand"): pytest.approx(0.1)}
 
 
 def test_met51_an_offering_without_a_price_is_not_available() -> None:

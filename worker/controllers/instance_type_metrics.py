@@ -1,4 +1,4 @@
-"""Gauges of instance types and their offerings: size, price and availability (ACT-16).
+"""Gauges of instance types and their offerings: size, price and availability (ACT-16), and what the instances cost.
 
 Tens of thousands of series in the Prometheus client's files would take half a second of each scrape, and no series can
 be removed from them. So the leader writes these gauges as text once a minute, and `/metrics` appends the text.
@@ -15,6 +15,7 @@ from pathlib import Path
 from activities.metrics import (
     OFFERING_AVAILABLE,
     OFFERING_PRICE,
+    POOL_PRICE,
     TEXT_SUFFIX,
     TYPE_CPU_CORES,
     TYPE_MEMORY_BYTES,
@@ -24,6 +25,7 @@ from activities.planning.interfaces import Types
 from activities.planning.launch_refusals import LaunchRefusals
 from activities.planning.offerings import instance_types_by_pool
 from tenon.apis import labels
+from tenon.kube.claim_record import ClaimRecord
 from tenon.provisioning.readiness import usable_pools
 from tenon.scheduling.model import InstanceType
 from worker.cache.changes import Change
@@ -32,6 +34,7 @@ from worker.cache.planning_view import PlanningView
 from worker.controllers.base import Controller
 
 CPU, MEMORY = f"{labels.AWS_GROUP}/instance-cpu", f"{labels.AWS_GROUP}/instance-memory"
+OFFERING = (labels.INSTANCE_TYPE, labels.CAPACITY_TYPE, labels.ZONE)
 MIB = 1024 * 1024
 SOON = 5.0
 
@@ -58,6 +61,18 @@ def measured(lists: Iterable[Sequence[InstanceType]]) -> dict[TextGauge, Series]
             if known:
                 prices[place] = min(prices.get(place, offering.price), offering.price)
     return {TYPE_CPU_CORES: cores, TYPE_MEMORY_BYTES: memory, OFFERING_AVAILABLE: available, OFFERING_PRICE: prices}
+
+
+def priced(claims: Iterable[ClaimRecord], prices: Series) -> Series:
+    """The price of an hour of the launched claims by NodePool and capacity type. Unknown prices count as nothing."""
+    sums: dict[tuple[str, ...], float] = {}
+    for claim in claims:
+        if not claim.provider_id:
+            continue
+        instance_type, capacity_type, zone = (claim.labels.get(label, "") for label in OFFERING)
+        key = (claim.pool, capacity_type)
+        sums[key] = sums.get(key, 0.0) + prices.get((instance_type, capacity_type, zone), 0.0)
+    return {key: round(price, 6) for key, price in sums.items()}
 
 
 def text_of(gauges: Mapping[TextGauge, Series]) -> str:
@@ -100,11 +115,13 @@ class InstanceTypeMetricsController(Controller):
         """Write the gauges if they changed. Look again soon while no NodePool is usable, as in a new cluster."""
         pools = usable_pools(self._view.node_pools(), self._view.node_class)
         seen = await instance_types_by_pool(self._view, self._types, pools, self._refusals.avoided())
-        await asyncio.to_thread(self._write, list({id(types): types for _, types in seen.sold}.values()))
+        lists = list({id(types): types for _, types in seen.sold}.values())
+        await asyncio.to_thread(self._write, lists, list(self._cache.claims))
         return None if pools else SOON
 
-    def _write(self, lists: Sequence[Sequence[InstanceType]]) -> None:
+    def _write(self, lists: Sequence[Sequence[InstanceType]], claims: Sequence[ClaimRecord]) -> None:
         found = measured(lists)
+        found[POOL_PRICE] = priced(claims, found[OFFERING_PRICE])
         if found == self._written:
             return
         fresh = self._file.with_suffix(".new")

@@ -21,7 +21,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 from temporalio.worker import Worker
 
-from activities import loggers
+from activities import loggers, metrics
 from activities.ec2.instance_statuses import failing
 from activities.ec2.queue import MessageQueue
 from activities.kubernetes.client import Kube
@@ -236,6 +236,7 @@ async def _lead_when_elected(
             await asyncio.gather(definitions, return_exceptions=True)
 
     if settings.disable_leader_election:
+        metrics.LEADER_STATUS.labels(settings.leader_election_name).set(1)
         await rivals.serve(lead)
         return
     election = LeaseElection(

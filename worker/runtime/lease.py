@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from activities import loggers
+from activities import loggers, metrics
 from activities.clock import utc_now
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConflictError
@@ -99,7 +99,8 @@ class LeaseElection:
         self._observed: tuple[str, float] | None = None
         self._complaint = ""
         self._renewed_at = 0.0
-        self.leading = False
+        self._status = metrics.LEADER_STATUS.labels(name)
+        self._lead(False)
 
     async def run(self, lead: Callable[[], Awaitable[Any]]) -> None:
         """Wait for the Lease, run ``lead`` while holding it, and repeat.
@@ -156,12 +157,16 @@ class LeaseElection:
 
     @asynccontextmanager
     async def _held(self) -> AsyncIterator[None]:
-        self.leading = True
+        self._lead(True)
         try:
             yield
         finally:
-            self.leading = False
+            self._lead(False)
             await self.release()
+
+    def _lead(self, leads: bool) -> None:
+        self.leading = leads
+        self._status.set(leads)
 
     async def _renew(self) -> None:
         """Renew until the Lease is lost to another holder, or until no answer came within the deadline."""

@@ -12,8 +12,10 @@ from functools import partial
 from temporalio import client, worker
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.plugin import SimplePlugin
-from temporalio.worker import UnsandboxedWorkflowRunner, WorkflowRunner
+from temporalio.worker import WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+
+from worker.runtime.workflow_task_failures import CountingRunner
 
 
 def _runner(runner: WorkflowRunner | None, *, guarded: bool) -> WorkflowRunner:
@@ -24,7 +26,7 @@ def _runner(runner: WorkflowRunner | None, *, guarded: bool) -> WorkflowRunner:
     modules passed through it detects nothing and takes a third of the CPU time of a replay.
     """
     if not guarded:
-        return UnsandboxedWorkflowRunner()
+        return CountingRunner()
     passed = SandboxRestrictions.default.with_passthrough_modules("tenon", "workflows.names", "workflows.options")
     if isinstance(runner, SandboxedWorkflowRunner):
         return dataclasses.replace(runner, restrictions=passed)
