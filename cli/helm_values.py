@@ -41,8 +41,9 @@ _ACRONYMS = {"Arn": "ARN", "Ca": "CA", "Vpc": "VPC", "Enis": "ENIs", "Dra": "DRA
 """Acronyms as Karpenter's chart spells them."""
 _FREE = frozenset(
     {
-        "additionalLabels", "additionalAnnotations", "annotations", "endpointConfig", "podLabels", "podAnnotations",
-        "podSecurityContext", "securityContext", "strategy", "dnsConfig", "nodeSelector", "affinity", "resources",
+        "additionalLabels", "additionalAnnotations", "annotations", "endpointConfig", "labels", "podLabels",
+        "podAnnotations", "podSecurityContext", "securityContext", "strategy", "dnsConfig", "nodeSelector",
+        "affinity", "resources",
     }
 )  # fmt: skip
 """Objects of the values whose fields are Kubernetes' or the user's. All others have the fields of values.yaml."""

@@ -5,9 +5,8 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from prometheus_client.metrics import MetricWrapperBase
 
-from activities import metrics
+from tests.declared_metrics import declared
 from tests.docs.documents import DOCUMENTS, FENCED, ROOT, anchors, name_of, text_of
 
 PACKAGES = ("activities", "benchmarks", "cli", "sandbox", "tenon", "tests", "worker", "workflows")
@@ -98,12 +97,4 @@ def test_every_metric_is_documented_with_its_labels() -> None:
     documented = {}
     for name, kind, labels in re.findall(r"^\| `(\w+)` \| (\w+)(?:; ([^|]*))? \|", text, re.MULTILINE):
         documented[name] = (kind, tuple(re.findall(r"`(\w+)`", labels)))
-    declared = {}
-    for metric in vars(metrics).values():
-        if isinstance(metric, metrics.TextGauge):
-            declared[metric.name] = ("gauge", metric.labels)
-        if isinstance(metric, MetricWrapperBase):
-            (described,) = metric.describe()
-            name = f"{described.name}_total" if described.type == "counter" else described.name
-            declared[name] = (described.type, metric._labelnames)
-    assert documented == declared
+    assert documented == declared()

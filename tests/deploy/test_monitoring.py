@@ -1,0 +1,134 @@
+"""The chart's alerts and dashboards: they ask only for series that the worker exports, and each alert has a runbook."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import promql_parser as promql
+import pytest
+import yaml
+
+from sandbox import helm
+from tests.declared_metrics import series
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "deploy" / "chart"
+NAMED = ("--set", "settings.clusterName=sandbox")
+ON = (*NAMED, "--set", "prometheusRule.enabled=true", "--set", "dashboards.enabled=true")
+OF_PROMETHEUS = {"instance", "job", "namespace", "pod"}
+"""Labels that Prometheus adds to each series."""
+RULES = [
+    rule for group in yaml.safe_load((CHART / "files/alerts.yaml").read_text())["groups"] for rule in group["rules"]
+]
+PANELS = [
+    panel
+    for path in sorted((CHART / "files" / "dashboards").glob("*.json"))
+    for panel in json.loads(path.read_text())["panels"]
+    if panel["type"] != "row"
+]
+EXPRESSIONS = [(rule["alert"], rule["expr"]) for rule in RULES] + [
+    (f"{panel['title']} {target['refId']}", target["expr"]) for panel in PANELS for target in panel["targets"]
+]
+LABEL = re.compile(r"\{\{ ?(?:\$labels\.)?(\w+) ?\}\}")
+
+
+def parsed(expression: str) -> promql.Expr:
+    """Grafana replaces its variable by an interval before Prometheus sees the expression."""
+    return promql.parse(expression.replace("$__rate_interval", "5m"))
+
+
+def parts(node: promql.Expr) -> Iterator[promql.Expr]:
+    found: list[promql.Expr] = []
+    promql.walk(node, found.append)
+    yield from found
+
+
+def documents(*arguments: str) -> dict[str, dict[str, Any]]:
+    found = [each for each in yaml.safe_load_all(helm.template(CHART, *arguments)) if each]
+    return {f"{each['kind']}/{each['metadata']['name']}": each for each in found}
+
+
+@pytest.mark.parametrize(("name", "expression"), EXPRESSIONS, ids=[name for name, _ in EXPRESSIONS])
+def test_each_expression_asks_for_series_that_the_worker_exports(name: str, expression: str) -> None:
+    known = series()
+    selectors = [part for part in parts(parsed(expression)) if isinstance(part, promql.VectorSelector)]
+    assert selectors
+    for selector in selectors:
+        assert selector.name in known
+        asked = {matcher.name for matcher in selector.matchers.matchers}
+        assert asked <= known[selector.name] | OF_PROMETHEUS, selector.name
+
+
+@pytest.mark.parametrize(("name", "expression"), EXPRESSIONS, ids=[name for name, _ in EXPRESSIONS])
+def test_each_expression_groups_by_labels_that_its_series_have(name: str, expression: str) -> None:
+    known = series()
+    for part in parts(parsed(expression)):
+        if not isinstance(part, promql.AggregateExpr) or part.modifier is None:
+            continue
+        inside = [each for each in parts(part.expr) if isinstance(each, promql.VectorSelector)]
+        possible = frozenset[str]().union(*(known[str(each.name)] for each in inside))
+        assert set(part.modifier.labels) <= possible
+
+
+def test_each_label_in_a_text_is_one_that_the_expression_keeps() -> None:
+    texts = [(rule["expr"], rule["annotations"]["summary"]) for rule in RULES]
+    texts += [(target["expr"], target["legendFormat"]) for panel in PANELS for target in panel["targets"]]
+    used = 0
+    for expression, text in texts:
+        named = {label for label in LABEL.findall(text) if label != "value"}
+        kept = {
+            label
+            for part in parts(parsed(expression))
+            if isinstance(part, promql.AggregateExpr) and part.modifier is not None
+            for label in part.modifier.labels
+        }
+        assert named <= kept, text
+        used += len(named)
+    assert used
+
+
+def test_each_alert_has_its_row_in_the_runbook() -> None:
+    """In the order of the file, so that a reader finds a new one missing."""
+    section = (ROOT / "docs" / "operations.md").read_text().partition("## What do I do when an alert fires?")[2]
+    rows = re.findall(r"^\| (Tenon[\w, ]+) \| ", section.partition("\n## ")[0], re.MULTILINE)
+    assert [name for row in rows for name in row.split(", ")] == [rule["alert"] for rule in RULES]
+
+
+def test_each_alert_says_how_bad_it_is() -> None:
+    assert {rule["labels"]["severity"] for rule in RULES} == {"critical", "warning", "info"}
+
+
+def test_monitoring_is_off_by_default() -> None:
+    kinds = {name.partition("/")[0] for name in documents(*NAMED)}
+    assert kinds.isdisjoint({"PrometheusRule", "ServiceMonitor"})
+    assert "ConfigMap/tenon-dashboards" not in documents(*NAMED)
+
+
+def test_the_prometheus_rule_has_the_alerts_of_the_file() -> None:
+    found = documents(*ON, "--set", "prometheusRule.additionalLabels.release=prometheus")["PrometheusRule/tenon"]
+    assert found["metadata"]["labels"]["release"] == "prometheus"
+    assert found["spec"] == yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())
+
+
+def test_grafanas_sidecar_finds_the_dashboards() -> None:
+    found = documents(*ON, "--set", "dashboards.annotations.grafana_folder=Nodes")["ConfigMap/tenon-dashboards"]
+    assert found["metadata"]["labels"]["grafana_dashboard"] == "1"
+    assert found["metadata"]["annotations"] == {"grafana_folder": "Nodes"}
+    assert {name: json.loads(text) for name, text in found["data"].items()} == {
+        path.name: json.loads(path.read_text()) for path in (CHART / "files" / "dashboards").glob("*.json")
+    }
+
+
+def test_panels_have_ids_of_their_own_and_do_not_overlap() -> None:
+    assert len({panel["id"] for panel in PANELS}) == len(PANELS)
+    taken: set[tuple[int, int]] = set()
+    for panel in PANELS:
+        place = panel["gridPos"]
+        cells = {(place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])}
+        assert not cells & taken, panel["title"]
+        assert place["x"] + place["w"] <= 24
+        taken |= cells
