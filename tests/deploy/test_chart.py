@@ -4,6 +4,7 @@ manifests say."""
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import yaml
 from cli.helm_values import OTHER_VALUE_NAMES, value_name
 from sandbox import helm
 from sandbox.cluster import Sandbox
+from tenon.resources import parse_quantity
 from worker.settings import Settings, load_all
 
 ROOT = Path(__file__).parents[2]
@@ -250,6 +252,18 @@ def test_the_notes_name_the_values_that_are_ignored(sandbox: Sandbox) -> None:
         assert f"{path}: {instead}" in said
         assert path not in usual
         assert f"`{path}`" in guide
+
+
+def test_ops06_the_requests_and_limits_are_those_that_the_documents_derive() -> None:
+    """A table says for each value which measurement it follows from."""
+    (container,) = pod(rendered(*NAMED))["containers"]
+    text = (ROOT / "docs" / "real-pods.md").read_text()
+    derived = dict(re.findall(r"^\| `((?:requests|limits)\.\w+)` \| (\w+) \|", text, re.MULTILINE))
+    given = {f"{kind}.{name}": value for kind, of in container["resources"].items() for name, value in of.items()}
+    assert derived == given | {"limits.cpu": "none"}
+    measured = re.findall(r"^\|.*\| (\d+) \| (\d+) \| [\d.]+", text, re.MULTILINE)
+    assert len(measured) == 4, "at the start, at rest, in the demo, in a burst"
+    assert max(int(figure) for row in measured for figure in row) * 2**20 < parse_quantity(given["requests.memory"])
 
 
 def test_charts_have_no_faults_that_helm_finds() -> None:
