@@ -30,8 +30,8 @@ class Sound:
 async def test_tasks_that_fail_on_a_fault_are_counted(temporal: WorkflowEnvironment, cluster: str) -> None:
     client = await temporal.client.connect(temporal.client.service_client.config.target_host, plugins=[TenonPlugin()])
     async with Worker(client, task_queue=cluster, workflows=[Faulty, Sound]):
-        assert await client.execute_workflow(Sound.run, id=f"{cluster}-sound", task_queue=cluster) == "done"
-        faulty = await client.start_workflow(Faulty.run, id=f"{cluster}-faulty", task_queue=cluster)
+        assert await client.execute_workflow("Sound", id=f"{cluster}-sound", task_queue=cluster) == "done"
+        faulty = await client.start_workflow("Faulty", id=f"{cluster}-faulty", task_queue=cluster)
 
         async def counted() -> bool:
             return bool(REGISTRY.get_sample_value(COUNTER, {"workflow": "Faulty"}))
