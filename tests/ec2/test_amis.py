@@ -50,15 +50,18 @@ EKS = "/aws/service/eks/optimized-ami"
                 for variant in ("/x86_64", "/arm64", "/x86_64", "-nvidia/x86_64", "-nvidia/arm64")
             ],
         ),
-        (
-            Alias("Windows2022", "latest"),
-            "1.36",
-            ["/aws/service/ami-windows-latest/Windows_Server-2022-English-Core-EKS_Optimized-1.36/image_id"],
+        *(
+            (
+                Alias(f"Windows{year}", "latest"),
+                "1.36",
+                [f"/aws/service/ami-windows-latest/Windows_Server-{year}-English-Core-EKS_Optimized-1.36/image_id"],
+            )
+            for year in (2019, 2022, 2025)
         ),
     ],
 )
-def test_ssm_parameters(alias: Alias, version: str, paths: list[str]) -> None:
-    """AWS-103..106."""
+def test_aws103_to_aws106_images_have_their_ssm_parameters(alias: Alias, version: str, paths: list[str]) -> None:
+    """Of each family, for each architecture and kind of device."""
     assert [query.parameter for query in image_queries(alias, version)] == paths
 
 

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+from typing import Any
+
 import pytest
 
 from tenon.ec2 import capacity
 from tenon.ec2.branch_interfaces import POD_ENI, branch_interfaces
 from tenon.ec2.capacity import MIB, NodeSettings
 from tenon.ec2.families import FAMILIES, GIB, EbsVolume
+from tenon.ec2.settings import settings_of
 from tenon.resources import parse_resources
-from tests.ec2.samples import item, rows
+from tests.ec2.samples import instance_type, item, node_class, rows
 
 M5 = item("m5.large")
+ACCELERATORS = (
+    "nvidia.com/gpu",
+    "amd.com/gpu",
+    "habana.ai/gaudi",
+    "aws.amazon.com/neuron",
+    "aws.amazon.com/neuroncore",
+)
 
 
 @pytest.mark.parametrize("name", rows())
@@ -22,6 +33,84 @@ def test_catalogue_figures_are_reproduced(name: str) -> None:
     found.pop(POD_ENI, None)  # which EC2 does not describe
     assert found == parse_resources(row["capacity"])
     assert capacity.overhead(row["item"], NodeSettings()) == parse_resources(row["overhead"])
+
+
+def with_cpus(count: int) -> dict[str, Any]:
+    return M5 | {"VCpuInfo": {"DefaultVCpus": count}}
+
+
+def with_memory(mib: int, *architectures: str) -> dict[str, Any]:
+    described = {"SupportedArchitectures": list(architectures)}
+    return M5 | {"MemoryInfo": {"SizeInMiB": mib}, "ProcessorInfo": described}
+
+
+@pytest.mark.parametrize(
+    ("described", "share", "mib"),
+    [
+        (with_memory(8192, "x86_64"), "0.075", 8192 - 615),
+        (with_memory(8192, "arm64"), "0.075", 8192 - 64 - 610),
+        (with_memory(8192, "arm64"), "0", 8192 - 64),
+        (with_memory(8192, "x86_64", "arm64"), "0", 8192),
+        (with_memory(1001, "x86_64"), "0.001", 1001 - 2),
+    ],
+)
+def test_aws061_firmware_and_hypervisor_take_memory(described: dict[str, Any], share: str, mib: int) -> None:
+    """On Arm 64 MiB first; then the share of VM_MEMORY_OVERHEAD_PERCENT, rounded up to a whole MiB."""
+    assert capacity.memory_bytes(described, NodeSettings(vm_memory_overhead=Decimal(share))) == mib * MIB
+
+
+def test_aws065_prefixes_on_the_interface_give_no_more_pods() -> None:
+    """Users set maxPods. The count of prefixes reaches the launch template only."""
+    plain, prefixed = node_class(), node_class(ipPrefixCount=4)
+    assert capacity.capacity(M5, settings_of(prefixed)) == capacity.capacity(M5, settings_of(plain))
+    assert capacity.overhead(M5, settings_of(prefixed)) == capacity.overhead(M5, settings_of(plain))
+    assert capacity.max_pods(M5, settings_of(prefixed)) == 29
+
+
+@pytest.mark.parametrize(("name", "family", "mib"), [("m5.large", "AL2023", 574), ("m5.large", "Windows2022", 1465)])
+def test_aws066_the_kubelet_keeps_memory_for_each_pod(name: str, family: str, mib: int) -> None:
+    """255 MiB and 11 MiB for each of the 29 or 110 pods."""
+    reserved = capacity.kube_reserved(item(name), NodeSettings(family=FAMILIES[family]))
+    assert reserved["memory"] == mib * MIB
+
+
+@pytest.mark.parametrize(("cpus", "millicores"), [(1, 60), (2, 70), (3, 75), (4, 80), (5, 82), (8, 90), (96, 310)])
+def test_aws067_the_kubelet_keeps_a_falling_share_of_each_core(cpus: int, millicores: int) -> None:
+    """6 % of the first, 1 % of the second, half a percent of two more, a quarter of the rest, in whole millicores."""
+    assert capacity.kube_reserved(with_cpus(cpus), NodeSettings())["cpu"] == millicores
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_aws068_the_kubelet_keeps_a_gibibyte_of_disk(family: str) -> None:
+    assert capacity.kube_reserved(M5, NodeSettings(family=FAMILIES[family]))["ephemeral-storage"] == GIB
+
+
+def test_aws072_pods_get_what_reserves_and_eviction_leave() -> None:
+    kubelet = {"systemReserved": {"cpu": "30m", "memory": "26Mi"}}
+    left = instance_type("m5.large", settings=NodeSettings(kubelet=kubelet)).allocatable
+    assert left["cpu"] == 2000 - 70 - 30
+    assert left["memory"] == (7577 - 574 - 26 - 100) * MIB
+    assert left["ephemeral-storage"] == 20 * GIB - GIB - 2 * GIB
+    assert left["pods"] == 29
+
+
+@pytest.mark.parametrize(
+    ("described", "devices"),
+    [
+        (item("g4dn.xlarge"), {"nvidia.com/gpu": 1}),
+        (item("p4d.24xlarge"), {"nvidia.com/gpu": 8}),
+        (M5 | {"GpuInfo": {"Gpus": [{"Manufacturer": "AMD", "Count": 2}]}}, {"amd.com/gpu": 2}),
+        (M5 | {"GpuInfo": {"Gpus": [{"Manufacturer": "Habana", "Count": 8}]}}, {"habana.ai/gaudi": 8}),
+        (item("inf1.xlarge"), {"aws.amazon.com/neuron": 1, "aws.amazon.com/neuroncore": 4}),
+        (item("trn1.32xlarge"), {"aws.amazon.com/neuron": 16, "aws.amazon.com/neuroncore": 32}),
+        (M5, {}),
+    ],
+    ids=["nvidia", "8 nvidia", "amd", "gaudi", "inferentia", "trainium", "none"],
+)
+def test_aws073_accelerators_are_resources(described: dict[str, Any], devices: dict[str, int]) -> None:
+    """As EC2 describes them: the manufacturer names the resource, and Neuron counts devices and their cores."""
+    found = capacity.capacity(described, NodeSettings())
+    assert {key: count for key, count in found.items() if key in ACCELERATORS} == devices
 
 
 @pytest.mark.parametrize(

@@ -62,6 +62,15 @@ def test_plain_template() -> None:
     }
 
 
+def test_aws092_only_a_spot_launch_tags_a_spot_request() -> None:
+    def tagged(built: LaunchTemplate) -> list[str]:
+        return [each["ResourceType"] for each in built.data["TagSpecifications"]]
+
+    assert tagged(template(capacity_type="spot")) == ["network-interface", "spot-instances-request"]
+    assert tagged(template(capacity_type="on-demand")) == ["network-interface"]
+    assert tagged(template(capacity_type="reserved")) == ["network-interface"]
+
+
 def test_the_name_follows_everything_that_matters() -> None:
     """AWS-090: equal parameters, equal name; any other parameter, another name."""
     variants = [
@@ -87,10 +96,12 @@ def test_the_name_follows_everything_that_matters() -> None:
         ("al2@latest", [("/dev/xvda", 20)]),
     ],
 )
-def test_default_volumes(alias: str, devices: list[tuple[str, int]]) -> None:
-    """AWS-093..095."""
+def test_aws093_to_aws095_default_volumes_are_encrypted_gp3(alias: str, devices: list[tuple[str, int]]) -> None:
+    """Pods use the second one of Bottlerocket, and the only one of the others."""
     mappings = launch_template.block_devices(node_class(amiSelectorTerms=[{"alias": alias}]))
     assert [(each["DeviceName"], each["Ebs"]["VolumeSize"]) for each in mappings] == devices
+    assert all(each["Ebs"]["VolumeType"] == "gp3" for each in mappings)
+    assert all(each["Ebs"]["Encrypted"] and each["Ebs"]["DeleteOnTermination"] for each in mappings)
 
 
 def test_custom_has_no_default_volume() -> None:

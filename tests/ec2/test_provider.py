@@ -16,6 +16,7 @@ from activities.ec2.instances import Instances
 from activities.ec2.launch import Launcher
 from activities.ec2.provider import Ec2Provider
 from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.kube.claim_record import instance_id_of
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.messages.launch import Instance, LaunchRequest
 from tests.ec2.conftest import Administrator
@@ -81,6 +82,64 @@ def test_launch_find_and_end(provider: Ec2Provider, clients: Ec2, ready_class: E
     assert provider.terminate(instance.id) in ("shutting-down", "terminated")
     assert provider.terminate(instance.id) in ("shutting-down", "terminated")
     assert provider.find_instance("life-1") is None
+
+
+def test_aws007_the_newest_version_of_a_template_is_launched(
+    provider: Ec2Provider, admin: Administrator, ready_class: EC2NodeClass
+) -> None:
+    """Also when the default version of the template stays the first one."""
+    request = request_for(provider, ready_class, "newest-1", ("karpenter.sh/capacity-type", "In", ["on-demand"]))
+    for template in request.templates:
+        first = admin.ec2.describe_launch_template_versions(LaunchTemplateName=template.name, Versions=["1"])
+        data: Any = first["LaunchTemplateVersions"][0]["LaunchTemplateData"]
+        newer = data | {"Monitoring": {"Enabled": True}}
+        admin.ec2.create_launch_template_version(LaunchTemplateName=template.name, LaunchTemplateData=newer)
+    instance = provider.launch(request).instance
+    provider.delete_launch_templates("default")
+    assert instance is not None
+    raw = admin.ec2.describe_instances(InstanceIds=[instance.id])["Reservations"][0]["Instances"][0]
+    assert raw["Monitoring"]["State"] == "enabled"
+
+
+def test_aws008_aws092_all_that_a_launch_creates_has_tags(
+    provider: Ec2Provider, admin: Administrator, ready_class: EC2NodeClass
+) -> None:
+    """Fleet, instance and volume name the claim. The interface and the template serve others too, and name the pool."""
+    request = request_for(provider, ready_class, "tagged-1", ("karpenter.sh/capacity-type", "In", ["on-demand"]))
+    instance = provider.launch(request).instance
+    assert instance is not None
+    raw = admin.ec2.describe_instances(InstanceIds=[instance.id])["Reservations"][0]["Instances"][0]
+    own = {tag["Key"]: tag["Value"] for tag in raw["Tags"]}
+    volume = raw["BlockDeviceMappings"][0]["Ebs"]["VolumeId"]
+    named = tags_of(admin, own["aws:ec2:fleet-id"], instance.id, volume)
+    assert [found["karpenter.sh/nodeclaim"] for found in named] == ["tagged-1"] * 3
+    shared = tags_of(admin, raw["NetworkInterfaces"][0]["NetworkInterfaceId"], own["aws:ec2launchtemplate:id"])
+    assert ["karpenter.sh/nodeclaim" in found for found in shared] == [False] * 2
+    for found in (*named, *shared):
+        assert found["karpenter.sh/nodepool"] == "default"
+        assert found["kubernetes.io/cluster/sandbox"] == "owned"
+    assert raw["MetadataOptions"]["InstanceMetadataTags"] == "disabled", "no pod reads them from the instance"
+
+
+def tags_of(admin: Administrator, *resources: str) -> list[dict[str, str]]:
+    """The tags of each of these resources."""
+    listed = admin.ec2.describe_tags(Filters=[{"Name": "resource-id", "Values": list(resources)}])["Tags"]
+    return [{tag["Key"]: tag["Value"] for tag in listed if tag["ResourceId"] == each} for each in resources]
+
+
+def test_aws013_the_provider_id_names_zone_and_instance(
+    provider: Ec2Provider, admin: Administrator, ready_class: EC2NodeClass
+) -> None:
+    """As the cloud provider of AWS writes it on the Node, or the NodeClaim never finds its Node."""
+    instance = provider.launch(request_for(provider, ready_class, "named-1")).instance
+    assert instance is not None
+    raw = admin.ec2.describe_instances(InstanceIds=[instance.id])["Reservations"][0]["Instances"][0]
+    wanted = f"aws:///{raw['Placement']['AvailabilityZone']}/{instance.id}"
+    assert instance.provider_id == wanted
+    found = provider.find_instance("named-1")
+    assert found is not None
+    assert found.provider_id == wanted
+    assert instance_id_of(wanted) == instance.id
 
 
 def test_aws102_a_launch_for_an_ipv6_cluster(clients: Ec2, admin: Administrator, ready_class: EC2NodeClass) -> None:
