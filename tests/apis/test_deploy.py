@@ -111,7 +111,7 @@ def actions(statement: dict[str, Any]) -> list[str]:
     return [given] if isinstance(given, str) else list(given)
 
 
-def test_iam_actions_are_exactly_those_needed() -> None:
+def test_aws160_to_aws163_iam_actions_are_exactly_those_needed() -> None:
     held = {action for statement in STATEMENTS for action in actions(statement)}
     assert held == set(NEEDED.split())
 

@@ -17,8 +17,10 @@ from hcl2.api import loads
 from moto import mock_aws
 
 from cli.cloudformation import NODE_POLICIES, POLICY, PSEUDO_PARAMETERS, RULES, TEMPLATE
+from tenon.ec2.interruption import Kind, read_notice
 from tests.deploy import stack as stacks
 from tests.deploy.stack import ACCOUNT
+from tests.ec2.interruption_events import HEALTH, INTERRUPTIBLE, REBALANCE, RESERVATION, SPOT, state
 
 if TYPE_CHECKING:
     from types_boto3_iam.type_defs import RoleTypeDef
@@ -96,7 +98,8 @@ def test_cfn_lint_finds_nothing_in_the_template() -> None:
     assert (found.returncode, found.stdout) == (0, "")
 
 
-def test_the_worker_gets_the_policy_of_the_policy_file(stack: Stack) -> None:
+def test_aws164_the_worker_gets_the_policy_of_the_policy_file(stack: Stack) -> None:
+    """One policy for the cluster, which fits the size limit, where Karpenter's template has six."""
     assert stacks.worker_policy(stack.client("iam"), CLUSTER) == filled(POLICY.read_text(), stack.region)
 
 
@@ -128,6 +131,20 @@ def test_the_node_role_is_the_one_that_the_policy_lets_the_worker_pass(stack: St
     assert service in passing["Condition"]["StringEquals"]["iam:PassedToService"]
 
 
+def test_aws166_the_node_role_has_the_policies_that_a_node_needs(template: dict[str, Any]) -> None:
+    """To join, to give pods addresses, to pull images, and for a shell without SSH.
+
+    Read from the template, because moto attaches no policies of AWS.
+    """
+    attached = template["Resources"]["NodeRole"]["Properties"]["ManagedPolicyArns"]
+    assert {each["Fn::Sub"].rpartition("/")[2] for each in attached} == {
+        "AmazonEKS_CNI_Policy",
+        "AmazonEKSWorkerNodePolicy",
+        "AmazonEC2ContainerRegistryPullOnly",
+        "AmazonSSMManagedInstanceCore",
+    }
+
+
 def test_every_arn_is_one_of_the_partition(stack: Stack) -> None:
     """Of another partition, AWS refuses the template, or grants nothing."""
     iam = stack.client("iam")
@@ -141,12 +158,14 @@ def test_every_arn_is_one_of_the_partition(stack: Stack) -> None:
     assert not any("arn:aws:" in path.read_text() for path in TERRAFORM.glob("*.tf"))
 
 
-def test_interruptions_reach_the_queue(stack: Stack) -> None:
+def test_aws165_interruptions_reach_the_queue(stack: Stack) -> None:
+    """Five rules, one for each kind of notice."""
     sqs, events = stack.client("sqs"), stack.client("events")
     url = sqs.get_queue_url(QueueName=stack.outputs["InterruptionQueueName"])["QueueUrl"]
     attributes = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
     assert attributes["MessageRetentionPeriod"] == "300"
     rules = events.list_rules()["Rules"]
+    assert len(rules) == 5
     patterns = [json.loads(rule["EventPattern"]) for rule in rules]
     wanted = [rule["pattern"] for rule in json.loads(RULES.read_text()).values()]
     assert sorted(map(json.dumps, patterns)) == sorted(map(json.dumps, wanted))
@@ -156,7 +175,32 @@ def test_interruptions_reach_the_queue(stack: Stack) -> None:
         assert target["Arn"].startswith(f"arn:{stack.partition}:sqs:{stack.region}:")
 
 
-def test_only_rules_of_the_account_send_to_the_queue_and_only_by_tls(template: dict[str, Any]) -> None:
+def test_aws165_each_kind_of_notice_that_tenon_reads_has_a_rule() -> None:
+    """And a rule lets nothing through that Tenon would only delete, so that the queue stays short."""
+    patterns = [rule["pattern"] for rule in json.loads(RULES.read_text()).values()]
+    stated = [state(name) for name in ("stopping", "stopped", "shutting-down", "terminated")]
+    for notice in (SPOT, REBALANCE, RESERVATION, INTERRUPTIBLE, HEALTH, *stated):
+        assert read_notice(json.dumps(notice)).kind is not Kind.NO_OP
+        assert sum(matches(pattern, notice) for pattern in patterns) == 1
+    issue = {**HEALTH, "detail": {**HEALTH["detail"], "eventTypeCategory": "issue"}}
+    for other in (state("pending"), state("running"), issue):
+        assert not any(matches(pattern, other) for pattern in patterns)
+
+
+def matches(pattern: dict[str, Any], event: dict[str, Any]) -> bool:
+    """Whether EventBridge's rule with this pattern takes the event. These patterns only list values."""
+    return all(
+        matches(wanted, event.get(key) or {}) if isinstance(wanted, dict) else event.get(key) in wanted
+        for key, wanted in pattern.items()
+    )
+
+
+def test_aws165_the_queue_is_encrypted(template: dict[str, Any]) -> None:
+    """Read from the template, because moto keeps no such attribute."""
+    assert template["Resources"]["InterruptionQueue"]["Properties"]["SqsManagedSseEnabled"] is True
+
+
+def test_aws165_only_rules_of_the_account_send_to_the_queue_and_only_by_tls(template: dict[str, Any]) -> None:
     """Read from the template, because moto makes no policies of queues."""
     allow, deny = template["Resources"]["InterruptionQueuePolicy"]["Properties"]["PolicyDocument"]["Statement"]
     assert (allow["Principal"], allow["Action"]) == ({"Service": "events.amazonaws.com"}, "sqs:SendMessage")

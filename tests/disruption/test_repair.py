@@ -38,7 +38,8 @@ def node(*conditions: dict[str, Any]) -> NodeRecord:
         ("ContainerRuntimeReady", "False", 30),
     ],
 )
-def test_sch104_a_condition_is_tolerated_for_so_long(type_: str, status: str, minutes: int) -> None:
+def test_sch104_aws168_a_condition_is_tolerated_for_so_long(type_: str, status: str, minutes: int) -> None:
+    """The policies of Karpenter's AWS provider."""
     fault = fault_of(node(stated("Ready", "True"), stated(type_, status)).unhealthy)
     assert fault is not None
     assert (fault.condition.type, fault.condition.status) == (type_, status)

@@ -29,6 +29,14 @@ def of_instance(detail_type: str, **detail: str) -> dict[str, Any]:
 
 SPOT = of_instance("EC2 Spot Instance Interruption Warning", **{"instance-action": "terminate"})
 REBALANCE = of_instance("EC2 Instance Rebalance Recommendation")
+_TAKEN_BACK = {
+    "instance-action": "terminate",
+    "instance-termination-time": "2026-03-01T12:02:00Z",
+    "azId": "use2-az1",
+}
+RESERVATION = of_instance("EC2 Capacity Reservation Instance Interruption Warning", **_TAKEN_BACK)
+INTERRUPTIBLE = of_instance("EC2 Interruptible Capacity Reservation Instance Interruption Warning", **_TAKEN_BACK)
+"""The same event under the name that other pages of AWS's documentation give it."""
 HEALTH = event(
     "aws.health",
     "AWS Health Event",

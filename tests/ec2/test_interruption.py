@@ -11,13 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenon.ec2.interruption import EVENTS, Kind, MalformedNoticeError, Notice, read_notice
-from tests.ec2.interruption_events import HEALTH, HOSTILE, ID, REBALANCE, SPOT, event, of_instance, state
+from tests.ec2.interruption_events import (
+    HEALTH,
+    HOSTILE,
+    ID,
+    INTERRUPTIBLE,
+    REBALANCE,
+    RESERVATION,
+    SPOT,
+    event,
+    state,
+)
 
 AT = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
-RESERVATION = of_instance(
-    "EC2 Capacity Reservation Instance Interruption Warning",
-    **{"instance-action": "terminate", "instance-termination-time": "2026-03-01T12:02:00Z", "azId": "use2-az1"},
-)
 
 
 def read(message: Any) -> Notice:
@@ -34,6 +40,7 @@ def read(message: Any) -> Notice:
         pytest.param(state("terminated"), Kind.INSTANCE_TERMINATED, id="AWS-143 terminated"),
         pytest.param(REBALANCE, Kind.REBALANCE_RECOMMENDATION, id="AWS-144"),
         pytest.param(RESERVATION, Kind.CAPACITY_RESERVATION_INTERRUPTED, id="AWS-145"),
+        pytest.param(INTERRUPTIBLE, Kind.CAPACITY_RESERVATION_INTERRUPTED, id="AWS-125"),
     ],
 )
 def test_aws140_a_notice_names_its_kind_its_instance_and_its_time(message: dict[str, Any], kind: Kind) -> None:

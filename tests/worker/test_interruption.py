@@ -20,9 +20,10 @@ from activities.kubernetes.resources import NODECLAIMS, NODES
 from sandbox.ec2.authorization.identities import ADMINISTRATOR_KEY, SECRET, environment, worker_key
 from tenon.apis import labels
 from tenon.kube.decode import decode_object
+from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.messages.launch import OfferingRef
 from tests.cache.objects import claim, metadata, node
-from tests.ec2.interruption_events import HEALTH, HOSTILE, REBALANCE, SPOT, state
+from tests.ec2.interruption_events import HEALTH, HOSTILE, INTERRUPTIBLE, REBALANCE, RESERVATION, SPOT, state
 from tests.lifecycle_k8s.fake_kube import Clock, FakeKube, Recorder
 from tests.worker.fake_temporal import Cache
 from tests.workflows.waiting import until
@@ -70,11 +71,21 @@ class World:
         self.recorder = Recorder()
         self.sold_out: list[OfferingRef] = []
 
-    def node(self, number: int, *, known: bool = True, meta: dict[str, Any] | None = None) -> str:
-        """A spot node, in the API server and in the cache; its instance id."""
+    def node(
+        self,
+        number: int,
+        *,
+        known: bool = True,
+        meta: dict[str, Any] | None = None,
+        kinds: dict[str, str] | None = None,
+    ) -> str:
+        """A node, of spot capacity unless ``kinds`` says otherwise, in the API server and in the cache; its instance
+        id.
+        """
         name = f"{number:017x}"
-        kinds = {labels.CAPACITY_TYPE: "spot", labels.INSTANCE_TYPE: "m7g.large", labels.ZONE: "us-west-2a"}
-        described = {"labels": {labels.NODEPOOL: "pool", **kinds}, "finalizers": [labels.TERMINATION_FINALIZER]}
+        usual = {labels.CAPACITY_TYPE: "spot", labels.INSTANCE_TYPE: "m7g.large", labels.ZONE: "us-west-2a"}
+        found = {labels.NODEPOOL: "pool", **usual, **(kinds or {})}
+        described = {"labels": found, "finalizers": [labels.TERMINATION_FINALIZER]}
         record = claim(name, node_name=name, meta={**described, **(meta or {})})
         self.kube.add(NODECLAIMS, dict(record.body))
         self.kube.add(NODES, {"metadata": metadata(name), "spec": {"providerID": record.provider_id}})
@@ -180,6 +191,21 @@ async def test_aws140_the_message_goes_after_the_node_is_tainted_and_its_claim_d
     assert counted("karpenter_interruption_deleted_messages_total") == deleted + 1
     assert counted("karpenter_interruption_message_queue_duration_seconds_count") == waited + 1
     assert disrupted("spot_interrupted") == lost + 1
+
+
+@pytest.mark.parametrize("notice", [RESERVATION, INTERRUPTIBLE], ids=["any", "interruptible"])
+async def test_aws125_aws145_a_node_whose_reservation_is_taken_back_leaves_it(
+    world: World, notice: dict[str, Any]
+) -> None:
+    """As after a spot interruption. What is avoided is the reservation, not the type in its zone."""
+    in_reservation = {labels.CAPACITY_TYPE: "reserved", labels.RESERVATION_ID: "cr-1"}
+    taken_back, other = world.node(3, kinds=in_reservation), world.node(4, kinds=in_reservation)
+    world.send(about(notice, taken_back))
+    async with reading(world):
+        await world.emptied()
+    assert world.leaving() == world.tainted() == [taken_back] != [other]
+    assert [each.key for each in world.sold_out] == [OfferingKey("reserved", "cr-1", "us-west-2a")]
+    assert {"CapacityReservationInstanceInterrupted", "TerminatingOnInterruption"} <= set(world.recorder.reasons())
 
 
 async def test_aws141_143_every_notice_about_the_end_of_an_instance_makes_its_node_leave(world: World) -> None:
