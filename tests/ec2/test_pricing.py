@@ -13,8 +13,10 @@ from activities.ec2.client import Ec2, pricing_region
 from activities.ec2.errors import EC2Error
 from activities.ec2.price_tables import built_in_table
 from activities.ec2.pricing import RETRY_SECONDS, TTL_SECONDS, Pricing
+from sandbox.ec2.authorization.identities import worker_key
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.ec2.instance_types import Prices
+from tests.ec2.conftest import clients_of
 
 if TYPE_CHECKING:
     from sandbox.ec2.server import Server
@@ -46,6 +48,39 @@ def test_prices_come_from_the_services(clients: Ec2, server: Server) -> None:
     _, prices = Pricing(clients).current()
     assert prices.on_demand["m5.large"] == 0.096
     assert {zone for name, zone in prices.spot if name == "m5.large"} == {f"us-west-2{each}" for each in "abcd"}
+
+
+def test_aws131_the_price_list_is_asked_for_linux_on_demand_in_both_tenancies(server: Server) -> None:
+    """Without one of the filters, AWS adds prices of Windows, of reservations, or of paid software."""
+    fresh = clients_of(worker_key("sandbox"), server)
+    sent: list[dict[str, Any]] = []
+    fresh.pricing.meta.events.register(
+        "provide-client-params.pricing.GetProducts", lambda params, **_: sent.append(params)
+    )
+    Pricing(fresh).current()
+    asked = [{each["Field"]: each["Value"] for each in one["Filters"]} for one in sent if "NextToken" not in one]
+    common = {
+        "regionCode": "us-west-2",
+        "preInstalledSw": "NA",
+        "operatingSystem": "Linux",
+        "capacitystatus": "Used",
+        "marketoption": "OnDemand",
+    }
+    metal = {"tenancy": "Dedicated", "productFamily": "Compute Instance (bare metal)"}
+    assert asked == [common | {"tenancy": "Shared"}, common | metal]
+    assert {one["ServiceCode"] for one in sent} == {"AmazonEC2"}
+
+
+def test_aws132_only_the_spot_prices_of_linux_that_hold_now_are_asked_for(clients: Ec2, server: Server) -> None:
+    before = asked(server, "DescribeSpotPriceHistory")
+    earliest = datetime.now(UTC)
+    Pricing(clients).current()
+    calls = [call["parameters"] for call in server.world.calls.listing("DescribeSpotPriceHistory")[before:]]
+    assert calls
+    for sent in calls:
+        products = {value for name, value in sent.items() if name.startswith("ProductDescription")}
+        assert products == {"Linux/UNIX", "Linux/UNIX (Amazon VPC)"}
+        assert datetime.fromisoformat(sent["StartTime"]) >= earliest.replace(microsecond=0)
 
 
 def test_prices_are_asked_for_twice_a_day(clients: Ec2, server: Server) -> None:

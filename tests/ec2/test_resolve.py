@@ -53,16 +53,19 @@ def test_a_plain_class_is_ready(ready_class: EC2NodeClass) -> None:
 def test_the_managed_profile_is_made_once_and_tagged(
     provider: Ec2Provider, clients: Ec2, ready_class: EC2NodeClass
 ) -> None:
-    """AWS-121."""
+    """AWS-121: its path has the class's UID, so that no other class shares it."""
     again = provider.resolve_node_class(ready_class)
     assert again.instance_profile == ready_class.status.instance_profile
     name = ready_class.status.instance_profile or ""
     profile = clients.iam.get_instance_profile(InstanceProfileName=name)["InstanceProfile"]
     assert profile["Path"] == "/karpenter/us-west-2/sandbox/class-uid/"
     assert [role["RoleName"] for role in profile["Roles"]] == ["KarpenterNodeRole-sandbox"]
-    tags = {tag["Key"]: tag["Value"] for tag in profile["Tags"]}
-    assert tags["eks:eks-cluster-name"] == "sandbox"
-    assert tags["karpenter.k8s.aws/ec2nodeclass"] == "default"
+    assert {tag["Key"]: tag["Value"] for tag in profile["Tags"]} == {
+        "kubernetes.io/cluster/sandbox": "owned",
+        "eks:eks-cluster-name": "sandbox",
+        "karpenter.k8s.aws/ec2nodeclass": "default",
+        "topology.kubernetes.io/region": "us-west-2",
+    }
 
 
 def test_ec_s7_a_managed_profile_with_another_role_is_not_ready(
