@@ -48,6 +48,15 @@ def test_each_line_of_the_reference_is_cited() -> None:
     assert not unused, f"nothing cites these rows, remove them from {PAGE.name}: {unused}"
 
 
+def test_each_row_of_aws_is_in_the_parity_tables_and_has_a_test() -> None:
+    """The tables say of each row what works and which test shows it, so a row without a test would be a claim."""
+    cited = _citations(rows := dict(_lines()))
+    of_aws = [row for row in rows if row.startswith("AWS-")]
+    assert len(of_aws) > 100
+    assert [row for row in of_aws if "docs/parity.md" not in cited[row]] == []
+    assert [row for row in of_aws if not any(file.startswith("tests/") for file in cited[row])] == []
+
+
 def test_a_line_of_the_reference_is_one_short_sentence() -> None:
     lines = _lines()
     assert [row for row, count in Counter(row for row, _ in lines).items() if count > 1] == [], "listed twice"
