@@ -172,6 +172,18 @@ def test_memory_eviction_threshold(threshold: str | None, expected: int) -> None
     assert capacity.eviction_threshold(capacity.capacity(M5, settings), settings)["memory"] == expected
 
 
+@pytest.mark.parametrize(
+    ("threshold", "expected"),
+    [("5%", -(-33 * GIB // 20)), ("100%", 0), ("3Gi", 3 * GIB), (None, -(-33 * GIB // 10))],
+)
+def test_disk_eviction_threshold(threshold: str | None, expected: int) -> None:
+    """AWS-071: of the 33 GiB of pods' storage, a tenth by default, rounded up to a whole byte."""
+    kubelet = {"evictionHard": {"nodefs.available": threshold}} if threshold else {}
+    settings = NodeSettings(kubelet=kubelet, volumes=(EbsVolume("/dev/xvda", 33 * GIB),))
+    found = capacity.eviction_threshold(capacity.capacity(M5, settings), settings)
+    assert found["ephemeral-storage"] == expected
+
+
 def test_soft_thresholds_take_nothing_away() -> None:
     """AWS-071."""
     soft = NodeSettings(kubelet={"evictionSoft": {"memory.available": "2Gi"}})

@@ -239,6 +239,24 @@ def test_aws111_a_launch_goes_into_its_reservation_and_no_other(
     assert server.world.reservations.left(made) == 0
 
 
+def test_aws002_reserved_comes_before_spot_and_spot_before_on_demand(provider: Ec2Provider, server: Server) -> None:
+    """Of what the claim allows and what can be bought now."""
+    made = reserve(server, count=1)
+    chosen = selecting(provider, {"id": made.id})
+    anywhere = node_claim(("node.kubernetes.io/instance-type", "In", ["m5.large"]), name="prefers")
+    bought_as: list[str] = []
+    avoided: set[OfferingKey] = set()
+    for _ in range(3):
+        bought_as.append(provider.prepare_launch(anywhere, chosen, 1, avoided).capacity_type)
+        avoided |= {OfferingKey("reserved", made.id, ZONE)} if len(avoided) == 0 else spot_of_m5(provider, chosen)
+    assert bought_as == ["reserved", "spot", "on-demand"]
+
+
+def spot_of_m5(provider: Ec2Provider, chosen: EC2NodeClass) -> set[OfferingKey]:
+    (kind,) = [each for each in provider.instance_types(chosen) if each.name == "m5.large"]
+    return {OfferingKey("spot", "m5.large", o.zone) for o in kind.offerings if o.capacity_type == "spot"}
+
+
 def test_aws045_a_full_reservation_is_avoided_and_no_other(provider: Ec2Provider, server: Server) -> None:
     """The refused one alone: another reservation of the same type and zone is used meanwhile."""
     first, second = reserve(server, count=1), reserve(server, count=1)

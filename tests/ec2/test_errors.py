@@ -27,7 +27,9 @@ def keys(*failures: dict[str, Any]) -> list[OfferingKey]:
     return [offering.key for offering in found]
 
 
-@pytest.mark.parametrize("code", sorted(errors.INSUFFICIENT_CAPACITY))
+@pytest.mark.parametrize(
+    "code", ["InsufficientInstanceCapacity", "UnfulfillableCapacity", "Unsupported", "ReservationCapacityExceeded"]
+)
 def test_capacity_codes_rule_out_their_offering(code: str) -> None:
     """AWS-040, AWS-041."""
     failure = refused(code, InstanceType="m5.large", AvailabilityZone="us-west-2a")
@@ -193,6 +195,9 @@ def test_reasons(code: str, message: str, reason: str) -> None:
     ("code", "status", "kind", "retryable"),
     [
         ("RequestLimitExceeded", 503, ThrottledError, True),
+        ("Throttling", 400, ThrottledError, True),
+        ("ThrottlingException", 400, ThrottledError, True),
+        ("TooManyRequestsException", 429, ThrottledError, True),
         ("InternalError", 500, EC2Error, True),
         ("Anything", 502, EC2Error, True),
         ("UnauthorizedOperation", 403, EC2Error, False),
@@ -238,7 +243,20 @@ def test_a_refused_batch_is_named_by_the_right_that_exists() -> None:
     assert says.startswith("AWS refused sqs:DeleteMessage (AccessDenied): allow sqs:DeleteMessage in ")
 
 
-@pytest.mark.parametrize("code", sorted(errors.NOT_FOUND))
+@pytest.mark.parametrize(
+    "code",
+    [
+        "InvalidCapacityReservationId.NotFound",
+        "InvalidInstanceID.NotFound",
+        "InvalidLaunchTemplateName.NotFoundException",
+        "InvalidLaunchTemplateId.NotFound",
+        "QueueDoesNotExist",
+        "AWS.SimpleQueueService.NonExistentQueue",
+        "NoSuchEntity",
+        "ParameterNotFound",
+        "ParameterVersionNotFound",
+    ],
+)
 def test_not_found_codes(code: str) -> None:
     """AWS-046."""
     assert EC2Error(code, "").not_found

@@ -88,11 +88,11 @@ def test_prices_are_asked_for_twice_a_day(clients: Ec2, server: Server) -> None:
     clock = Clock()
     pricing = Pricing(clients, clock)
     version, _ = pricing.current()
-    clock.now = TTL_SECONDS - 1
+    clock.now = 12 * 3600.0 - 1
     asked_before = asked(server, "DescribeSpotPriceHistory")
     assert pricing.current()[0] == version
     assert asked(server, "DescribeSpotPriceHistory") == asked_before
-    clock.now = TTL_SECONDS
+    clock.now = 12 * 3600.0
     pricing.current()
     assert asked(server, "DescribeSpotPriceHistory") > asked_before
 
