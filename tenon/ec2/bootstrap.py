@@ -27,6 +27,8 @@ class Bootstrap:
     max_pods: int | None = None
     raid0: bool = False
     user_data: str = ""
+    image_name: str = ""
+    """The name of the image that boots; empty if it is not known."""
 
     @property
     def cluster_dns(self) -> list[str]:

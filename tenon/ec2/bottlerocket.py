@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from collections.abc import Mapping
 from typing import Any
@@ -12,6 +13,10 @@ from tenon.errors import TenonError
 
 _RAID0_COMMAND = "000-mount-instance-storage"
 _BIND_DIRECTORIES = ("/var/lib/containerd", "/var/lib/kubelet", "/var/log/pods")
+_BINDS_BY_ITSELF = (1, 46, 0)
+"""The first version that binds all directories which its packages name, if the command names none."""
+_VERSION = re.compile(r"-v(\d+)\.(\d+)\.(\d+)(?:-|$)")
+"""The version in the name of an image, as in `bottlerocket-aws-k8s-1.36-x86_64-v1.50.0-1a2b3c4d`."""
 _KUBELET_SETTINGS = {
     "systemReserved": "system-reserved",
     "kubeReserved": "kube-reserved",
@@ -81,12 +86,19 @@ def _settings(node: Bootstrap) -> dict[str, Any]:
             kubernetes[setting] = str(value) if name in _AS_TEXT else value
     settings: dict[str, Any] = {"kubernetes": {key: value for key, value in kubernetes.items() if value != ""}}
     if node.raid0:
+        named = [] if _binds_by_itself(node.image_name) else ["--dirs", *_BIND_DIRECTORIES]
         commands = [
             ["apiclient", "ephemeral-storage", "init"],
-            ["apiclient", "ephemeral-storage", "bind", "--dirs", *_BIND_DIRECTORIES],
+            ["apiclient", "ephemeral-storage", "bind", *named],
         ]
         settings["bootstrap-commands"] = {_RAID0_COMMAND: {"commands": commands, "essential": True, "mode": "always"}}
     return settings
+
+
+def _binds_by_itself(image_name: str) -> bool:
+    """False if the name does not say the version, because each version understands the directories."""
+    found = _VERSION.search(image_name)
+    return found is not None and tuple(map(int, found.groups())) >= _BINDS_BY_ITSELF
 
 
 def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

@@ -260,6 +260,7 @@ def _template(
             max_pods=group.max_pods,
             raid0=spec.instance_store_policy == "RAID0",
             user_data=spec.user_data or "",
+            image_name=next((ami.name or "" for ami in node_class.status.amis if ami.id == group.image_id), ""),
         ),
     )
     return launch_template.build(

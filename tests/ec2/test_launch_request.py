@@ -65,6 +65,16 @@ def test_types_with_other_pod_numbers_have_other_templates() -> None:
     assert "maxPods: 58" in user_data(plan, 1)
 
 
+def test_aws098_the_version_of_bottlerocket_is_that_of_the_image_that_is_launched() -> None:
+    claim = node_claim(("karpenter.sh/capacity-type", "In", ["on-demand"]))
+    terms = [{"key": "kubernetes.io/arch", "operator": "In", "values": ["amd64"]}]
+    for version, bound in (("1.45.0", True), ("1.50.0", False)):
+        image = {"id": AMD, "name": f"bottlerocket-aws-k8s-1.36-x86_64-v{version}-1a2b3c4d", "requirements": terms}
+        alias = [{"alias": "bottlerocket@latest"}]
+        chosen = node_class({"amis": [image]}, amiSelectorTerms=alias, instanceStorePolicy="RAID0")
+        assert ("--dirs" in user_data(planned(claim, chosen))) is bound
+
+
 def test_custom_user_data_needs_no_template_for_each_number_of_pods() -> None:
     """AWS-100: untouched user data is the same for all types."""
     claim = node_claim(("karpenter.sh/capacity-type", "In", ["on-demand"]), requests={"cpu": "1", "memory": "3Gi"})

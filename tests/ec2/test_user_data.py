@@ -191,7 +191,36 @@ def test_bottlerocket_settings_win_over_the_users() -> None:
     assert kubernetes["node-taints"]["dedicated"] == ["gpu:NoSchedule"]
     assert kubernetes["image-gc-high-threshold-percent"] == "80"
     assert kubernetes["cpu-cfs-quota-enforced"] is False
-    assert settings["bootstrap-commands"]["000-mount-instance-storage"]["commands"][0][-1] == "init"
+    assert kubernetes["cluster-dns-ip"] == "10.100.0.10"
+
+
+ALL_DIRECTORIES = ["apiclient", "ephemeral-storage", "bind"]
+THREE = [*ALL_DIRECTORIES, "--dirs", "/var/lib/containerd", "/var/lib/kubelet", "/var/log/pods"]
+
+
+@pytest.mark.parametrize(
+    ("image", "command"),
+    [
+        ("bottlerocket-aws-k8s-1.36-x86_64-v1.50.0-1a2b3c4d", ALL_DIRECTORIES),
+        ("bottlerocket-aws-k8s-1.36-nvidia-aarch64-v1.46.0", ALL_DIRECTORIES),
+        ("bottlerocket-aws-k8s-1.34-x86_64-v1.45.1-1a2b3c4d", THREE),
+        ("bottlerocket-aws-k8s-1.34-x86_64-v2.0.0", ALL_DIRECTORIES),
+        ("our-own-image", THREE),
+        ("", THREE),
+    ],
+)
+def test_aws098_from_1_46_bottlerocket_says_which_directories_go_to_local_disks(image: str, command: list[str]) -> None:
+    """They are more than three where the image has another snapshotter. Earlier versions, and images that do not say
+    their version, get the three that each version knows.
+    """
+    node = bootstrap(raid0=True, image_name=image)
+    settings = tomllib.loads(render(FAMILIES["Bottlerocket"], node))["settings"]
+    mount = settings["bootstrap-commands"]["000-mount-instance-storage"]
+    assert mount == {
+        "commands": [["apiclient", "ephemeral-storage", "init"], command],
+        "essential": True,
+        "mode": "always",
+    }
 
 
 @pytest.mark.parametrize(
