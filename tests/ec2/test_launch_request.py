@@ -54,6 +54,20 @@ def test_gpu_claims_boot_the_gpu_image() -> None:
     assert [template.image_id for template in planned(claim).request.templates] == [GPU]
 
 
+def test_aws091_aws110_only_pods_that_ask_for_efa_get_its_interfaces() -> None:
+    """As many as the type has, whatever the pods ask for, because one template serves all claims of the kind."""
+    on_demand = ("karpenter.sh/capacity-type", "In", ["on-demand"])
+
+    def interfaces(requests: dict[str, str]) -> list[str]:
+        claim = node_claim(on_demand, requests={"nvidia.com/gpu": "8", **requests})
+        plan = plan_launch(claim, node_class(), CLUSTER, [instance_type("p4d.24xlarge")], FREE, 1)
+        (template,) = plan.templates
+        return [each["InterfaceType"] for each in template.data.get("NetworkInterfaces", [])]
+
+    assert interfaces({}) == []
+    assert interfaces({"vpc.amazonaws.com/efa": "1"}) == ["efa"] * 4
+
+
 def test_types_with_other_pod_numbers_have_other_templates() -> None:
     """AWS-091: m5.large takes 29 pods, m6i.2xlarge 58, and the kubelet is told."""
     only_on_demand = node_claim(
