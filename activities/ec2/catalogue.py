@@ -180,9 +180,17 @@ class Catalogue:
         return prices.of(instance_type, zone, capacity_type) or 0.0
 
     def price_warnings(self) -> list[str]:
-        """Which prices are not known, why, and what is used instead."""
+        """Which prices are not known, why, and what is used instead.
+
+        Types that the price list lacks are none of them, because AWS does not sell these on demand.
+        """
+        lacking = "" if self._pricing.is_listed else self.unpriced_types()
+        return [*self._pricing.warnings(), *([lacking] if lacking else [])]
+
+    def unpriced_types(self) -> str:
+        """Say which types of the region have no on-demand price; empty if all have one, or no types were read yet."""
         region = self._region
-        return [*self._pricing.warnings(), *(self._pricing.unpriced(region.items.values()) if region else [])]
+        return self._pricing.unpriced(region.items.values()) if region else ""
 
     def warm(self) -> None:
         """Read types and prices in advance, so that the first request does not wait seconds for them."""

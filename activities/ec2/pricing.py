@@ -88,16 +88,26 @@ class Pricing:
         """Where the on-demand prices come from, for a sentence."""
         return f"the price list of {self._clients.region}" if self._is_listed else str(self._table)
 
-    def unpriced(self, items: Iterable[Item]) -> list[str]:
-        """Say which of these types of the region the built-in table has no price of, if it is in use."""
-        missing = [] if self._is_listed else sorted(without_list_price(items, self._prices))
+    @property
+    def is_listed(self) -> bool:
+        """Whether the on-demand prices come from the price list, which is complete, and not from a built-in table."""
+        return self._is_listed
+
+    def unpriced(self, items: Iterable[Item]) -> str:
+        """Say which of these types of the region have no on-demand price; empty if all have one."""
+        missing = sorted(without_list_price(items, self._prices))
         if not missing:
-            return []
+            return ""
+        if len(missing) == 1:
+            return (
+                f"1 instance type has no on-demand price: {missing[0]} is not in {self.list_source}, and Tenon does "
+                "not buy it on demand"
+            )
         more = ", ..." if len(missing) > SHOWN_TYPES else ""
-        return [
+        return (
             f"{len(missing)} instance types have no on-demand price, such as {', '.join(missing[:SHOWN_TYPES])}{more}: "
-            f"they are not in {self._table}, and Tenon does not buy them on demand"
-        ]
+            f"they are not in {self.list_source}, and Tenon does not buy them on demand"
+        )
 
     def current(self, *, dedicated: bool = False) -> tuple[int, Prices]:
         """The version of the prices, a number that grows with each change, and the prices.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
+from activities.ec2 import price_tables, pricing
 from activities.ec2.client import Ec2
 from activities.kubernetes.resources import CRDS, EC2NODECLASSES, NODECLAIMS
 from cli.diagnosis import aws, kubernetes
@@ -20,6 +22,7 @@ from cli.diagnosis.finding import Finding, State
 from cli.diagnosis.rights import RIGHTS, Right
 from sandbox.ec2.authorization.identities import ADMINISTRATOR_KEY, POLICY, environment, worker_key
 from tenon.apis.crd import custom_resource_definitions
+from tests.ec2.few_types import offer_few_types
 from tests.lifecycle_k8s.fake_kube import Clock, FakeKube
 from worker.settings import Settings
 
@@ -209,6 +212,43 @@ def test_aws130_prices_that_are_not_known_are_a_warning(server: Server, without:
     assert found.sentence.startswith("The spot prices of us-west-2 are not known (")
     assert found.sentence.endswith("spot counts at the on-demand price.")
     assert "NodeOverlay" in found.mend
+
+
+def test_aws130_types_that_the_built_in_table_lacks_are_named(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tenon buys none of them on demand, so a user who waits for such a node finds the reason here."""
+    offer_few_types(monkeypatch.setattr)
+    lacking(monkeypatch, "m5.large", "m5.xlarge", "c5.large", "c5.xlarge")
+    found = prices(server, isolated_vpc=True)
+    assert found.state is State.WARNING
+    assert "4 instance types have no on-demand price, such as c5.large, c5.xlarge, m5.large, ...: " in found.sentence
+    assert "they are not in the built-in table of us-east-1" in found.sentence
+    assert "NodeOverlay" in found.mend
+
+
+def test_aws131_types_that_the_price_list_lacks_are_named(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is complete, so AWS does not sell them on demand, and nothing is wrong."""
+    offer_few_types(monkeypatch.setattr)
+    monkeypatch.delitem(server.world.prices.on_demand, "m5.large")
+    found = prices(server)
+    assert found.state is State.OK
+    assert "1 instance type has no on-demand price: m5.large is not in the price list of us-west-2" in found.sentence
+
+
+def test_prices_are_checked_without_the_right_to_read_types(server: Server, without: Callable[[str], None]) -> None:
+    """That right has a finding of its own."""
+    without("ec2:DescribeInstanceTypes")
+    assert prices(server).state is State.OK
+
+
+def lacking(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """Take these types out of the built-in tables."""
+    known = price_tables.built_in_table
+
+    def fewer(region: str) -> price_tables.PriceTable:
+        table = known(region)
+        return replace(table, on_demand={key: price for key, price in table.on_demand.items() if key not in names})
+
+    monkeypatch.setattr(pricing, "built_in_table", fewer)
 
 
 def test_a_missing_right_to_the_queue_is_named(server: Server, without: Callable[[str], None]) -> None:

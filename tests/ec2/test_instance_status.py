@@ -11,14 +11,14 @@ from activities.ec2.client import Ec2
 from activities.ec2.instance_statuses import failing
 from sandbox.ec2.client import Ec2Admin
 from tenon.apis import labels
-from tenon.ec2.instance_status import TOLERATED, InstanceStatus, unhealthy
+from tenon.ec2.instance_status import InstanceStatus, unhealthy
 from tenon.ec2.interruption import Kind
 
 if TYPE_CHECKING:
     from sandbox.ec2.server import Server
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
-LONG, SHORT = NOW - TOLERATED, NOW - TOLERATED + timedelta(seconds=1)
+LONG, SHORT = NOW - timedelta(seconds=120), NOW - timedelta(seconds=119)
 
 
 @pytest.mark.parametrize(

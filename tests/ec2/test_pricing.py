@@ -209,9 +209,7 @@ def test_aws130_a_type_that_a_table_lacks_is_not_bought_at_another_regions_price
     region = Region("us-gov-west-1", "USD", 9.9, 0.04)
     pricing = prices_of(region)
     assert pricing.current()[1].of("m8g.large", "us-gov-west-1a", "on-demand") is None
-    (said,) = pricing.unpriced(
-        [sold("m5.large"), sold("m8g.xlarge"), sold("m8g.large"), sold("mac2.metal", "arm64_mac")]
-    )
+    said = pricing.unpriced([sold("m5.large"), sold("m8g.xlarge"), sold("m8g.large"), sold("mac2.metal", "arm64_mac")])
     assert "2 instance types have no on-demand price" in said
     assert "such as m8g.large, m8g.xlarge" in said
     assert "the built-in table of us-gov-west-1 (as of 2025-01-20)" in said
@@ -227,9 +225,18 @@ def sold(name: str, architecture: str = "arm64") -> dict[str, Any]:
     }
 
 
-def test_aws130_what_the_price_list_does_not_sell_is_not_said() -> None:
-    pricing = prices_of(Region("eu-central-1", "USD", 1.2, 0.5))
-    assert pricing.unpriced([sold("m8g.large")]) == []
+def test_aws130_what_the_price_list_does_not_sell_is_no_warning(
+    clients: Ec2, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some types are sold as spot or in capacity blocks only. A user can do nothing about them."""
+    monkeypatch.delitem(server.world.prices.on_demand, "m5.large")
+    catalogue = Catalogue(clients, Pricing(clients))
+    catalogue.warm()
+    assert catalogue.price_warnings() == []
+    assert catalogue.unpriced_types() == (
+        "1 instance type has no on-demand price: m5.large is not in the price list of us-west-2, and Tenon does not "
+        "buy it on demand"
+    )
 
 
 @pytest.mark.parametrize("region", ["us-east-1", "us-gov-east-1", "us-gov-west-1", "cn-north-1"])
