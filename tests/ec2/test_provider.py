@@ -11,7 +11,11 @@ import pytest
 
 from activities.ec2.client import Ec2
 from activities.ec2.cluster import describe_cluster
-from activities.ec2.errors import InsufficientCapacityError, NodeClassReadinessUnknownError
+from activities.ec2.errors import (
+    InsufficientCapacityError,
+    NodeClassNotReadyError,
+    NodeClassReadinessUnknownError,
+)
 from activities.ec2.instances import Instances
 from activities.ec2.launch import Launcher
 from activities.ec2.provider import Ec2Provider
@@ -329,10 +333,19 @@ def test_an_instance_that_ec2_does_not_show_yet(provider: Ec2Provider, clients: 
     assert seen.model_copy(update=unknown) == unseen
 
 
-def test_a_class_that_is_not_ready_is_not_launched_from(provider: Ec2Provider) -> None:
-    """AWS-001."""
+def test_aws001_a_class_that_is_not_ready_is_not_launched_from(
+    provider: Ec2Provider, server: Server, ready_class: EC2NodeClass
+) -> None:
+    """This is checked first, so a refused launch leaves nothing behind."""
     with pytest.raises(NodeClassReadinessUnknownError, match="not been resolved"):
         provider.prepare_launch(node_claim(), node_class(), 1)
+    found = node_class(ready_class.status.to_dict(), role="KarpenterNodeRole-sandbox", tags={"team": "new"})
+    found.spec.security_group_selector_terms[0].tags = {"no": "such"}
+    unready = found.model_copy(update={"status": provider.resolve_node_class(found)})
+    server.world.calls.clear()
+    with pytest.raises(NodeClassNotReadyError, match="SecurityGroupsReady"):
+        provider.prepare_launch(node_claim(), unready, 1)
+    assert calls(server, "CreateLaunchTemplate") == 0
 
 
 def test_the_sandbox_met_no_call_it_cannot_answer(server: Server) -> None:
