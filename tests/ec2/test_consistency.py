@@ -47,6 +47,25 @@ def test_aws014_an_instance_that_is_shown_late_is_launched_once_and_found_later(
     assert (shown.id, bool(shown.private_dns_name)) == (instance.id, True)
 
 
+def test_aws014_an_instance_is_listed_until_it_has_ended(
+    provider: Ec2Provider, clock: Clock, ready_class: EC2NodeClass
+) -> None:
+    """Also while it shuts down: until then its node is no garbage, and nothing else takes its place."""
+    instance = provider.launch(provider.prepare_launch(node_claim(name="ends-1"), ready_class, 1)).instance
+    assert instance is not None
+
+    def listed() -> list[str]:
+        return [seen.state for seen in provider.owned_instances() if seen.id == instance.id]
+
+    assert listed() == ["pending"]
+    clock.pass_(10.0)
+    assert listed() == ["running"]
+    provider.terminate(instance.id)
+    assert listed() == ["shutting-down"]
+    clock.pass_(10.0)
+    assert listed() == []
+
+
 def test_aws122_an_instance_that_is_shown_late_is_tagged_later(
     provider: Ec2Provider, server: Server, clock: Clock, ready_class: EC2NodeClass
 ) -> None:
