@@ -225,6 +225,18 @@ def test_images_by_id_and_name_boot_their_architecture(provider: Ec2Provider, re
     assert all((ami.name or "").endswith("v20261101") for ami in by_name.amis)
 
 
+def test_aws108_deprecated_images_are_asked_for_too(
+    provider: Ec2Provider, server: Server, ready_class: EC2NodeClass
+) -> None:
+    """EC2 leaves them out otherwise, so a class that names or pins one would have no image from one day to the next."""
+    before = len(server.world.calls.listing("DescribeImages"))
+    chosen = ready_class.status.amis[0].id
+    for term in ({"id": chosen}, {"name": "amazon-eks-node-al2023-*"}, {"alias": "al2023@v20261001"}):
+        status_of(provider, amiFamily="AL2023", amiSelectorTerms=[term])
+    calls = server.world.calls.listing("DescribeImages")[before:]
+    assert [call["parameters"].get("IncludeDeprecated") for call in calls] == ["true"] * 3
+
+
 @pytest.mark.parametrize(("owner", "asked"), [(None, ["self", "amazon"]), ("602401143452", ["602401143452"])])
 def test_aws107_an_image_of_a_name_is_the_accounts_own_or_amazons(
     owner: str | None, asked: list[str], provider: Ec2Provider, server: Server
