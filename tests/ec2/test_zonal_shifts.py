@@ -62,11 +62,18 @@ def test_aws016_act15_a_shifted_zone_gets_no_new_node(
     assert sold_in(shifting, ready_class) == before
 
 
-def test_arc_is_asked_twice_a_minute(shifting: Ec2Provider, server: Server, ready_class: EC2NodeClass) -> None:
-    shifting.instance_types(ready_class)
-    server.world.zonal_shifts.by_hand.add(zone_id(ready_class))
-    assert shifting.shifted_zones() == frozenset()
-    assert len(server.world.calls.listing("GetManagedResource")) == 1
+def test_aws016_arc_is_asked_twice_a_minute(clients: Ec2, server: Server) -> None:
+    now = [0.0]
+    zonal = ZonalShifts(clients, "sandbox", lambda: now[0])
+    assert zonal.away() == frozenset()
+    server.world.zonal_shifts.by_hand.add("usw2-az1")
+    try:
+        now[0] = 29.9
+        assert zonal.away() == frozenset()
+        now[0] = 30.0
+        assert zonal.away() == {"usw2-az1"}
+    finally:
+        server.world.zonal_shifts.clear()
 
 
 def test_what_is_known_stays_while_arc_refuses(

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
-from activities.launch_breakers import UNAVAILABLE_OFFERINGS_TTL
 from tenon.lifecycle.messages.launch import OfferingRef
 from tenon.lifecycle.messages.provisioning import LaunchReport
 from tests.worker.fake_temporal import UNAVAILABLE, FakeTemporal
@@ -75,7 +74,7 @@ async def test_aws041_each_report_has_all_interrupted_offerings_that_still_count
     async with running(offerings.report(cast("Any", temporal), "c")):
         offerings.sold_out([offering("m5.large")])
         await sent(temporal, 1)
-        clock[0] += UNAVAILABLE_OFFERINGS_TTL - timedelta(seconds=1)
+        clock[0] += timedelta(minutes=3, seconds=-1)
         offerings.sold_out([offering("m5.xlarge")])
         await sent(temporal, 2)
         clock[0] += timedelta(seconds=2)
