@@ -1,8 +1,10 @@
-"""The sandbox's EC2, served on loopback for the tests of one module."""
+"""The sandbox's EC2, served on loopback for the tests of one module. As AWS, it shows some new things late."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,13 +14,19 @@ from activities.ec2.client import Ec2
 from activities.ec2.cluster import describe_cluster
 from activities.ec2.provider import Ec2Provider
 from sandbox.ec2.authorization.identities import ADMINISTRATOR_KEY, environment, worker_key
+from sandbox.ec2.consistency import USUAL, Delays
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tests.ec2.few_types import offer_few_types
 from tests.ec2.samples import node_class
 from tests.ec2sandbox.conftest import make_client
+from tests.workflows.waiting import until
 
 if TYPE_CHECKING:
     from sandbox.ec2.server import Server
+
+LATE = replace(USUAL, profile=0.0)
+"""Half of the instances are shown late. Profiles are known at once: a module makes its class only once, and
+`test_consistency.py` has launches with one that is not known yet."""
 
 
 @pytest.fixture(scope="module")
@@ -39,15 +47,34 @@ def describes_at_once() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, few_types: None) -> Iterator[Server]:
+def delays() -> Delays:
+    """How late EC2 shows what is new. Tests of what was made long ago override this fixture."""
+    return LATE
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, few_types: None, delays: Delays) -> Iterator[Server]:
+    from sandbox.ec2.prices import read_prices
     from sandbox.ec2.server import start
+    from sandbox.ec2.world import World
 
     with pytest.MonkeyPatch.context() as patch:
         for name, value in environment(worker_key("sandbox")).items():
             patch.setenv(name, value)
-        running = start(tmp_path_factory.mktemp("ec2"))
+        running = start(tmp_path_factory.mktemp("ec2"), world=World(read_prices(), delays=delays))
         yield running
         running.close()
+
+
+def until_shown(server: Server, *instance_ids: str) -> None:
+    """Return once EC2 shows these instances with their tags, for tests that look at what a launch made."""
+
+    async def shown() -> bool:
+        book = server.world.book
+        book.advance()
+        return all(each.shown and each.tags_shown for each in book.find(instance_ids))
+
+    asyncio.run(until(shown))
 
 
 class Administrator(Ec2):

@@ -22,6 +22,7 @@ from tenon.ec2.launched_labels import launched_labels
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.messages.launch import Instance, LaunchResult
+from tests.ec2.conftest import until_shown
 from tests.ec2.reserving import ZONE, offered, reserve, selecting
 from tests.ec2.samples import node_claim, node_class
 
@@ -227,6 +228,7 @@ def test_aws111_a_launch_goes_into_its_reservation_and_no_other(
     made = reserve(server, count=1)
     chosen = selecting(provider, {"id": made.id})
     instance = bought(launch(provider, chosen, "reserved-1"))
+    until_shown(server, instance.id)
     raw = clients.ec2.describe_instances(InstanceIds=[instance.id])["Reservations"][0]["Instances"][0]
     assert (raw["CapacityReservationId"], raw["InstanceType"]) == (made.id, "m5.large")
     assert raw["Placement"]["AvailabilityZone"] == ZONE
@@ -351,6 +353,7 @@ def test_aws123_without_the_gate_reservations_are_left_to_ec2(
 def test_aws126_an_instance_leaves_a_reservation_that_is_cancelled(provider: Ec2Provider, server: Server) -> None:
     made = reserve(server)
     instance = bought(launch(provider, selecting(provider, {"id": made.id}), "leaves-1"))
+    until_shown(server, instance.id)
     assert provider.reservations([instance.id, "i-0123456789abcdef0"]) == {instance.id: made.id}
     server.world.reservations.end(made.id)
     assert provider.reservations([instance.id]) == {instance.id: ""}

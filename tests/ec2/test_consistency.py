@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from activities.ec2.provider import Ec2Provider
-from sandbox.ec2.consistency import Delays
+from sandbox.ec2.consistency import AT_ONCE, Delays
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tests.ec2.samples import node_claim, node_class
 from tests.ec2sandbox.conftest import Clock
@@ -48,9 +48,10 @@ def test_aws014_an_instance_that_is_shown_late_is_launched_once_and_found_later(
 
 
 def test_aws014_an_instance_is_listed_until_it_has_ended(
-    provider: Ec2Provider, clock: Clock, ready_class: EC2NodeClass
+    provider: Ec2Provider, server: Server, clock: Clock, ready_class: EC2NodeClass
 ) -> None:
     """Also while it shuts down: until then its node is no garbage, and nothing else takes its place."""
+    server.world.consistency.delays = AT_ONCE
     instance = provider.launch(provider.prepare_launch(node_claim(name="ends-1"), ready_class, 1)).instance
     assert instance is not None
 

@@ -10,6 +10,7 @@ from activities.ec2.client import Ec2
 from activities.ec2.pricing import RETRY_SECONDS, Pricing
 from activities.ec2.provider import Ec2Provider
 from tenon.apis.ec2nodeclass import EC2NodeClass
+from tests.ec2.conftest import until_shown
 from tests.ec2.samples import node_claim
 from tests.ec2.test_pricing import Clock, Region, asked, fail, prices_of
 
@@ -91,6 +92,7 @@ def test_aws003_a_dedicated_claim_is_launched_at_its_price(
     assert instance.price == prices[instance.instance_type]
     (machine,) = [each for each in server.world.book.all() if each.id == instance.id]
     assert machine.tenancy == "dedicated"
+    until_shown(server, instance.id)
     found = provider.describe_instance(instance.id)
     assert found is not None
     assert found.price == instance.price

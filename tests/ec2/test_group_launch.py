@@ -13,6 +13,7 @@ from activities.ec2.provider import Ec2Provider
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.lifecycle.messages.launch import LaunchGroup, LaunchRequest, LaunchResult
+from tests.ec2.conftest import until_shown
 from tests.ec2.samples import node_claim
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ def test_members_that_were_prepared_differently_find_what_the_first_one_bought(
     requests = group(provider, ready_class, "differ")
     changed = [each.model_copy(update={"tags": {**each.tags, "later": "tag"}}) for each in requests]
     assert provider.launch(requests[0]).instance is not None
+    until_shown(server, *bought(server, "differ"))
     found = ids(launched(Ec2Provider(clients, provider.cluster), changed))
     assert found == sorted(bought(server, "differ"))
     assert len(set(found)) == SIZE
@@ -96,6 +98,7 @@ def test_a_place_stays_the_same_when_other_members_have_ended(
 ) -> None:
     requests = group(provider, ready_class, "ended")
     found = ids(launched(provider, requests))
+    until_shown(server, *found)
     provider.terminate(found[1])
     server.world.book.vanish(found[0])  # as EC2 forgets what ended long ago
     other = Ec2Provider(clients, provider.cluster)
@@ -106,9 +109,12 @@ def test_a_place_stays_the_same_when_other_members_have_ended(
     ] == ["", "", *found[2:]]
 
 
-def test_an_instance_that_names_another_claim_is_not_taken(provider: Ec2Provider, ready_class: EC2NodeClass) -> None:
+def test_an_instance_that_names_another_claim_is_not_taken(
+    provider: Ec2Provider, server: Server, ready_class: EC2NodeClass
+) -> None:
     requests = group(provider, ready_class, "named")
     found = ids(launched(provider, requests))
+    until_shown(server, *found)
     provider.name_instance(found[0], "named-0", "ip-10-0-0-1")
     place = requests[0].group
     assert place is not None
@@ -141,15 +147,17 @@ def test_an_older_worker_launches_the_member_alone(
     instance = provider.launch(request).instance
     assert instance is not None
     assert not bought(server, "older")
+    until_shown(server, instance.id)
     found = provider.find_instance("older-2")
     assert found is not None
     assert found.id == instance.id
 
 
 def test_instances_of_a_group_carry_what_all_members_share(
-    provider: Ec2Provider, clients: Ec2, ready_class: EC2NodeClass
+    provider: Ec2Provider, clients: Ec2, server: Server, ready_class: EC2NodeClass
 ) -> None:
     found = ids(launched(provider, group(provider, ready_class, "tagged", 2)))
+    until_shown(server, *found)
     pages = clients.ec2.describe_instances(Filters=[{"Name": "instance-id", "Values": found}])
     for reservation in pages["Reservations"]:
         for raw in reservation["Instances"]:

@@ -17,6 +17,7 @@ from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.ec2.launched_labels import launched_labels
 from tenon.ec2.nodeclass_status import not_ready
 from tenon.lifecycle.messages.launch import Instance
+from tests.ec2.conftest import until_shown
 from tests.ec2.samples import node_claim, node_class
 
 if TYPE_CHECKING:
@@ -95,10 +96,11 @@ def test_ecs7_a_refused_call_is_a_finding(provider: Ec2Provider, server: Server)
 
 
 def test_aws112_alb20_an_instance_is_launched_into_the_group(
-    provider: Ec2Provider, clients: Ec2, spread: PlacementGroup
+    provider: Ec2Provider, clients: Ec2, server: Server, spread: PlacementGroup
 ) -> None:
     chosen = in_group(provider, name="rack")
     instance = launch(provider, chosen, "spread-1", M5)
+    until_shown(server, instance.id)
     assert placement(clients, instance)["GroupId"] == spread.id
     kind = next(each for each in provider.instance_types(chosen) if each.name == "m5.large")
     found = launched_labels({}, instance, kind)
@@ -144,11 +146,15 @@ def test_aws112_alb20_a_partition_is_asked_for_or_read_back(
     assert kind.requirements[labels.PLACEMENT_GROUP_PARTITION].values == ("1", "2", "3")
     second = (labels.PLACEMENT_GROUP_PARTITION, "In", ["2"])
     asked = launch(provider, chosen, "partition-1", M5, second)
+    until_shown(server, asked.id)
     assert placement(clients, asked)["PartitionNumber"] == 2
     free = launch(provider, chosen, "partition-2", M5)
+    until_shown(server, free.id)
     number = placement(clients, free)["PartitionNumber"]
     assert number in (1, 3)
-    assert launched_labels({}, free, kind)[labels.PLACEMENT_GROUP_PARTITION] == str(number)
+    known = provider.describe_instance(free.id)
+    assert known is not None
+    assert launched_labels({}, known, kind)[labels.PLACEMENT_GROUP_PARTITION] == str(number)
 
 
 def test_aws077_a_cluster_takes_no_burstable_types(provider: Ec2Provider, server: Server) -> None:

@@ -23,7 +23,7 @@ from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.kube.claim_record import instance_id_of
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.messages.launch import Instance, LaunchRequest
-from tests.ec2.conftest import Administrator
+from tests.ec2.conftest import Administrator, until_shown
 from tests.ec2.samples import node_claim, node_class
 
 if TYPE_CHECKING:
@@ -64,11 +64,13 @@ def test_a_changed_class_gets_its_own_types(provider: Ec2Provider, ready_class: 
     assert {each.capacity["pods"] for each in provider.instance_types(changed)} == {7}
 
 
-def test_launch_find_and_end(provider: Ec2Provider, clients: Ec2, ready_class: EC2NodeClass) -> None:
+def test_launch_find_and_end(provider: Ec2Provider, server: Server, clients: Ec2, ready_class: EC2NodeClass) -> None:
     """AWS-004..015: what was asked for is what runs, and its tags lead back to the claim."""
     request = request_for(provider, ready_class, "life-1", ("karpenter.sh/capacity-type", "In", ["on-demand"]))
-    result = provider.launch(request)
-    instance = result.instance
+    bought = provider.launch(request).instance
+    assert bought is not None
+    until_shown(server, bought.id)
+    instance = provider.launch(request).instance
     assert instance is not None
     assert instance.provider_id == f"aws:///{instance.zone}/{instance.id}"
     assert instance.private_dns_name
@@ -89,7 +91,7 @@ def test_launch_find_and_end(provider: Ec2Provider, clients: Ec2, ready_class: E
 
 
 def test_aws007_the_newest_version_of_a_template_is_launched(
-    provider: Ec2Provider, admin: Administrator, ready_class: EC2NodeClass
+    provider: Ec2Provider, server: Server, admin: Administrator, ready_class: EC2NodeClass
 ) -> None:
     """Also when the default version of the template stays the first one."""
     request = request_for(provider, ready_class, "newest-1", ("karpenter.sh/capacity-type", "In", ["on-demand"]))
@@ -101,17 +103,19 @@ def test_aws007_the_newest_version_of_a_template_is_launched(
     instance = provider.launch(request).instance
     provider.delete_launch_templates("default")
     assert instance is not None
+    until_shown(server, instance.id)
     raw = admin.ec2.describe_instances(InstanceIds=[instance.id])["Reservations"][0]["Instances"][0]
     assert raw["Monitoring"]["State"] == "enabled"
 
 
 def test_aws008_aws092_all_that_a_launch_creates_has_tags(
-    provider: Ec2Provider, admin: Administrator, ready_class: EC2NodeClass
+    provider: Ec2Provider, server: Server, admin: Administrator, ready_class: EC2NodeClass
 ) -> None:
     """Fleet, instance and volume name the claim. The interface and the template serve others too, and name the pool."""
     request = request_for(provider, ready_class, "tagged-1", ("karpenter.sh/capacity-type", "In", ["on-demand"]))
     instance = provider.launch(request).instance
     assert instance is not None
+    until_shown(server, instance.id)
     raw = admin.ec2.describe_instances(InstanceIds=[instance.id])["Reservations"][0]["Instances"][0]
     own = {tag["Key"]: tag["Value"] for tag in raw["Tags"]}
     volume = raw["BlockDeviceMappings"][0]["Ebs"]["VolumeId"]
@@ -132,11 +136,12 @@ def tags_of(admin: Administrator, *resources: str) -> list[dict[str, str]]:
 
 
 def test_aws013_the_provider_id_names_zone_and_instance(
-    provider: Ec2Provider, admin: Administrator, ready_class: EC2NodeClass
+    provider: Ec2Provider, server: Server, admin: Administrator, ready_class: EC2NodeClass
 ) -> None:
     """As the cloud provider of AWS writes it on the Node, or the NodeClaim never finds its Node."""
     instance = provider.launch(request_for(provider, ready_class, "named-1")).instance
     assert instance is not None
+    until_shown(server, instance.id)
     raw = admin.ec2.describe_instances(InstanceIds=[instance.id])["Reservations"][0]["Instances"][0]
     wanted = f"aws:///{raw['Placement']['AvailabilityZone']}/{instance.id}"
     assert instance.provider_id == wanted
@@ -192,17 +197,22 @@ def test_a_repeated_request_buys_once(provider: Ec2Provider, server: Server, rea
 
     request = request_for(provider, ready_class, "twice-1")
     server.world.faults.add(Fault(action="CreateFleet", code="InternalError", status=500, after_effect=True))
-    first, second = provider.launch(request), provider.launch(request)
+    first = provider.launch(request)
+    until_shown(server, *([first.instance.id] if first.instance else []))
+    second = provider.launch(request)
     assert first.instance is not None
     assert second.instance is not None
     assert first.instance.id == second.instance.id
     assert [seen.id for seen in provider.owned_instances() if seen.name == "twice-1"] == [first.instance.id]
 
 
-def test_a_token_with_another_request_finds_what_it_bought(provider: Ec2Provider, ready_class: EC2NodeClass) -> None:
+def test_a_token_with_another_request_finds_what_it_bought(
+    provider: Ec2Provider, server: Server, ready_class: EC2NodeClass
+) -> None:
     """A rebuilt request of the same attempt adopts the instance instead of failing for ever."""
     request = request_for(provider, ready_class, "rebuilt-1")
     first = provider.launch(request)
+    until_shown(server, *([first.instance.id] if first.instance else []))
     changed = provider.launch(request.model_copy(update={"tags": {**request.tags, "new": "tag"}}))
     assert first.instance is not None
     assert changed.instance is not None
