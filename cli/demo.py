@@ -75,7 +75,7 @@ def demo(
             stale_worker.note(sandbox.layout.root, worker.pid)
             _await_ready(worker, sandbox)
         console.print(f"sandbox and worker are up after {time.monotonic() - began:.1f} s")
-        console.print(f"Temporal UI: [link]{sandbox.temporal_ui}[/]   kubeconfig: {sandbox.kubeconfig}")
+        console.print(f"{_ui(sandbox)}kubeconfig: {sandbox.kubeconfig}")
         asyncio.run(_play(console, sandbox))
     except (NotSeenError, SandboxError, KubectlError, TemporalError, ApiError) as error:
         where = _log(sandbox) if worker else f"`kubectl logs -n {sandbox.namespace} deployment/tenon`"
@@ -83,13 +83,18 @@ def demo(
         raise typer.Exit(1) from None
     finally:
         if keep:
-            console.print(f"left running; Temporal UI: {sandbox.temporal_ui}; `tenon sandbox down` ends it")
+            console.print(f"left running; {_ui(sandbox)}`tenon sandbox down` ends it")
         else:
             if worker is not None:
                 worker.terminate()
                 worker.wait(60)
             if attached is None:
                 sandbox.stop()
+
+
+def _ui(sandbox: Any) -> str:
+    """Where Temporal's UI is, if it has one."""
+    return f"Temporal UI: [link]{sandbox.temporal_ui}[/]   " if sandbox.temporal_ui else ""
 
 
 def _log(sandbox: Any) -> Path:
@@ -224,7 +229,7 @@ async def _report(console: Console, story: DemoProgress, temporal: Client, sandb
         ended = life.reason if life else "lives"
         lives.add_row(name, i.id, i.instance_type, i.zone, i.capacity_type, f"{i.price:.4f}", str(events), ended)
     console.print(lives)
-    console.print(f"Temporal UI: {sandbox.temporal_ui}")
+    console.print(_ui(sandbox))
 
 
 async def _history(temporal: Client, workflow_id: str) -> tuple[int, NodeClaimResult | None]:

@@ -26,6 +26,7 @@ from sandbox.layout import Layout
 from sandbox.nodeadm import NODEADM
 from sandbox.progress import shown
 from sandbox.status import State, Status, read
+from sandbox.temporal import TemporalKind
 from sandbox.tools import MissingToolError, tool
 
 
@@ -89,6 +90,13 @@ def up(
     kubelet: Annotated[
         bool, typer.Option("--kubelet", help="Add a node with a real kubelet, as root on Debian with cgroup v1.")
     ] = False,
+    temporal: Annotated[
+        TemporalKind | None,
+        typer.Option(
+            help="Its dev server, or its server on PostgreSQL, which is built once in about 9 minutes.  "
+            "[default: $TENON_SANDBOX_TEMPORAL or dev]"
+        ),
+    ] = None,
 ) -> None:
     """Start the sandbox; the first time builds the control plane."""
     console = wide_console()
@@ -106,6 +114,7 @@ def up(
                     boot_delay=boot_delay,
                     keep_history=keep_history,
                     kubelet=kubelet,
+                    temporal=temporal,
                     detach=not foreground,
                 )
         if foreground:
@@ -196,7 +205,7 @@ def _describe(console: Console, sandbox: Sandbox) -> None:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold" if console.is_terminal else "", no_wrap=True)
     grid.add_column(overflow="fold")
-    grid.add_row("Temporal UI", sandbox.temporal_ui)
+    grid.add_row("Temporal UI", sandbox.temporal_ui or "none: only the dev server has one")
     grid.add_row("Temporal", sandbox.temporal_address)
     grid.add_row("Kubernetes", sandbox.kubernetes_endpoint)
     grid.add_row("EC2", sandbox.ec2_endpoint or "not installed")

@@ -29,6 +29,8 @@ from sandbox.nodeadm import NODEADM
 from sandbox.ports import free_ports
 from sandbox.progress import OnProgress, Progress, silent
 from sandbox.status import Addresses, State, Status, kill, read
+from sandbox.temporal import TemporalKind, UnknownTemporalError, chosen
+from sandbox.temporal import programs as temporal_programs
 from tenon.errors import TenonError
 
 START_SECONDS = 400.0
@@ -43,7 +45,6 @@ class SandboxError(TenonError):
 class Sandbox:
     """A running sandbox."""
 
-    cluster_name = CLUSTER_NAME
     namespace = NAMESPACE
 
     def __init__(
@@ -52,8 +53,10 @@ class Sandbox:
         addresses: Addresses,
         owned: subprocess.Popen[bytes] | None = None,
         region: str = REGION,
+        cluster_name: str = CLUSTER_NAME,
     ) -> None:
         self.layout = layout
+        self.cluster_name = cluster_name
         self.region = region
         self.kubeconfig = layout.kubeconfig
         """The administrator's kubeconfig."""
@@ -62,7 +65,8 @@ class Sandbox:
         self.logs = layout.logs
         self.kubernetes_endpoint = addresses.kubernetes
         self.temporal_address = addresses.temporal
-        self.temporal_ui = addresses.temporal_ui
+        self.temporal_ui = addresses.temporal_ui or ""
+        """Empty with Temporal on PostgreSQL, which has no UI."""
         self.ec2_endpoint = addresses.ec2 or ""
         self._owned = owned
         self._worker_ports: dict[int, list[int]] = {}
@@ -79,22 +83,27 @@ class Sandbox:
         kubelet: bool = False,
         detach: bool = False,
         region: str = REGION,
+        temporal: TemporalKind | None = None,
+        cluster_name: str = CLUSTER_NAME,
     ) -> Sandbox:
         """Start a sandbox in ``state_dir`` (default: see layout) and return when it is ready.
 
         It ends with ``stop`` or when this process ends for any reason. With ``detach`` it outlives this process.
         ``boot_delay`` is in seconds. ``audit`` writes every request to the API server to ``layout.audit_log``.
         ``region`` is that of its AWS. ``kubelet`` adds a real node that runs real pods (see sandbox.kubelet).
+        ``temporal`` is which Temporal runs; the default is that of TENON_SANDBOX_TEMPORAL, or the dev server.
+        ``cluster_name`` tells clusters apart that share one Temporal.
 
         Raises:
-            SandboxError: the sandbox did not start, one already runs in this folder, its region is unknown, or this
-                machine cannot run a kubelet.
-            BuildError: the control plane or nodeadm could not be built.
+            SandboxError: the sandbox did not start, one already runs in this folder, its region or its Temporal is
+                unknown, or this machine cannot run a kubelet or PostgreSQL.
+            BuildError: a program could not be built.
             MissingToolError: a program is not installed.
         """
         try:
             check_region(region)
-        except UnknownRegionError as error:
+            temporal = temporal or chosen()
+        except (UnknownRegionError, UnknownTemporalError) as error:
             raise SandboxError(f"{error}.") from error
         layout = Layout.at(state_dir)
         status = read(layout.status)
@@ -102,16 +111,20 @@ class Sandbox:
             raise SandboxError(f"A sandbox runs in {layout.root} already: `tenon sandbox down` stops it.")
         if kubelet and (reason := unable()):
             raise SandboxError(reason)
+        if temporal is TemporalKind.POSTGRESQL and (reason := temporal_programs.unable()):
+            raise SandboxError(reason)
         binaries = build.ensure(on_progress)
         nodeadm = NODEADM.ensure(on_progress)
         if kubelet:
             programs.ensure(on_progress)
+        if temporal is TemporalKind.POSTGRESQL:
+            temporal_programs.ensure(on_progress)
         try:
             layout.logs.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise SandboxError(f"The state folder {layout.root} cannot be used: {error}.") from error
         command = [sys.executable, "-m", "sandbox.supervisor", f"--state={layout.root}", f"--binaries={binaries}"]
-        command += [f"--nodeadm={nodeadm}"]
+        command += [f"--nodeadm={nodeadm}", f"--temporal={temporal}", f"--cluster={cluster_name}"]
         command += [] if boot_delay is None else [f"--boot-delay={boot_delay}"]
         command += ["--keep-history"] if keep_history else []
         command += ["--audit"] if audit else []
@@ -133,7 +146,7 @@ class Sandbox:
             _end(layout, process)
             raise
         assert status.addresses is not None
-        return cls(layout, status.addresses, process, region)
+        return cls(layout, status.addresses, process, region, cluster_name)
 
     @classmethod
     def attach(cls, state_dir: Path | str | None = None) -> Sandbox:
@@ -266,8 +279,8 @@ class Sandbox:
             "TEMPORAL_NAMESPACE": "default",
             "AWS_ENDPOINT_URL": self.ec2_endpoint,
             "AWS_REGION": self.region,
-            **identities.environment(identities.worker_key(CLUSTER_NAME)),
-            "CLUSTER_NAME": CLUSTER_NAME,
+            **identities.environment(identities.worker_key(self.cluster_name)),
+            "CLUSTER_NAME": self.cluster_name,
             "CLUSTER_ENDPOINT": self.kubernetes_endpoint,
             "METRICS_PORT": str(metrics),
             "HEALTH_PROBE_PORT": str(health),

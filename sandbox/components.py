@@ -16,6 +16,8 @@ from sandbox.metrics import API_SERVICE
 from sandbox.metrics import COMPONENT as METRICS
 from sandbox.metrics import MODULE as METRICS_MODULE
 from sandbox.ports import free_ports
+from sandbox.temporal import COMPONENT as TEMPORAL
+from sandbox.temporal import DATABASE_COMPONENT, DYNAMIC_CONFIG, TemporalKind
 from workflows.names import SEARCH_ATTRIBUTES
 
 API_SERVER = "kube-apiserver"
@@ -31,14 +33,6 @@ GO_MEMORY = (("GOGC", "400"), ("GOMEMLIMIT", "2GiB"))
 """Trades memory for CPU. By default Go collects garbage each time the heap has doubled, which takes a quarter of the
 API server's CPU time in a burst. Near the limit it collects as often as necessary.
 """
-TEMPORAL_VALUES = (
-    "frontend.WorkflowTimeSkippingEnabled=true",
-    # All attributes are set at the start. Without this, Temporal reads them from the database for each workflow.
-    "system.forceSearchAttributesCacheRefreshOnRead=false",
-    # Partitions spread a queue over servers and poll one another, but here is only one server.
-    "matching.numTaskqueueReadPartitions=1",
-    "matching.numTaskqueueWritePartitions=1",
-)
 NO_FSYNC = ("--sqlite-pragma=journal_mode=wal", "--sqlite-pragma=synchronous=off")
 """A database that is deleted with its sandbox must survive an end of Temporal, but not a crash of the machine."""
 
@@ -57,6 +51,16 @@ class Ports:
     temporal_ui: int
     temporal_http: int
     temporal_metrics: int
+    temporal_frontend_membership: int
+    temporal_history: int
+    temporal_history_membership: int
+    temporal_matching: int
+    temporal_matching_membership: int
+    temporal_worker: int
+    temporal_worker_membership: int
+    temporal_ready: int
+    postgresql: int
+    postgresql_ready: int
     ec2: int
     metrics: int
     node: int
@@ -82,6 +86,8 @@ class Options:
     """Write every request to the API server to the audit log."""
     kubelet: bool = False
     """Run a real node, whose kubelet runs real pods."""
+    temporal: TemporalKind = TemporalKind.DEV
+    cluster_name: str = CLUSTER_NAME
 
 
 @dataclass(frozen=True)
@@ -108,13 +114,14 @@ def has_ec2() -> bool:
 
 def components(layout: Layout, ports: Ports, binaries: Path, temporal: Path, options: Options) -> list[Component]:
     """All components, each after its dependencies."""
+    postgresql = options.temporal is TemporalKind.POSTGRESQL
     parts = [
         _etcd(layout, ports, binaries),
         _api_server(layout, ports, binaries, options),
         _controller_manager(layout, ports, binaries),
         _scheduler(layout, ports, binaries),
         _kwok(layout, ports, binaries),
-        _temporal(layout, ports, temporal, options),
+        *(_server(layout, ports, options) if postgresql else (_dev_server(layout, ports, temporal, options),)),
         _metrics(layout, ports),
     ]
     if has_ec2():
@@ -230,7 +237,7 @@ def _kwok(layout: Layout, ports: Ports, binaries: Path) -> Component:
     return Component("kwok", argv, ready, after=(API_SERVER,), environment=GO_MEMORY)
 
 
-def _temporal(layout: Layout, ports: Ports, temporal: Path, options: Options) -> Component:
+def _dev_server(layout: Layout, ports: Ports, temporal: Path, options: Options) -> Component:
     argv = [
         str(temporal),
         "server",
@@ -243,7 +250,7 @@ def _temporal(layout: Layout, ports: Ports, temporal: Path, options: Options) ->
         f"--metrics-port={ports.temporal_metrics}",
         "--ui-disable-news-fetch",
         "--log-level=warn",
-        *(f"--dynamic-config-value={value}" for value in TEMPORAL_VALUES),
+        *(f"--dynamic-config-value={value}" for value in DYNAMIC_CONFIG),
         *(() if options.keep_history else NO_FSYNC),
     ]
     for key in SEARCH_ATTRIBUTES:
@@ -251,7 +258,42 @@ def _temporal(layout: Layout, ports: Ports, temporal: Path, options: Options) ->
         argv.append(f"--search-attribute={key.name}={kind}")
     argv.append(f"--db-filename={layout.temporal_db if options.keep_history else layout.temporal_fresh_db}")
     ready = f"http://{LOOPBACK}:{ports.temporal_http}/api/v1/namespaces/default"
-    return Component("temporal", tuple(argv), ready, environment=GO_MEMORY)
+    return Component(TEMPORAL, tuple(argv), ready, environment=GO_MEMORY)
+
+
+def _server(layout: Layout, ports: Ports, options: Options) -> tuple[Component, Component]:
+    """PostgreSQL, and temporal-server on it."""
+    folder = layout.postgresql if options.keep_history else layout.fresh_postgresql
+    database = (
+        sys.executable,
+        "-m",
+        "sandbox.temporal.postgresql",
+        f"--folder={folder}",
+        f"--port={ports.postgresql}",
+        f"--ready={ports.postgresql_ready}",
+        *(("--keep",) if options.keep_history else ()),
+    )
+    listening = (
+        *(ports.temporal, ports.temporal_frontend_membership),
+        *(ports.temporal_history, ports.temporal_history_membership),
+        *(ports.temporal_matching, ports.temporal_matching_membership),
+        *(ports.temporal_worker, ports.temporal_worker_membership),
+    )
+    server = (
+        sys.executable,
+        "-m",
+        "sandbox.temporal.server",
+        f"--folder={folder}",
+        f"--postgresql={ports.postgresql}",
+        f"--ready={ports.temporal_ready}",
+        "--ports",
+        *map(str, listening),
+    )
+    ready, after = (f"http://{LOOPBACK}:{port}/readyz" for port in (ports.postgresql_ready, ports.temporal_ready))
+    return (
+        Component(DATABASE_COMPONENT, database, ready),
+        Component(TEMPORAL, server, after, after=(DATABASE_COMPONENT,), environment=GO_MEMORY),
+    )
 
 
 def _metrics(layout: Layout, ports: Ports) -> Component:
@@ -279,7 +321,7 @@ def _ec2(layout: Layout, ports: Ports, options: Options) -> Component:
         f"--port={ports.ec2}",
         f"--state={layout.ec2}",
         f"--kubeconfig={layout.component_kubeconfig('ec2')}",
-        f"--cluster={CLUSTER_NAME}",
+        f"--cluster={options.cluster_name}",
     ]
     if options.nodeadm is not None:
         argv.append(f"--nodeadm={options.nodeadm}")

@@ -20,15 +20,20 @@ def dying_with_parent(*program: str) -> list[str]:
     return [sys.executable, "-I", "-S", __file__, str(os.getpid()), *program]
 
 
-def main(arguments: list[str]) -> None:
-    """Tie this process to its parent, then replace it with the program."""
-    parent, program = int(arguments[0]), arguments[1:]
+def die_with(parent: int) -> None:
+    """Let the kernel kill this process when its parent ends. Exits if the parent has ended already."""
     if sys.platform == "linux":
         libc = ctypes.CDLL(None, use_errno=True)
         if libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
             sys.exit(f"prctl failed: {os.strerror(ctypes.get_errno())}")
         if os.getppid() != parent:  # it ended before prctl took effect
             sys.exit("the parent is gone")
+
+
+def main(arguments: list[str]) -> None:
+    """Tie this process to its parent, then replace it with the program."""
+    parent, program = int(arguments[0]), arguments[1:]
+    die_with(parent)
     os.execv(program[0], program)
 
 

@@ -77,7 +77,8 @@ class Addresses(BaseModel):
 
     kubernetes: str
     temporal: str
-    temporal_ui: str
+    temporal_ui: str | None = None
+    """Only the dev server has one."""
     ec2: str | None = None
 
 

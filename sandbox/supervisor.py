@@ -29,9 +29,10 @@ from sandbox.components import API_SERVER, BOOTSTRAP, LOOPBACK, Component, Optio
 from sandbox.control import serve_control
 from sandbox.kubectl import KubectlError, kubectl
 from sandbox.kubelet.api_server import egress
-from sandbox.layout import Layout
+from sandbox.layout import CLUSTER_NAME, Layout
 from sandbox.parent_death import dying_with_parent
 from sandbox.status import Addresses, ComponentStatus, Process, State, Status, kill, read
+from sandbox.temporal import TemporalKind
 from sandbox.tools import MissingToolError, tool
 from tenon.errors import TenonError
 
@@ -328,7 +329,7 @@ async def supervise(layout: Layout, binaries: Path, options: Options, *, end_wit
     addresses = Addresses(
         kubernetes=server,
         temporal=f"{LOOPBACK}:{ports.temporal}",
-        temporal_ui=f"http://{LOOPBACK}:{ports.temporal_ui}",
+        temporal_ui=f"http://{LOOPBACK}:{ports.temporal_ui}" if options.temporal is TemporalKind.DEV else None,
         ec2=f"http://{LOOPBACK}:{ports.ec2}" if has_ec2() else None,
     )
     parts = components(layout, ports, binaries, tool("temporal"), options)
@@ -363,6 +364,8 @@ def main() -> int:
     parser.add_argument("--keep-history", action="store_true")
     parser.add_argument("--audit", action="store_true", help="write the API server's audit log")
     parser.add_argument("--kubelet", action="store_true", help="run a real node")
+    parser.add_argument("--temporal", type=TemporalKind, default=TemporalKind.DEV, choices=list(TemporalKind))
+    parser.add_argument("--cluster", default=CLUSTER_NAME)
     parser.add_argument("--end-with-parent", action="store_true", help="stop when standard input closes")
     given = parser.parse_args()
     layout = Layout.at(given.state)
@@ -373,7 +376,15 @@ def main() -> int:
         except BlockingIOError:
             print(f"a sandbox runs in {layout.root} already", file=sys.stderr)
             return 2
-        options = Options(given.boot_delay, given.nodeadm, given.keep_history, given.audit, given.kubelet)
+        options = Options(
+            given.boot_delay,
+            given.nodeadm,
+            given.keep_history,
+            given.audit,
+            given.kubelet,
+            given.temporal,
+            given.cluster,
+        )
         try:
             return asyncio.run(supervise(layout, given.binaries, options, end_with_parent=given.end_with_parent))
         except (MissingToolError, OSError) as error:

@@ -10,12 +10,14 @@ import yaml
 
 from sandbox import audit, kwok
 from sandbox.certificates import Authority
-from sandbox.cluster import Sandbox
+from sandbox.cluster import Sandbox, SandboxError
 from sandbox.components import Component, Options, Ports, components
 from sandbox.kubeconfig import with_certificate
 from sandbox.layout import Layout
 from sandbox.ports import OWN_RANGE, free_ports, is_free, port_range
 from sandbox.status import Addresses
+from sandbox.temporal import VARIABLE as TEMPORAL_VARIABLE
+from sandbox.temporal import TemporalKind, programs
 from workflows.names import SEARCH_ATTRIBUTES
 
 
@@ -152,3 +154,37 @@ def test_each_replica_of_the_worker_has_ports_of_its_own_that_stay(tmp_path: Pat
     other = sandbox.worker_env(replica=1, kubeconfig=tmp_path / "proxy.kubeconfig")
     assert other["KUBECONFIG"] == str(tmp_path / "proxy.kubeconfig")
     assert [other[name] for name in names] == second
+
+
+def test_temporal_on_postgresql_waits_for_its_database_and_keeps_what_it_knows_as_long_as_the_dev_server(
+    tmp_path: Path,
+) -> None:
+    layout = Layout.at(tmp_path)
+    fresh = rendered(tmp_path, Options(temporal=TemporalKind.POSTGRESQL))
+    assert fresh["temporal"].after == ("postgresql",)
+    assert f"--folder={layout.fresh_postgresql}" in fresh["postgresql"].argv
+    assert "postgresql" not in rendered(tmp_path)
+    kept = rendered(tmp_path, Options(temporal=TemporalKind.POSTGRESQL, keep_history=True))
+    assert {f"--folder={layout.postgresql}", "--keep"} <= set(kept["postgresql"].argv)
+    assert f"--folder={layout.postgresql}" in kept["temporal"].argv
+
+
+def test_an_unknown_temporal_and_a_missing_postgresql_are_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(TEMPORAL_VARIABLE, "mysql")
+    with pytest.raises(SandboxError, match=f"^{TEMPORAL_VARIABLE} is mysql: set dev or postgresql, or leave it out.$"):
+        Sandbox.start(tmp_path)
+    monkeypatch.setenv(TEMPORAL_VARIABLE, "postgresql")
+    monkeypatch.setattr(programs, "DEBIAN", tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SandboxError, match=r"^Temporal on PostgreSQL needs PostgreSQL: run `apt-get install postgres"):
+        Sandbox.start(tmp_path)
+
+
+def test_the_newest_postgresql_of_debian_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for version in ("9", "15", "common"):
+        (tmp_path / version / "bin").mkdir(parents=True)
+        (tmp_path / version / "bin" / "initdb").touch()
+    monkeypatch.setattr(programs, "DEBIAN", tmp_path)
+    assert programs.postgresql() == tmp_path / "15" / "bin"
