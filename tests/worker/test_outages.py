@@ -232,7 +232,8 @@ class FlakyTemporal:
     """The edge of a Temporal client whose first question is lost with its connection."""
 
     def __init__(self) -> None:
-        self.service_client = self
+        self.service_client = self.workflow_service = self
+        self.namespace = "default"
         self.config = SimpleNamespace(target_host="temporal:7233")
         self.asked = 0
 
@@ -241,6 +242,9 @@ class FlakyTemporal:
         if self.asked == 1:
             raise RPCError("operation was canceled", RPCStatusCode.CANCELLED, b"")
         return True
+
+    async def describe_namespace(self, _: object) -> None:
+        """Read the database."""
 
 
 async def test_one_lost_question_is_no_outage(caplog: pytest.LogCaptureFixture) -> None:

@@ -7,9 +7,10 @@ import re
 from collections.abc import Callable
 from typing import Protocol
 
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.envconfig import ClientConfig, ClientConnectConfig
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 from activities import loggers
 from tenon.errors import TenonError
@@ -85,7 +86,7 @@ async def watch_temporal(
     note: Callable[[bool], None] = lambda _answers: None,
 ) -> None:
     """Check Temporal's health until cancelled. While it does not serve, the process is unready and logs so once a
-    minute.
+    minute. It does not serve either while its database is away.
 
     Args:
         connection: provides the client.
@@ -112,12 +113,25 @@ async def watch_temporal(
 async def _why_away(client: Client, seconds: float) -> str:
     try:
         async with asyncio.timeout(seconds):
-            healthy = await client.service_client.check_health()
-    except (RPCError, RuntimeError, TimeoutError) as error:
+            if not await client.service_client.check_health():
+                return "it says that it does not serve"
+            # The health of a frontend says nothing about the database, which this request reads.
+            await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=client.namespace))
+    except RPCError as error:
+        return "" if error.status in _ANSWERS else readable(error)
+    except (RuntimeError, TimeoutError) as error:
         return readable(error)
-    return "" if healthy else "it says that it does not serve"
+    return ""
 
 
+_ANSWERS = (
+    RPCStatusCode.PERMISSION_DENIED,
+    RPCStatusCode.UNAUTHENTICATED,
+    RPCStatusCode.UNIMPLEMENTED,
+    RPCStatusCode.NOT_FOUND,
+    RPCStatusCode.RESOURCE_EXHAUSTED,
+)
+"""Refusals by a Temporal that works."""
 _QUOTED = re.compile(r'(?:message|error): "([^"]+)"')
 _PLAIN = {
     "tcp connect error": "no connection can be made",
