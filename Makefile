@@ -14,7 +14,7 @@ PYTEST := $(BIN)/pytest --dist loadfile --no-loadscope-reorder
 # Sets of strings have the same order in every run: see tests/fuzzing.py.
 unit test: export PYTHONHASHSEED := 0
 
-.PHONY: help setup check test demo unit fuzz clean generate docs image image-test realpod
+.PHONY: help setup check test demo unit fuzz clean generate docs image image-test realpod postgresql
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -40,7 +40,7 @@ check: $(SYNCED)  ## Fast checks: style, types, import rules, generated files
 unit: $(SYNCED)  ## Tests that need no sandbox
 	$(PYTEST) -n $(or $(JOBS),3) -q --ignore tests/e2e --ignore tests/faults --ignore tests/sandbox --ignore tests/deploy --ignore tests/image/test_container.py --ignore tests/planning/test_on_api_server.py --ignore tests/apis/verdicts --ignore tests/webhook/test_two_versions.py
 
-test: check setup  ## All checks and all tests but those of realpod
+test: check setup  ## All checks and all tests but those of realpod and postgresql
 	$(PYTEST) -n $(or $(JOBS),3)
 
 fuzz: $(SYNCED)  ## Run hypothesis tests with new random inputs; TIMES=20 as many inputs as a test run
@@ -63,6 +63,10 @@ image-test: $(SYNCED)  ## Run that image in a container, as root
 
 realpod: setup image  ## Run that image in real pods on a real kubelet, as root on Debian with cgroup v1
 	$(BIN)/pytest -q tests/realpod
+
+postgresql: setup  ## Tests with Temporal's server on PostgreSQL, which it builds once; and the faults of Temporal on it
+	$(BIN)/pytest -n0 -q tests/postgresql
+	TENON_SANDBOX_TEMPORAL=postgresql $(BIN)/pytest -n0 -q tests/faults/test_kills.py tests/faults/test_outages.py
 
 clean:  ## Remove the environment, caches and built files of this checkout
 	rm -rf $(VENV) .uv build site .sandbox .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
