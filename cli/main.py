@@ -14,6 +14,7 @@ from cli.missing_extra import missing, stand_in
 from cli.streams import open_what_is_closed, report_unwritable_output
 
 COMMANDS = {
+    "codec-server": "cli.codec_server",
     "convert": "cli.convert",
     "demo": "cli.demo",
     "doctor": "cli.doctor",

@@ -31,6 +31,7 @@ from tenon.lifecycle.messages.provisioning import LaunchBreaker
 from tenon.lifecycle.remedies import remedies, report
 from tenon.lifecycle.state import NodeState
 from tenon.lifecycle.timeline import details
+from worker.runtime.encrypted_payloads import PayloadCodecError
 from worker.runtime.temporal_client import TemporalError, connect
 from worker.settings import parse_duration
 from workflows import names
@@ -57,7 +58,7 @@ class NodeError(TenonError):
 def _run(job: Coroutine[Any, Any, T]) -> T:
     try:
         return asyncio.run(job)
-    except (NodeError, ContextError, TemporalError, ApiUnreachableError) as error:
+    except (NodeError, ContextError, TemporalError, PayloadCodecError, ApiUnreachableError) as error:
         print(error, file=sys.stderr)
         raise typer.Exit(2) from None
     except RPCError as error:

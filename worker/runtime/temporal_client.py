@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Protocol
 
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
+from temporalio.converter import PayloadCodec
 from temporalio.envconfig import ClientConfig, ClientConnectConfig
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities import loggers
 from tenon.errors import TenonError
+from worker.runtime.encrypted_payloads import ENCRYPTION_CONFIG, PayloadCodecError, WithoutKeys
 from worker.runtime.outage import Outage, ReadinessLike
 from worker.runtime.temporal_core_logs import runtime
 from worker.runtime.temporal_plugin import TenonPlugin
@@ -39,10 +43,12 @@ class TemporalError(TenonError):
 async def connect(*, tracing: bool = False) -> Client:
     """Connect with the standard environment (TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TLS, API key, profiles).
 
+    Without encryption keys, the client raises PayloadCodecError when it reads an encrypted payload.
+
     Raises:
         TemporalError: the environment cannot be used, the address does not answer, or the namespace is unknown.
     """
-    return await connect_by(connection_config(), tracing=tracing)
+    return await connect_by(connection_config(), tracing=tracing, otherwise=WithoutKeys())
 
 
 def connection_config() -> ClientConnectConfig:
@@ -62,20 +68,36 @@ def connection_config() -> ClientConnectConfig:
     return config
 
 
-async def connect_by(config: ClientConnectConfig, *, tracing: bool = False) -> Client:
-    """Connect with this configuration.
+async def connect_by(
+    config: ClientConnectConfig, *, tracing: bool = False, otherwise: PayloadCodec | None = None
+) -> Client:
+    """Connect with this configuration. ``otherwise`` is the codec of a process without encryption keys.
 
     Raises:
-        TemporalError: the address does not answer, or the namespace is unknown.
+        TemporalError: the address does not answer, the namespace is unknown, or the encryption keys cannot be used.
     """
+    plugin = TenonPlugin(tracing=tracing, codec=_codec() or otherwise)
     try:
         async with asyncio.timeout(CONNECT_TIMEOUT):
-            return await Client.connect(**config, runtime=runtime(), plugins=[TenonPlugin(tracing=tracing)])
+            return await Client.connect(**config, runtime=runtime(), plugins=[plugin])
     except (RuntimeError, RPCError, TimeoutError, ValueError) as error:
         raise TemporalError(
             f"Temporal at {config.get('target_host')} cannot be reached ({readable(error)}): "
             "check TEMPORAL_ADDRESS and that the server is up."
         ) from None
+
+
+def _codec() -> PayloadCodec | None:
+    """The codec that the environment asks for."""
+    path = os.environ.get(ENCRYPTION_CONFIG)
+    if not path:
+        return None
+    from worker.runtime.payload_codec import codec_of
+
+    try:
+        return codec_of(Path(path))
+    except PayloadCodecError as error:
+        raise TemporalError(str(error)) from None
 
 
 async def watch_temporal(

@@ -1,4 +1,4 @@
-"""One plugin for clients, workers and replayers: data converter, workflow runner, tracing.
+"""One plugin for clients, workers and replayers: data converter, payload codec, workflow runner, tracing.
 
 A test worker or a replay that differs from production proves nothing, so all of them use this one configuration. Tests
 only enable stricter checks.
@@ -11,6 +11,7 @@ from functools import partial
 
 from temporalio import client, worker
 from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.converter import DataConverter, DefaultFailureConverterWithEncodedAttributes, PayloadCodec
 from temporalio.plugin import SimplePlugin
 from temporalio.worker import WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
@@ -33,6 +34,17 @@ def _runner(runner: WorkflowRunner | None, *, guarded: bool) -> WorkflowRunner:
     return SandboxedWorkflowRunner(restrictions=passed)
 
 
+def converter(codec: PayloadCodec | None) -> DataConverter:
+    """The converter. With a codec, it also encodes the messages of errors, which name pods and nodes."""
+    if codec is None:
+        return pydantic_data_converter
+    return dataclasses.replace(
+        pydantic_data_converter,
+        payload_codec=codec,
+        failure_converter_class=DefaultFailureConverterWithEncodedAttributes,
+    )
+
+
 def _tracing() -> list[client.Interceptor | worker.Interceptor]:
     from temporalio.contrib.opentelemetry import TracingInterceptor  # see `worker.runtime.tracing`
 
@@ -42,14 +54,16 @@ def _tracing() -> list[client.Interceptor | worker.Interceptor]:
 class TenonPlugin(SimplePlugin):
     """Registered on the client. Workers and replayers inherit it."""
 
-    def __init__(self, *, tracing: bool = False, guarded: bool = False) -> None:
+    def __init__(self, *, tracing: bool = False, guarded: bool = False, codec: PayloadCodec | None = None) -> None:
         """With ``tracing``, spans of activities and client calls go to the global tracer provider.
+
+        ``codec`` encodes payloads (see `payload_codec`).
 
         With ``guarded``, which is for tests, a forbidden operation in a workflow is an error.
         """
         super().__init__(
             "tenon",
-            data_converter=pydantic_data_converter,
+            data_converter=converter(codec),
             workflow_runner=partial(_runner, guarded=guarded),
             interceptors=_tracing() if tracing else None,
         )

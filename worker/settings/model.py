@@ -110,6 +110,9 @@ class Settings(BaseModel):
     watch_silence_limit: Annotated[timedelta, between("1s", "10m")] = Field(
         timedelta(seconds=75), description="Silence after which a watch is restarted, 1s to 10m."
     )
+    payload_encryption_config: str = Field(
+        "", description="Path of the file with the keys that encrypt payloads; empty: they are not encrypted."
+    )
     kube_client_qps: float = Field(200, gt=0, allow_inf_nan=False, description="Requests to the API server per second.")
     kube_client_burst: int = Field(300, gt=0, description="Burst of requests to the API server.")
     cpu_requests: float = Field(

@@ -1,0 +1,93 @@
+"""``tenon codec-server``: decrypts payloads for Temporal's UI and for the ``temporal`` command.
+
+Temporal's UI has no keys. It sends payloads to a codec server, which the browser must reach. Whoever reaches that
+server reads everything, so it is no part of the worker, whose ports other pods reach: it listens on this machine, and
+answers pages of the named UI only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from aiohttp import web
+from google.protobuf.json_format import MessageToJson, Parse, ParseError
+from temporalio.api.common.v1 import Payload, Payloads
+from temporalio.converter import PayloadCodec
+
+from worker.runtime.encrypted_payloads import ENCRYPTION_CONFIG, PayloadCodecError
+from worker.runtime.payload_codec import EncryptionCodec
+
+app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
+
+MAX_BODY = 8 * 1024 * 1024
+"""Twice what Temporal accepts in one message, because JSON is longer."""
+HEADERS = "content-type,x-namespace,authorization"
+"""What Temporal's UI sends."""
+
+
+@app.command()
+def codec_server(
+    ui: Annotated[
+        str, typer.Option("--ui", metavar="ORIGIN", help="Address of Temporal's UI: https://temporal.example.com.")
+    ],
+    keys: Annotated[
+        Path, typer.Option("--keys", metavar="FILE", envvar=ENCRYPTION_CONFIG, help="The file of the encryption keys.")
+    ],
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8888,
+) -> None:
+    """Decrypt payloads for Temporal's UI, until Ctrl-C. Whoever reaches this server can read payloads."""
+    try:
+        codec = EncryptionCodec(keys)
+    except PayloadCodecError as error:
+        typer.echo(f"error: {error}", err=True)
+        raise typer.Exit(2) from None
+    web.run_app(application(codec, ui), host=host, port=port, access_log=None)
+
+
+def application(codec: PayloadCodec, ui: str) -> web.Application:
+    """The server, with Temporal's protocol for codec servers. ``ui`` is the only origin whose pages may ask."""
+    origin = ui.rstrip("/")
+
+    @web.middleware
+    async def cross_origin(
+        request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+    ) -> web.StreamResponse:
+        asks = request.headers.get("Origin")
+        if asks is not None and asks != origin:
+            raise web.HTTPForbidden(text=f"Pages of {asks} may not ask: start the server with --ui {asks}.\n")
+        answer = web.Response() if request.method == "OPTIONS" else await handler(request)
+        answer.headers["Access-Control-Allow-Origin"] = origin
+        answer.headers["Access-Control-Allow-Methods"] = "POST,OPTIONS"
+        answer.headers["Access-Control-Allow-Headers"] = HEADERS
+        return answer
+
+    async def encode(request: web.Request) -> web.Response:
+        found = await _payloads(request)
+        return _answer(await codec.encode(found.payloads))
+
+    async def decode(request: web.Request) -> web.Response:
+        found = await _payloads(request)
+        try:
+            return _answer(await codec.decode(found.payloads))
+        except PayloadCodecError as error:
+            raise web.HTTPBadRequest(text=f"{error}\n") from None
+
+    found = web.Application(client_max_size=MAX_BODY, middlewares=[cross_origin])
+    found.router.add_post("/encode", encode)
+    found.router.add_post("/decode", decode)
+    return found
+
+
+async def _payloads(request: web.Request) -> Payloads:
+    try:
+        return Parse(await request.text(), Payloads())
+    except (ParseError, UnicodeDecodeError):
+        raise web.HTTPBadRequest(text="The body is no Payloads in JSON.\n") from None
+
+
+def _answer(payloads: Sequence[Payload]) -> web.Response:
+    return web.Response(text=MessageToJson(Payloads(payloads=payloads)), content_type="application/json")
