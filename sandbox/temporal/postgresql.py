@@ -15,9 +15,12 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from sandbox.parent_death import die_with
 from sandbox.temporal import LOOPBACK, programs, readiness
@@ -86,6 +89,7 @@ class Database:
 
     async def start(self, port: int, *, keep: bool) -> asyncio.subprocess.Process:
         """Start PostgreSQL. With ``keep``, its data survive a crash of the machine."""
+        await asyncio.to_thread(self._forget_killed)
         settings = [f"listen_addresses={LOOPBACK}", "unix_socket_directories=", "max_connections=200"]
         settings += [] if keep else LOST_WITH_THE_MACHINE
         given = [word for setting in settings for word in ("-c", setting)]
@@ -104,6 +108,16 @@ class Database:
                 return
             await asyncio.sleep(POLL_SECONDS)
 
+    def _forget_killed(self) -> None:
+        """Remove the lock of a PostgreSQL that was killed, when all its processes have ended.
+
+        PostgreSQL does so by itself, but it also takes a zombie for a running server.
+        """
+        data = self._folder / DATA
+        while any(_works_in(process, data) for process in psutil.process_iter()):
+            time.sleep(POLL_SECONDS)
+        (data / "postmaster.pid").unlink(missing_ok=True)
+
     def _path(self, path: Path) -> str:
         """The path as the owner reaches it."""
         if self._owner is None:
@@ -120,6 +134,13 @@ class Database:
             owner = {"user": self._owner.pw_uid, "group": self._owner.pw_gid, "extra_groups": []}
             found |= {**owner, "pass_fds": [self._descriptor]}
         return found
+
+
+def _works_in(process: psutil.Process, folder: Path) -> bool:
+    try:
+        return process.cwd() == str(folder.resolve())
+    except psutil.Error:  # it has ended, is a zombie, or is another user's
+        return False
 
 
 async def run(folder: Path, port: int, ready: int, *, keep: bool) -> int:
