@@ -26,6 +26,7 @@ log = loggers.TEMPORAL
 
 DEFAULT_ADDRESS = "localhost:7233"
 CONNECT_TIMEOUT = 10.0
+DENIED = (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED)
 
 
 class ConnectionLike(Protocol):
@@ -81,10 +82,29 @@ async def connect_by(
         async with asyncio.timeout(CONNECT_TIMEOUT):
             return await Client.connect(**config, runtime=runtime(), plugins=[plugin])
     except (RuntimeError, RPCError, TimeoutError, ValueError) as error:
-        raise TemporalError(
-            f"Temporal at {config.get('target_host')} cannot be reached ({readable(error)}): "
-            "check TEMPORAL_ADDRESS and that the server is up."
-        ) from None
+        where = f"Temporal at {config.get('target_host')}"
+        if _REFUSED.search(str(error)):  # the client knows no type for it
+            raise TemporalError(f"{where} refuses this client ({readable(error)}): check TEMPORAL_API_KEY.") from None
+        check = "TEMPORAL_ADDRESS and that the server is up"
+        if config.get("tls"):
+            check = "TEMPORAL_ADDRESS, the certificates that TEMPORAL_TLS_... name, and that the server is up"
+        raise TemporalError(f"{where} cannot be reached ({readable(error)}): check {check}.") from None
+
+
+async def check_namespace(client: Client) -> None:
+    """Ask for the namespace, which a worker must be able to read.
+
+    Raises:
+        TemporalError: the credentials are not for this namespace.
+    """
+    try:
+        await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=client.namespace))
+    except RPCError as error:
+        if error.status in DENIED:
+            raise TemporalError(
+                f"Temporal at {client.service_client.config.target_host} refuses this client in the namespace "
+                f"{client.namespace} ({readable(error)}): check TEMPORAL_NAMESPACE and TEMPORAL_API_KEY."
+            ) from None
 
 
 def _codec() -> PayloadCodec | None:
@@ -146,15 +166,11 @@ async def _why_away(client: Client, seconds: float) -> str:
     return ""
 
 
-_ANSWERS = (
-    RPCStatusCode.PERMISSION_DENIED,
-    RPCStatusCode.UNAUTHENTICATED,
-    RPCStatusCode.UNIMPLEMENTED,
-    RPCStatusCode.NOT_FOUND,
-    RPCStatusCode.RESOURCE_EXHAUSTED,
-)
+_ANSWERS = (*DENIED, RPCStatusCode.UNIMPLEMENTED, RPCStatusCode.NOT_FOUND, RPCStatusCode.RESOURCE_EXHAUSTED)
 """Refusals by a Temporal that works."""
 _QUOTED = re.compile(r'(?:message|error): "([^"]+)"')
+_REFUSED = re.compile(r"code: (PermissionDenied|Unauthenticated)\b")
+_CERTIFICATE = re.compile(r"InvalidCertificate\((\w+)")
 _PLAIN = {
     "tcp connect error": "no connection can be made",
     "transport error": "the connection broke",
@@ -167,6 +183,8 @@ def readable(error: Exception) -> str:
     if isinstance(error, TimeoutError):
         return "no answer in time"
     text = str(error).strip()
+    if untrusted := _CERTIFICATE.search(text):
+        return f"its certificate is not trusted: {untrusted[1]}"
     quoted = _QUOTED.findall(text)
     if quoted:
         return str(quoted[-1]).rstrip(".")

@@ -17,7 +17,7 @@ from temporalio.worker import Worker
 from activities import loggers
 from worker.log_rate_limit import LogRateLimiter
 from worker.runtime.cancellation import interrupted
-from worker.runtime.temporal_client import TemporalError, connect_by, connection_config
+from worker.runtime.temporal_client import TemporalError, check_namespace, connect_by, connection_config
 
 log = loggers.TEMPORAL
 
@@ -40,14 +40,16 @@ class Connection:
         """Open a connection with the standard environment.
 
         Raises:
-            TemporalError: Temporal cannot be reached.
+            TemporalError: Temporal cannot be reached, or refuses the credentials.
         """
 
         async def connect(config: ClientConnectConfig) -> Client:
             return await connect_by(config, tracing=tracing)
 
         config = connection_config()
-        return cls(await connect(config), config, connect)
+        client = await connect(config)
+        await check_namespace(client)
+        return cls(client, config, connect)
 
     async def run(self, period: float = PERIOD) -> None:
         """Check the files until cancelled."""
