@@ -1,6 +1,7 @@
-"""Many nodes at once: how many lives a second the worker launches, starts and ends on the sandbox.
+"""How long one life of a node takes, and how many lives a second the worker launches, starts and ends on the sandbox.
 
-NodeClaims are created directly, so that planning is not part of the figure; instances boot without delay.
+NodeClaims are created directly, so that planning is not part of the figure; instances boot within half a second.
+``--temporal postgresql`` measures with Temporal's own server.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ import argparse
 import asyncio
 import time
 from collections import Counter
+from collections.abc import Sequence
+from statistics import median
 from typing import Any
 
 from rich.console import Console
@@ -19,7 +22,10 @@ from activities.kubernetes.resources import NODECLAIMS
 from benchmarks.cluster import node_class
 from benchmarks.running import running
 from sandbox.cluster import Sandbox
+from sandbox.temporal import TemporalKind
 
+ALONE = 5
+"""Single lives, of which the median counts."""
 STAGES = ("Launched", "Registered", "Initialized")
 
 
@@ -47,13 +53,11 @@ async def reached(kube: Kube, stage: str) -> int:
     return found[stage]
 
 
-async def measure(sandbox: Sandbox, count: int, console: Console) -> None:
-    """Create the claims, wait for each stage, and delete them all."""
-    kube = await Kube.connect(str(sandbox.kubeconfig), qps=1000, burst=1000)
-    await node_class(sandbox, kube)
-    rows: list[tuple[str, float]] = []
+async def live(kube: Kube, names: Sequence[str]) -> dict[str, float]:
+    """Create these claims, wait for each stage, and delete them all. Returns the seconds of each step."""
+    seconds: dict[str, float] = {}
+    pause = max(0.05, min(0.5, len(names) / 400))  # a look at many claims takes the machine's time from them
     began = time.monotonic()
-    names = [f"bench-{number:04d}" for number in range(count)]
     gate = asyncio.Semaphore(50)
 
     async def create(name: str) -> None:
@@ -61,29 +65,39 @@ async def measure(sandbox: Sandbox, count: int, console: Console) -> None:
             await kube.create(NODECLAIMS, claim(name))
 
     await asyncio.gather(*(create(name) for name in names))
-    rows.append(("created", time.monotonic() - began))
+    seconds["created"] = time.monotonic() - began
     for stage in STAGES:
-        while await reached(kube, stage) < count:
-            await asyncio.sleep(0.5)
-        rows.append((stage, time.monotonic() - began))
+        while await reached(kube, stage) < len(names):
+            await asyncio.sleep(pause)
+        seconds[stage] = time.monotonic() - began
     began = time.monotonic()
     await asyncio.gather(*(kube.delete(NODECLAIMS, name) for name in names))
     while await kube.list(NODECLAIMS):
-        await asyncio.sleep(0.5)
-    rows.append(("deleted until gone", time.monotonic() - began))
+        await asyncio.sleep(pause)
+    seconds["deleted until gone"] = time.monotonic() - began
+    return seconds
+
+
+async def measure(sandbox: Sandbox, count: int, console: Console) -> None:
+    """Measure single lives one after another, and many at once."""
+    kube = await Kube.connect(str(sandbox.kubeconfig), qps=1000, burst=1000)
+    await node_class(sandbox, kube)
+    alone = [await live(kube, [f"alone-{number}"]) for number in range(ALONE)]
+    together = await live(kube, [f"bench-{number:04d}" for number in range(count)])
     await kube.close()
-    table = Table("all NodeClaims", "seconds", "lives a second", title=f"{count} NodeClaims at once")
-    for what, seconds in rows:
-        table.add_row(what, f"{seconds:.1f}", f"{count / seconds:.1f}")
+    table = Table("NodeClaims", "one alone: seconds", f"{count} at once: seconds", "lives a second")
+    for what, seconds in together.items():
+        table.add_row(what, f"{median(each[what] for each in alone):.2f}", f"{seconds:.1f}", f"{count / seconds:.1f}")
     console.print(table)
 
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--claims", type=int, default=200)
+    arguments.add_argument("--temporal", type=TemporalKind, choices=list(TemporalKind), default=TemporalKind.DEV)
     given = arguments.parse_args()
     console = Console()
-    with running(console, boot_delay=0.5) as (sandbox, _):
+    with running(console, boot_delay=0.5, temporal=given.temporal) as (sandbox, _):
         asyncio.run(measure(sandbox, given.claims, console))
 
 

@@ -20,6 +20,7 @@ from rich.console import Console
 
 from sandbox.cluster import Sandbox
 from sandbox.progress import shown
+from sandbox.temporal import TemporalKind
 
 MEMORY = "/dev/shm"
 """Keeps the databases of etcd and Temporal in memory if it exists, so that the disk does not affect the results."""
@@ -154,7 +155,12 @@ def _interrupt(*_: object) -> None:
 
 @contextmanager
 def running(
-    console: Console, *, boot_delay: float = 0.0, keep_logs: Path | None = None, **settings: str
+    console: Console,
+    *,
+    boot_delay: float = 0.0,
+    keep_logs: Path | None = None,
+    temporal: TemporalKind = TemporalKind.DEV,
+    **settings: str,
 ) -> Iterator[tuple[Sandbox, Worker]]:
     """Yield a sandbox and a ready worker.
 
@@ -162,9 +168,10 @@ def running(
         console: shows the progress.
         boot_delay: seconds from an instance's launch until its node joins.
         keep_logs: a folder that keeps the logs after the sandbox has stopped.
+        temporal: which Temporal runs.
         settings: environment variables of the worker.
     """
-    with sandboxed(console, boot_delay=boot_delay, keep_logs=keep_logs) as sandbox:
+    with sandboxed(console, boot_delay=boot_delay, keep_logs=keep_logs, temporal=temporal) as sandbox:
         worker = Worker(sandbox, **settings)
         with started(worker):
             console.print("worker ready", highlight=False)
@@ -184,7 +191,12 @@ def started(autoscaler: Autoscaler) -> Iterator[None]:
 
 @contextmanager
 def sandboxed(
-    console: Console, *, boot_delay: float = 0.0, audit: bool = False, keep_logs: Path | None = None
+    console: Console,
+    *,
+    boot_delay: float = 0.0,
+    audit: bool = False,
+    keep_logs: Path | None = None,
+    temporal: TemporalKind = TemporalKind.DEV,
 ) -> Iterator[Sandbox]:
     """Yield a sandbox without an autoscaler.
 
@@ -193,11 +205,14 @@ def sandboxed(
         boot_delay: seconds from an instance's launch until its node joins.
         audit: write an audit log.
         keep_logs: a folder that keeps the logs after the sandbox has stopped.
+        temporal: which Temporal runs.
     """
     signal.signal(signal.SIGTERM, _interrupt)  # the sandbox must not outlive the benchmark
     with tempfile.TemporaryDirectory(dir=MEMORY if os.path.isdir(MEMORY) else None) as scratch:
         with shown(console) as on_progress:
-            sandbox = Sandbox.start(scratch, boot_delay=boot_delay, audit=audit, on_progress=on_progress)
+            sandbox = Sandbox.start(
+                scratch, boot_delay=boot_delay, audit=audit, temporal=temporal, on_progress=on_progress
+            )
         try:
             yield sandbox
         finally:

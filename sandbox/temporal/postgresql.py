@@ -49,8 +49,8 @@ class Database:
             PostgreSQLError: this machine has no PostgreSQL.
         """
         found = programs.postgresql()
-        if found is None or (reason := programs.unable()):
-            raise PostgreSQLError(programs.unable() or reason)
+        if found is None or programs.unable():
+            raise PostgreSQLError(programs.unable())
         self._programs = found
         self._owner = programs.user() if os.geteuid() == 0 else None
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
