@@ -1,4 +1,4 @@
-"""The sandbox's machine images: fictitious EKS AL2023 and Bottlerocket images, and the SSM parameters that
+"""The sandbox's machine images: fictitious EKS images of AL2023, Bottlerocket and AL2, and the SSM parameters that
 name them.
 """
 
@@ -20,6 +20,10 @@ AL2023_VARIANTS = (
     ("arm64", "nvidia"),
     ("x86_64", "neuron"),
 )
+AL2_KUBERNETES = "1.32"
+"""The last version of Kubernetes for which AWS publishes images of AL2."""
+AL2_RELEASE, AL2_CREATED = "v20251120", "2025-11-20T08:00:00.000Z"
+AL2_VARIANTS = (("x86_64", ""), ("arm64", "-arm64"), ("x86_64", "-gpu"))
 BOTTLEROCKET_VARIANTS = (("x86_64", ""), ("arm64", ""), ("x86_64", "-nvidia"), ("arm64", "-nvidia"))
 
 
@@ -77,4 +81,14 @@ def images(kubernetes: str = KUBERNETES) -> list[Image]:
             found.append(
                 Image(name, architecture, BOTTLEROCKET_OWNER, created, (f"{base}/{release}/image_id", *newest))
             )
+    return found + _al2_images()
+
+
+def _al2_images() -> list[Image]:
+    found = []
+    for architecture, variant in AL2_VARIANTS:
+        name = f"amazon-eks{variant}-node-{AL2_KUBERNETES}-{AL2_RELEASE}"
+        base = f"/aws/service/eks/optimized-ami/{AL2_KUBERNETES}/amazon-linux-2{variant}"
+        parameters = (f"{base}/{name}/image_id", f"{base}/recommended/image_id")
+        found.append(Image(name, architecture, EKS_OWNER, AL2_CREATED, parameters))
     return found
