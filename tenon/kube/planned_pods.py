@@ -14,6 +14,9 @@ from dataclasses import dataclass, replace
 from tenon.apis import labels
 from tenon.kube.pod import Pod
 
+OF_ONE_TEMPLATE = frozenset({"Deployment", "ReplicaSet", "ReplicationController", "Job"})
+"""The kinds of controllers that make all their pods from one template."""
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedPod:
@@ -69,8 +72,12 @@ def _listed(pods: Iterable[Pod]) -> list[Pod]:
 
 
 def _likeness(pod: Pod) -> Hashable:
-    """What pods that one controller made from one template have in common."""
-    if not pod.workload:
+    """What pods that one controller made from one template have in common.
+
+    Pods of other controllers may differ in what a `Pod` does not have, such as their scheduler. kube-scheduler may
+    nominate a pod with a priority for another node, which only a read of this pod shows.
+    """
+    if pod.workload.partition("/")[0] not in OF_ONE_TEMPLATE or pod.priority > 0:
         return pod.key
     return (
         pod.namespace,

@@ -169,18 +169,21 @@ def test_planned_pods_read_back_in_any_order(names: list[str]) -> None:
 
 
 def test_a_claim_says_which_of_its_pods_are_alike() -> None:
-    """Pods of one controller with the same constraints. A pod without a controller is like no other."""
+    """Pods of one controller with the same constraints. A pod without a controller is like no other, nor is one whose
+    controller may use several templates, or one with a priority, which kube-scheduler may nominate for a node."""
     web = [replace(pod(name), workload="ReplicaSet/web", labels={"app": "web"}) for name in ("b", "d")]
     big = replace(pod("c", cpu="2"), workload="ReplicaSet/web", labels={"app": "web"})
     revised = replace(web[0], name="e", labels={"app": "web", "pod-template-hash": "2"})
     elsewhere = replace(web[0], name="f", namespace="other")
     buffer = replace(web[0], name="a", buffer="default/spare")
-    pods = (*web, big, revised, elsewhere, buffer, pod("g"), pod("h"))
+    flow = [replace(pod(name), workload="Workflow/w", labels={"app": "web"}) for name in ("i", "j")]
+    urgent = [replace(one, name=name, priority=1000) for one, name in zip(web, ("k", "l"), strict=True)]
+    pods = (*web, big, revised, elsewhere, buffer, pod("g"), pod("h"), *flow, *urgent)
     annotations = {labels.PLANNED_PODS: format_planned_pods(pods), labels.PLANNED_POD_GROUPS: format_pod_groups(pods)}
     groups: dict[str, list[str]] = {}
     for found in planned_pods(annotations):
         groups.setdefault(found.group, []).append(found.name)
-    assert sorted(groups.values()) == [["b", "d"], ["c"], ["e"], ["f"], ["g"], ["h"]]
+    assert sorted(groups.values()) == [["b", "d"], *([name] for name in "cefghijkl")]
     assert format_pod_groups([pod("g"), pod("h")]) == "", "nothing to say"
 
 
