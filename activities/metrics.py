@@ -319,6 +319,10 @@ WORKFLOW_TASK_FAILURES = Counter(
     "Workflow tasks that failed on an error in the code of the workflow, and that Temporal tries again.",
     ["workflow"],
 )
+PAYLOADS_UNREADABLE = Counter(
+    "tenon_payloads_unreadable_total",
+    "Encrypted payloads that could not be decrypted, for example because their key is not in the file.",
+)
 LEADER_STATUS = Gauge(
     "leader_election_master_status",
     "1 while this replica holds the Lease, 0 while it waits for it.",

@@ -1,8 +1,8 @@
 """``tenon codec-server``: decrypts payloads for Temporal's UI and for the ``temporal`` command.
 
-Temporal's UI has no keys. It sends payloads to a codec server, which the browser must reach. Whoever reaches that
-server reads everything, so it is no part of the worker, whose ports other pods reach: it listens on this machine, and
-answers pages of the named UI only.
+Temporal's UI has no keys. It sends payloads to a codec server, which the browser must reach. Anyone who reaches the
+server can read all payloads. So it does not run in the worker, whose ports other pods can reach. It listens on this
+machine, and answers only pages of the named UI.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def codec_server(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on.")] = 8888,
 ) -> None:
-    """Decrypt payloads for Temporal's UI, until Ctrl-C. Whoever reaches this server can read payloads."""
+    """Decrypt payloads for Temporal's UI, until Ctrl-C. Anyone who reaches this server can read payloads."""
     try:
         codec = EncryptionCodec(keys)
     except PayloadCodecError as error:
@@ -59,7 +59,11 @@ def application(codec: PayloadCodec, ui: str) -> web.Application:
         asks = request.headers.get("Origin")
         if asks is not None and asks != origin:
             raise web.HTTPForbidden(text=f"Pages of {asks} may not ask: start the server with --ui {asks}.\n")
-        answer = web.Response() if request.method == "OPTIONS" else await handler(request)
+        answer: web.StreamResponse
+        try:
+            answer = web.Response() if request.method == "OPTIONS" else await handler(request)
+        except web.HTTPException as refused:  # without the headers, the browser hides the reason
+            answer = web.Response(status=refused.status, text=refused.text)
         answer.headers["Access-Control-Allow-Origin"] = origin
         answer.headers["Access-Control-Allow-Methods"] = "POST,OPTIONS"
         answer.headers["Access-Control-Allow-Headers"] = HEADERS
@@ -85,8 +89,8 @@ def application(codec: PayloadCodec, ui: str) -> web.Application:
 async def _payloads(request: web.Request) -> Payloads:
     try:
         return Parse(await request.text(), Payloads())
-    except (ParseError, UnicodeDecodeError):
-        raise web.HTTPBadRequest(text="The body is no Payloads in JSON.\n") from None
+    except (ParseError, UnicodeDecodeError, LookupError):  # the last: an unknown charset
+        raise web.HTTPBadRequest(text="The body is not Payloads in JSON.\n") from None
 
 
 def _answer(payloads: Sequence[Payload]) -> web.Response:

@@ -6,7 +6,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from cli.diagnosis.finding import Finding, fault, ok, unknown
 from worker.runtime.search_attributes import create_command, missing_search_attributes
-from worker.runtime.temporal_client import TemporalError, connect
+from worker.runtime.temporal_client import EncryptionKeysError, TemporalError, connect
 
 CHECK = "Temporal"
 
@@ -15,6 +15,8 @@ async def check_temporal() -> list[Finding]:
     """Check the server of the environment."""
     try:
         client = await connect()
+    except EncryptionKeysError as error:
+        return [fault(CHECK, str(error), "correct the file that PAYLOAD_ENCRYPTION_CONFIG names")]
     except TemporalError as error:
         return [
             fault(CHECK, str(error), "correct TEMPORAL_ADDRESS and the other TEMPORAL_ variables, or start the server")

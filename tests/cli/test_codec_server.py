@@ -78,3 +78,12 @@ async def test_a_wrong_body_an_unknown_key_and_too_much_are_refused_in_a_sentenc
     answer = await server.post("/decode", json=body(unknown))
     assert (answer.status, (await answer.text())[:47]) == (400, "A payload is encrypted with the key lost, which")
     assert (await server.post("/decode", data=b" " * (MAX_BODY + 1))).status == 413
+    charset = {"Content-Type": "application/json; charset=unknown"}
+    assert (await server.post("/decode", data=b"{}", headers=charset)).status == 400
+
+
+async def test_the_browser_shows_why_something_is_refused(server: TestClient[Any, Any]) -> None:
+    unknown = Payload(metadata={"encoding": b"binary/encrypted", "encryption-key-id": b"lost"}, data=bytes(40))
+    answer = await server.post("/decode", json=body(unknown), headers={"Origin": UI})
+    assert answer.status == 400
+    assert answer.headers["Access-Control-Allow-Origin"] == UI

@@ -106,7 +106,7 @@ async def test_a_life_under_two_keys_can_be_read_with_them_and_not_without(
     assert shown.returncode == 0, shown.stderr
     assert all(word in shown.stdout for word in (instance, uid)), "the keys show what Temporal hides"
     assert refused.returncode == 2
-    assert refused.stderr.startswith("Payloads in Temporal are encrypted, here with the key ")
+    assert refused.stderr.startswith("This payload in Temporal is encrypted with the key ")
     assert refused.stderr.count("\n") == 1
     text = await histories(raw)
     assert nodeclaim_id(sandbox.cluster_name, name) in text

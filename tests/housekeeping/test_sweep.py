@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 from collections.abc import AsyncIterator
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -28,6 +31,8 @@ from tests.housekeeping.lost import Cluster, serving
 from tests.lifecycle_k8s.fake_kube import stamp
 from tests.workflows.waiting import until
 from worker.runtime.housekeeping_schedule import ensure_schedule, reconcile_schedule, sweep_now
+from worker.runtime.payload_codec import EncryptionCodec
+from worker.runtime.temporal_plugin import TenonPlugin
 from workflows import names
 from workflows.housekeeping import schedule_id
 
@@ -329,6 +334,30 @@ async def test_the_schedule_is_made_once_and_mended(lost: Cluster, temporal: Wor
     await sweep_now(client, lost.name)
     assert (await handle.describe()).info.num_actions == 0, "what an operator paused stays paused"
     await handle.delete()
+
+
+async def test_an_encrypted_schedule_changes_with_the_key_and_not_otherwise(
+    lost: Cluster, temporal: WorkflowEnvironment, tmp_path: Path
+) -> None:
+    """Equal inputs are different bytes once they are encrypted. A key that is removed later must not be in use."""
+    file, every = tmp_path / "keys.yaml", timedelta(minutes=10)
+
+    def keys(*names: str) -> None:
+        secrets = {name: base64.b64encode(name.encode().ljust(32, b"-")).decode() for name in names}
+        file.write_text(json.dumps({"keys": [{"name": name, "secret": secrets[name]} for name in names]}))
+
+    keys("old")
+    address = temporal.client.service_client.config.target_host
+    client = await Client.connect(address, plugins=[TenonPlugin(codec=EncryptionCodec(file))])
+    assert await ensure_schedule(client, lost.name, every)
+    assert not await ensure_schedule(client, lost.name, every)
+    keys("new", "old")
+    assert await ensure_schedule(client, lost.name, every)
+    keys("new")
+    assert not await ensure_schedule(client, lost.name, every)
+    keys("other")
+    assert await ensure_schedule(client, lost.name, every), "the key is gone: what can be read replaces it"
+    await client.get_schedule_handle(schedule_id(lost.name)).delete()
 
 
 async def scheduled_sweep(client: Client, lost: Cluster, number: int) -> HousekeepingResult:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from prometheus_client import REGISTRY
 from temporalio.api.common.v1 import Payload
 from temporalio.api.failure.v1 import Failure
 from temporalio.exceptions import ApplicationError
@@ -18,6 +19,7 @@ from worker.runtime.payload_codec import EncryptionCodec
 from worker.runtime.temporal_client import TemporalError, connect
 from worker.runtime.temporal_plugin import converter
 
+UNREADABLE = "tenon_payloads_unreadable_total"
 PLAIN = Payload(metadata={"encoding": b"json/plain"}, data=b'"i-0123456789abcdef0"')
 SECRETS = {name: base64.b64encode(os.urandom(32)).decode() for name in ("old", "new")}
 
@@ -59,10 +61,12 @@ async def test_a_new_key_in_front_encrypts_and_the_old_one_still_decrypts_withou
     assert (before.metadata["encryption-key-id"], after.metadata["encryption-key-id"]) == (b"old", b"new")
     assert await codec.decode([before, after]) == [PLAIN, PLAIN]
     write(file, "new")
+    unreadable = REGISTRY.get_sample_value(UNREADABLE) or 0.0
     with pytest.raises(
         PayloadCodecError, match=f"^A payload is encrypted with the key old, which {file} lacks: add it.$"
     ):
         await codec.decode([before])
+    assert REGISTRY.get_sample_value(UNREADABLE) == unreadable + 1, "an alert asks for it"
 
 
 async def test_encryption_ends_with_keys_that_only_decrypt(file: Path) -> None:
@@ -92,11 +96,12 @@ async def test_a_payload_that_was_changed_is_refused(file: Path, change: str) ->
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("keys: [", "it is no YAML"),
-        ("keys: []", "keys: List should have at least 1 item"),
-        ("keys: [{name: a, secret: c2hvcnQ=}]", "keys.0.secret: .*it has not 16, 24 or 32 bytes in base64"),
+        ("keys: [", "it is not YAML"),
+        ("keys: []", "there is no key"),
+        ("keys: [{name: a, secret: c2hvcnQ=}]", "keys.0.secret: the secret is not base64 of 16, 24 or 32 bytes"),
         ("keys: [{name: a, secret: '!!!!'}]", "keys.0.secret"),
-        ("keys: [{name: a, secret: 12345}]", "keys.0.secret: .*it is not text"),
+        ("keys: [{name: 2026-11-01, secret: SECRET}]", "keys.0.name: the name is not text: put it in quotes"),
+        ("keys: [{name: a, secret: 12345}]", "keys.0.secret: the secret is not base64 of 16, 24 or 32 bytes"),
         ("keys: [{name: a, secret: SECRET}, {name: a, secret: SECRET}]", "two keys have the same name"),
         ("keys: [{name: a, secret: SECRET, more: SECRET}]", "keys.0.more"),
         ("SECRET", "valid dictionary"),

@@ -40,7 +40,7 @@ class WithoutKeys(PayloadCodec):
             if payload.metadata.get("encoding") == ENCODING:
                 key = payload.metadata.get(KEY_ID, b"").decode(errors="replace")
                 raise PayloadCodecError(
-                    f"Payloads in Temporal are encrypted, here with the key {key}: "
+                    f"This payload in Temporal is encrypted with the key {key}: "
                     f"set {ENCRYPTION_CONFIG} to the file of the keys."
                 )
         return list(payloads)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
 
 from temporalio.api.common.v1 import Payload
@@ -23,6 +24,7 @@ from temporalio.service import RPCError
 
 from activities import loggers
 from tenon.housekeeping.messages import HousekeepingInput
+from worker.runtime.encrypted_payloads import KEY_ID, PayloadCodecError
 from workflows import names
 from workflows.housekeeping import HousekeepingWorkflow, housekeeping_id, schedule_id
 
@@ -121,9 +123,20 @@ async def _compared_fields(client: Client, schedule: Schedule) -> tuple[object, 
         action.workflow,
         action.id,
         action.task_queue,
-        [each.data for each in encoded],
+        [each.data for each in await _decrypted(client, encoded)],
+        # Also the key, so that the Schedule changes to a new one before the old one is removed.
+        [(each.metadata.get("encoding"), each.metadata.get(KEY_ID)) for each in encoded],
         [each.every for each in schedule.spec.intervals],
         schedule.spec.jitter,
         schedule.policy.overlap,
         schedule.policy.catchup_window,
     )
+
+
+async def _decrypted(client: Client, encoded: Sequence[Payload]) -> Sequence[Payload]:
+    """The payloads without their encryption, which gives equal payloads different bytes."""
+    codec = client.data_converter.payload_codec
+    try:
+        return encoded if codec is None else await codec.decode(encoded)
+    except PayloadCodecError:  # their key is gone: what can be read replaces them
+        return encoded

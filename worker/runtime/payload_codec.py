@@ -1,8 +1,8 @@
 """Encrypts what workflows and activities send through Temporal, so that only who has the keys can read it.
 
 The file of the keys has the form of the API server's EncryptionConfiguration for `aesgcm`: a list in which the first
-key encrypts and every key decrypts. So a rotation puts a new key in front and keeps the old one. The file is read again
-when it changes, as when the kubelet updates a Secret.
+key encrypts and every key decrypts. So a rotation adds the new key second, and moves it to the front once every worker
+has it. The file is read again when it changes, as when the kubelet updates a Secret.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from temporalio.api.common.v1 import Payload
 from temporalio.converter import PayloadCodec
 
 from activities import loggers
+from activities.metrics import PAYLOADS_UNREADABLE
 from worker.log_rate_limit import LogRateLimiter
 from worker.runtime.encrypted_payloads import ENCODING, KEY_ID, PayloadCodecError
 
@@ -32,12 +33,19 @@ KEY_BYTES = (16, 24, 32)
 
 
 def _secret(text: object) -> bytes:
-    if not isinstance(text, str):
-        raise ValueError("it is not text")
-    found = b64decode(text, validate=True)
+    try:
+        found = b64decode(text, validate=True) if isinstance(text, str) else b""
+    except ValueError:
+        found = b""
     if len(found) not in KEY_BYTES:
-        raise ValueError("it has not 16, 24 or 32 bytes in base64")
+        raise ValueError("the secret is not base64 of 16, 24 or 32 bytes")
     return found
+
+
+def _name(text: object) -> str:
+    if not isinstance(text, str) or not text:
+        raise ValueError("the name is not text: put it in quotes")
+    return text
 
 
 class Key(BaseModel):
@@ -45,7 +53,7 @@ class Key(BaseModel):
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
-    name: str = Field(min_length=1)
+    name: Annotated[str, BeforeValidator(_name)]
     secret: Annotated[bytes, BeforeValidator(_secret)] = Field(repr=False)
 
 
@@ -54,12 +62,14 @@ class Keys(BaseModel):
 
     model_config = ConfigDict(extra="forbid", hide_input_in_errors=True)
 
-    keys: list[Key] = Field(min_length=1)
+    keys: list[Key]
     encrypt: bool = True
     """Whether new payloads are encrypted. Without it, the keys only decrypt."""
 
     @model_validator(mode="after")
-    def _names_differ(self) -> Keys:
+    def _is_usable(self) -> Keys:
+        if not self.keys:
+            raise ValueError("there is no key")
         if len({key.name for key in self.keys}) < len(self.keys):
             raise ValueError("two keys have the same name")
         return self
@@ -76,11 +86,12 @@ def read(path: Path) -> Keys:
     except OSError as error:
         why = error.strerror or type(error).__name__
     except (yaml.YAMLError, UnicodeDecodeError):
-        why = "it is no YAML"
+        why = "it is not YAML"
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False, include_context=False)[0]
         where = ".".join(map(str, first["loc"]))
-        why = f"{where}: {first['msg']}" if where else first["msg"]
+        what = first["msg"].removeprefix("Value error, ")
+        why = f"{where}: {what}" if where else what
     raise PayloadCodecError(
         f"The encryption keys in {path} cannot be used ({why}): write `keys`, a list of `name` and `secret`."
     )
@@ -126,12 +137,14 @@ class EncryptionCodec(PayloadCodec):
         name = payload.metadata.get(KEY_ID, b"")
         cipher = self._ciphers.get(name)
         if cipher is None:
+            PAYLOADS_UNREADABLE.inc()
             raise PayloadCodecError(
                 f"A payload is encrypted with the key {_shown(name)}, which {self._path} lacks: add it."
             )
         try:
             plain = cipher.decrypt(payload.data[:NONCE_BYTES], payload.data[NONCE_BYTES:], name)
         except (InvalidTag, ValueError):
+            PAYLOADS_UNREADABLE.inc()
             raise PayloadCodecError(
                 f"A payload cannot be decrypted with the key {_shown(name)}: it was changed, or the key was."
             ) from None

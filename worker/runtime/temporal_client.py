@@ -41,6 +41,10 @@ class TemporalError(TenonError):
     """Temporal cannot be used. The message is one sentence."""
 
 
+class EncryptionKeysError(TemporalError):
+    """The file of the encryption keys cannot be used."""
+
+
 async def connect(*, tracing: bool = False) -> Client:
     """Connect with the standard environment (TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE, TLS, API key, profiles).
 
@@ -117,7 +121,7 @@ def _codec() -> PayloadCodec | None:
     try:
         return codec_of(Path(path))
     except PayloadCodecError as error:
-        raise TemporalError(str(error)) from None
+        raise EncryptionKeysError(str(error)) from None
 
 
 async def watch_temporal(
