@@ -59,7 +59,8 @@ _ANNOTATIONS = """  {{- with .Values.additionalAnnotations }}
   {{- end }}
 """
 _KEPT = """  annotations:
-    {{- merge (dict "helm.sh/resource-policy" "keep") .Values.additionalAnnotations | toYaml | nindent 4 }}
+    {{- $own := .Values.additionalAnnotations | default dict }}
+    {{- merge (dict "helm.sh/resource-policy" "keep") $own | toYaml | nindent 4 }}
 """
 _FULLNAME = '{{ include "tenon.fullname" . }}'
 _ACCOUNT = '{{ include "tenon.serviceAccountName" . }}'
