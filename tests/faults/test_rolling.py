@@ -88,6 +88,14 @@ async def test_twenty_live_nodes_pass_to_changed_commands_and_back_without_a_fai
     await pool.running(FLEET, within=120)
     fleet = [claim["metadata"]["name"] for claim in await pool.claims()]
     assert len(fleet) == FLEET
+
+    async def all_rest() -> bool:
+        """Whether each node has its run at rest, which begins a minute after the node became live."""
+        handles = [client.get_workflow_handle(names.nodeclaim_id(sandbox.cluster_name, claim)) for claim in fleet]
+        lives = [(await handle.describe()).raw_description.workflow_execution_info for handle in handles]
+        return all(life.execution.run_id != life.first_run_id for life in lives)
+
+    await until(all_rest, within=180.0)
     other = other_version(tmp_path / "other")
     left = list(fleet)
     for code, extra in ((other, True), (None, False)):
