@@ -1,4 +1,4 @@
-"""How fast small batches are planned and what they cost, by family of scenario, compared with first-fit of the same input.
+"""How fast small batches are planned and what they cost, by family of scenario, compared with first-fit of the same.
 
 A family is 30 to 400 pods that state one kind of rule. First-fit, one pod after another in the order of the queue, is
 the same engine without what makes plans cheap: how much longer the engine takes shows slow cases on any machine.
