@@ -2,7 +2,7 @@
 
 PostgreSQL refuses to run as root. For root another user runs it and owns its data. That user may not enter the state
 folder, so it reaches the data through a descriptor of the folder that was open before. It listens on loopback only and
-asks for a password, because whoever gets in may run programs as that user.
+asks for a password, because a client that connects may run programs as that user.
 """
 
 from __future__ import annotations
