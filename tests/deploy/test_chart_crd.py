@@ -85,11 +85,17 @@ def test_values_without_a_meaning_are_refused(wrong: str) -> None:
 
 @pytest.fixture
 def release(sandbox: Sandbox) -> Iterator[tuple[str, ...]]:
-    """The arguments for a release on a sandbox whose CRDs were applied with kubectl."""
+    """The arguments for a release on a sandbox whose CRDs are those of deploy/crds.
+
+    A worker of an earlier test may have written its ``url`` next to which Helm cannot write a ``service``, so they are
+    replaced.
+    """
     where = ("tenon-crd", "--namespace=default", f"--kubeconfig={sandbox.kubeconfig}")
+    crds = ("replace", f"--filename={ROOT / 'deploy' / 'crds'}")
+    sandbox.kubectl(*crds)
     yield where
     helm.run("uninstall", *where, "--ignore-not-found")
-    sandbox.apply(sorted((ROOT / "deploy" / "crds").glob("*.yaml")))
+    sandbox.kubectl(*crds)
 
 
 def live(sandbox: Sandbox, name: str) -> Body:
