@@ -45,7 +45,7 @@ SIZES = (100, 1_000, 5_000, 15_000)
 GOAL = 15_000
 """Messages a minute."""
 QUEUE = "sandbox"
-DEPTH = 300
+DEPTH = 100
 """Messages that wait in the queue at most, because the mock's calls take longer the longer its queue is."""
 KUBECONFIG = """
 apiVersion: v1
@@ -100,8 +100,7 @@ def serve_queue(port: int, folder: str, count: int) -> None:
     for body in messages(count):
         while len(backend.queues[QUEUE]._messages) >= DEPTH:
             time.sleep(0.01)
-        with events.lock:
-            backend.send_message(QUEUE, body)
+        events.put(body)
     server.thread.join()
 
 
@@ -173,7 +172,8 @@ async def drain(count: int, qps: float, folder: Path) -> list[str]:
     kube = await Kube.connect(str(kubeconfig), qps=qps, burst=int(qps))
     taken_back: list[OfferingRef] = []
     try:
-        await asyncio.to_thread(_wait_for, f"http://127.0.0.1:{queue_port}/sandbox/health")
+        for address in (f"http://127.0.0.1:{queue_port}/sandbox/health", f"http://127.0.0.1:{api_port}/figures"):
+            await asyncio.to_thread(_wait_for, address)
         queue = MessageQueue(Ec2("us-west-2", f"http://127.0.0.1:{queue_port}").sqs, QUEUE)
         controller = InterruptionController(kube, EventRecorder(kube), cache, queue, "played", taken_back.extend)
         used = [psutil.Process(pid) for pid in (os.getpid(), *(server.pid for server in servers))]

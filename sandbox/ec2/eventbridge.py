@@ -98,10 +98,14 @@ class EventBridge:
             "resources": resources,
             "detail": detail,
         }
+        self.put(json.dumps(event))
+
+    def put(self, body: str) -> None:
+        """Add a message to the queue, unless the queue does not exist or is full."""
         with self._existing_queue() as queue:
             self.drop_expired()
             if queue is not None and len(queue._messages) < MAX_EVENTS:
-                queue.add_message(_message(json.dumps(event)))
+                queue.add_message(_message(body))
 
     def drop_expired(self) -> None:
         """Delete the messages that are older than their queue keeps them, as SQS does.
