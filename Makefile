@@ -14,7 +14,7 @@ PYTEST := $(BIN)/pytest --dist loadfile --no-loadscope-reorder
 # Sets of strings have the same order in every run: see tests/fuzzing.py.
 unit test: export PYTHONHASHSEED := 0
 
-.PHONY: help setup check test demo unit fuzz clean generate docs image image-test realpod postgresql
+.PHONY: help setup check test demo unit fuzz clean generate docs image previous-image image-test realpod postgresql
 
 help:  ## List the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -57,6 +57,9 @@ docs: $(SYNCED)  ## Build the documents as a site in site/
 
 image: $(SYNCED)  ## Build the image of the current commit in build/image, as root, without a registry
 	UV=$(UV) SOURCES=$(SOURCES) $(BIN)/python -m deploy.image build/image
+
+previous-image: $(SYNCED)  ## Build the image that upgrades come from, once: deploy/image/previous.py
+	UV=$(UV) SOURCES=$(SOURCES) $(BIN)/python -m deploy.image --previous build/image
 
 image-test: $(SYNCED)  ## Run that image in a container, as root
 	$(BIN)/pytest -q tests/image

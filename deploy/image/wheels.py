@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from deploy.image.commands import ImageError, run
@@ -24,10 +25,10 @@ OF_THE_BUILD = ("bin", ".lock", "*.dist-info/direct_url.json", "*.dist-info/uv_c
 """What an installation writes that says how it was made. RECORD would name files that are not there."""
 
 
-def checkout(repository: Path, commit: str, folder: Path) -> None:
-    """Write the files of a commit that the wheel is built from into a folder, whatever the working tree has."""
+def checkout(repository: Path, commit: str, folder: Path, paths: Sequence[str] = SOURCES) -> None:
+    """Write files of a commit, those that the wheel is built from, into a folder, whatever the working tree has."""
     archive = folder.with_suffix(".tar")
-    run("git", "archive", f"--output={archive}", commit, *SOURCES, cwd=repository)
+    run("git", "archive", f"--output={archive}", commit, *paths, cwd=repository)
     shutil.unpack_archive(archive, folder, filter="data")
     archive.unlink()
 
