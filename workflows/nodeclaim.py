@@ -101,7 +101,9 @@ class NodeClaimWorkflow:
 
     def _continue_as_new(self, begin: NodeClaimInput) -> NoReturn:
         """Continue as new with the current state."""
-        workflow.continue_as_new(evolve(begin, state=self.state, local_steps=True, revision=REVISION))
+        # A node at rest does the same under every revision, so an earlier version can go on with this run.
+        revision = REVISION if self.state.stage is Stage.LIVE else self.revision
+        workflow.continue_as_new(evolve(begin, state=self.state, local_steps=True, revision=revision))
 
     async def _run(self, step: Run) -> None:
         self.acted = True

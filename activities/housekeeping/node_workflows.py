@@ -26,7 +26,9 @@ STAGE = SearchAttributeKey.for_keyword(ids.STAGE_ATTRIBUTE)
 class NodeWorkflows:
     """The NodeClaim workflows of one cluster. A list may be some moments old; a lookup by id is current."""
 
-    def __init__(self, client: Client, cluster: str, task_queue: str) -> None:
+    def __init__(self, client: Client, cluster: str, task_queue: str, revision: int = REVISION) -> None:
+        """``revision``: that of the workflows that are started here."""
+        self._revision = revision
         self._client = client
         self._cluster = cluster
         self._task_queue = task_queue
@@ -74,7 +76,7 @@ class NodeWorkflows:
                 claim=ClaimRef(cluster=self._cluster, name=claim, uid=uid),
                 pool=pool,
                 local_steps=True,
-                revision=REVISION,
+                revision=self._revision,
             ),
             id=self._id(claim),
             task_queue=self._task_queue,

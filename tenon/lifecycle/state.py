@@ -141,7 +141,8 @@ class NodeState(Message):
 
 
 REVISION = 1
-"""What new runs do. Runs that began under an earlier revision keep its order of commands, on which replay depends.
+"""What new runs do, unless the setting WORKFLOW_REVISION holds them back for code that does not know it yet. Runs that
+began under an earlier revision keep its order of commands, on which replay depends.
 
 0: a live node's run continues as new at once, and the workflow writes search attributes before its launch.
 1: it continues as new after a pause, and the workflow's start has set the attributes that are known before a launch.

@@ -13,7 +13,7 @@ from temporalio.client import Client
 from tenon.apis.labels import TERMINATION_FINALIZER
 from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle.messages.node import Poke
-from tenon.lifecycle.state import NodeClaimInput
+from tenon.lifecycle.state import REVISION, NodeClaimInput
 from tests.cache.objects import claim, node
 from tests.worker.fake_temporal import LEAVING, MOMENT, NOT_FOUND, UNAVAILABLE, Cache, FakeTemporal
 from worker.controllers.nodeclaim_workflows import (
@@ -32,9 +32,9 @@ QUEUE = names.leader_queue("c", "a")
 
 
 @contextlib.asynccontextmanager
-async def bridged(cache: Cache, temporal: FakeTemporal) -> AsyncIterator[None]:
+async def bridged(cache: Cache, temporal: FakeTemporal, revision: int = REVISION) -> AsyncIterator[None]:
     """A running bridge that has done its first sweep."""
-    bridge = NodeClaimWorkflowController(cast("Client", temporal), cache, "c", QUEUE)
+    bridge = NodeClaimWorkflowController(cast("Client", temporal), cache, "c", QUEUE, revision)
     task = asyncio.create_task(bridge.run())
     await asyncio.sleep(MOMENT)
     try:
@@ -107,6 +107,17 @@ async def test_dis66_a_disruption_taint_that_stays_is_told_at_each_sweep_and_not
         cache.publish(node("a"))
         await asyncio.sleep(SWEEP)
         assert len(temporal.pokes("a")) == 2
+
+
+@pytest.mark.parametrize("revision", [0, REVISION])
+async def test_a_node_begins_with_the_revision_of_the_settings(revision: int) -> None:
+    """With that of the version before, a rollback finds runs that its code can replay."""
+    cache, temporal = Cache(), FakeTemporal()
+    cache.publish(starting("a"))
+    async with bridged(cache, temporal, revision):
+        pass
+    begun = [given.revision for _, given in temporal.starts if isinstance(given, NodeClaimInput)]
+    assert begun == [revision]
 
 
 async def test_each_claim_gets_one_workflow_and_the_cluster_its_two() -> None:

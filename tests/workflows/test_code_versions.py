@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime, timedelta
 
 import pytest
@@ -13,9 +14,10 @@ from temporalio.worker import Replayer
 from tenon.lifecycle import machine
 from tenon.lifecycle.messages.base import ActivityName, Message
 from tenon.lifecycle.messages.node import CordonResult, Disrupt, DrainResult, KeepInput, Poke
-from tenon.lifecycle.state import NodeState, Stage
+from tenon.lifecycle.state import REVISION, NodeState, Stage
 from tenon.lifecycle.steps import KeepRecorded, Run, Step
 from tenon.lifecycle.termination import BLOCKED_RETRY
+from tests.e2e.histories import runs_of
 from tests.workflows.fake_activities import FakeWorld
 from tests.workflows.node_workers import served
 from tests.workflows.node_workflow import Handle, at, blocked, called, live, lost_answer, newest, node, rested
@@ -79,6 +81,23 @@ async def not_empty_after_all(handle: Handle, world: FakeWorld, look: str) -> No
         return world.calls.count(look) > before and await at(handle, Stage.LIVE)
 
     await until(stayed)
+
+
+async def test_a_run_keeps_its_revision_until_its_node_rests(
+    temporal: WorkflowEnvironment, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that follows in the middle of a start can be rolled back like the first one. At rest all are alike."""
+    monkeypatch.setattr(
+        workflow.Info, "is_continue_as_new_suggested", lambda info: info.get_current_history_length() > 10
+    )
+    async with node(temporal, cluster, FakeWorld(), skip_time=False, revision=0) as first:
+        handle = await live(temporal.client, cluster)
+        runs = await runs_of(temporal.client, handle.id, first.first_execution_run_id or "")
+        began = [json.loads(run[0].workflow_execution_started_event_attributes.input.payloads[0].data) for run in runs]
+    found = [(given["state"] and given["state"]["stage"], given["revision"]) for given in began]
+    assert (found[0], found[-1]) == ((None, 0), ("live", REVISION))
+    assert len(found) > 2
+    assert {revision for stage, revision in found if stage != "live"} == {0}
 
 
 async def test_what_other_code_left_in_the_middle_ends_and_can_be_begun_anew(

@@ -57,9 +57,15 @@ class NodeClaimWorkflowController(Controller):
     topics = (Topic.CLAIM,)
     settle = 0.1
 
-    def __init__(self, client: Client, cache: ClusterCache, cluster: str, plan_queue: str = "") -> None:
-        """``plan_queue``: the task queue of this leader, which the workflows started here use for planning."""
+    def __init__(
+        self, client: Client, cache: ClusterCache, cluster: str, plan_queue: str = "", revision: int = REVISION
+    ) -> None:
+        """``plan_queue``: the task queue of this leader, which the workflows started here use for planning.
+
+        ``revision``: that of the nodes' workflows that are started here.
+        """
         super().__init__(cache)
+        self._revision = revision
         self._client = client
         self._cluster = cluster
         self._plan_queue = plan_queue
@@ -252,7 +258,7 @@ class NodeClaimWorkflowController(Controller):
                 claim=ClaimRef(cluster=self._cluster, name=claim.name, uid=claim.uid),
                 pool=pool,
                 local_steps=True,
-                revision=REVISION,
+                revision=self._revision,
             ),
             names.nodeclaim_id(self._cluster, claim.name),
             summary=f"node of NodePool {pool}" if pool else "stand-alone node",

@@ -186,7 +186,7 @@ def io_workers(
         breakers,
     )
     classes = NodeClassActivities(clients.kube, clients.recorder, clients.ec2, clients.version)
-    housekeeping = Housekeeping(clients.kube, clients.recorder, clients.ec2)
+    housekeeping = Housekeeping(clients.kube, clients.recorder, clients.ec2, revision=settings.workflow_revision)
     at_once = concurrency(settings.cpu_requests)
     commands = CommandActivities(clients.kube, clients.recorder)
     activities: list[Callable[..., Any]] = [

@@ -368,7 +368,8 @@ async def _decide(
             reconcile_schedule(client, cluster, settings.garbage_collection_interval), name="housekeeping"
         )
         group.create_task(NotReadyNodeController(cache, sweep).run(), name="lost nodes")
-        group.create_task(NodeClaimWorkflowController(client, cache, cluster, queue).run(), name="nodeclaim workflows")
+        nodeclaims = NodeClaimWorkflowController(client, cache, cluster, queue, settings.workflow_revision)
+        group.create_task(nodeclaims.run(), name="nodeclaim workflows")
         group.create_task(DisruptionCommandController(client, kube, cache, cluster).run(), name="disruption commands")
         group.create_task(NodeClassWorkflowController(client, cache, cluster).run(), name="nodeclass workflows")
 
