@@ -64,7 +64,7 @@ previous-image: $(SYNCED)  ## Build the image that upgrades come from, once: dep
 image-test: $(SYNCED)  ## Run that image in a container, as root
 	$(BIN)/pytest -q tests/image
 
-realpod: setup image  ## Run that image in real pods on a real kubelet, as root on Debian with cgroup v1
+realpod: setup image previous-image  ## Run these images in real pods on a real kubelet, as root on Debian with cgroup v1
 	$(BIN)/pytest -q tests/realpod
 
 postgresql: setup  ## Tests with Temporal's server on PostgreSQL, which it builds once; and the faults of Temporal on it

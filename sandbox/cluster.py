@@ -234,8 +234,11 @@ class Sandbox:
         marked = f"{metrics.LOAD}={amount.strip()}"
         self.kubectl("annotate", "--overwrite", f"--namespace={namespace}", f"deployment/{deployment}", marked)
 
-    def install(self, archive: Path = release.IMAGE, values: dict[str, Any] | None = None) -> None:
-        """Install Tenon by its chart on the real node, with the image in this archive, and return when it is ready.
+    def install(
+        self, archive: Path = release.IMAGE, values: dict[str, Any] | None = None, chart: Path = release.CHART
+    ) -> None:
+        """Install or upgrade Tenon by its chart on the real node, with the image in this archive, and return when it is
+        ready.
 
         ``values`` are more values for the chart.
 
@@ -247,9 +250,20 @@ class Sandbox:
         if not archive.exists():
             raise SandboxError(f"There is no image in {archive}: run `make image`, or name another archive.")
         try:
-            release.install(self.layout, self.kubernetes_endpoint, archive, values)
+            release.install(self.layout, self.kubernetes_endpoint, archive, values, chart)
         except (OSError, ValueError, helm.HelmError, kubectl.KubectlError) as error:
             raise SandboxError(f"Tenon could not be installed: {error}.") from error
+
+    def rollback(self) -> None:
+        """Go back to what was installed before the last `install`, and return when it is ready.
+
+        Raises:
+            SandboxError: Helm did not roll back, or the worker did not become ready.
+        """
+        try:
+            release.rollback(self.layout)
+        except (helm.HelmError, kubectl.KubectlError) as error:
+            raise SandboxError(f"Tenon could not be rolled back: {error}.") from error
 
     def _order(self, do: str, component: str) -> None:
         try:

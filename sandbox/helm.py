@@ -39,6 +39,16 @@ def install(
     return run("upgrade", "--install", release, str(chart), *where, *files, "--wait", f"--timeout={timeout}s")
 
 
+def rollback(release: str, namespace: str, kubeconfig: Path, *, timeout: int) -> str:
+    """Go back to the revision of a release before this one, and wait for its pods. Returns what Helm printed.
+
+    Raises:
+        HelmError: there is none, or the pods were not ready after ``timeout`` seconds.
+    """
+    where = ("--namespace", namespace, "--kubeconfig", str(kubeconfig))
+    return run("rollback", release, *where, "--wait", f"--timeout={timeout}s")
+
+
 def template(chart: Path, *arguments: str, values: Sequence[Path] = ()) -> str:
     """Render the manifests of a chart, as the release ``tenon``.
 

@@ -20,8 +20,10 @@ RELEASE = "tenon"
 READY_SECONDS = 240
 
 
-def install(layout: Layout, kubernetes: str, archive: Path = IMAGE, extra: dict[str, Any] | None = None) -> str:
-    """Import the image and install the chart, and return when its pods are ready. Returns what Helm printed.
+def install(
+    layout: Layout, kubernetes: str, archive: Path = IMAGE, extra: dict[str, Any] | None = None, chart: Path = CHART
+) -> str:
+    """Import the image, install or upgrade the chart, and wait for its pods. Returns what Helm printed.
 
     ``kubernetes`` is the API server's address for nodes. ``extra`` are more values for the chart, over the sandbox's.
 
@@ -39,11 +41,27 @@ def install(layout: Layout, kubernetes: str, archive: Path = IMAGE, extra: dict[
     if extra:
         files.append(layout.node / "more-values.json")
         files[1].write_text(json.dumps(extra))
-    said = helm.install(CHART, RELEASE, NAMESPACE, layout.kubeconfig, values=files, timeout=READY_SECONDS)
-    # Helm is content with all replicas but those that may be unavailable.
+    said = helm.install(chart, RELEASE, NAMESPACE, layout.kubeconfig, values=files, timeout=READY_SECONDS)
+    _all_ready(layout)
+    return said
+
+
+def rollback(layout: Layout) -> str:
+    """Go back to the revision before this one, and wait for its pods. Returns what Helm printed.
+
+    Raises:
+        HelmError: Helm did not roll back, or its pods did not become ready.
+        KubectlError: not all pods became ready.
+    """
+    said = helm.rollback(RELEASE, NAMESPACE, layout.kubeconfig, timeout=READY_SECONDS)
+    _all_ready(layout)
+    return said
+
+
+def _all_ready(layout: Layout) -> None:
+    """Wait for all replicas. Helm is content with all but those that may be unavailable."""
     rollout = ("rollout", "status", f"deployment/{RELEASE}", f"--namespace={NAMESPACE}", f"--timeout={READY_SECONDS}s")
     kubectl(layout.kubeconfig, *rollout, timeout=READY_SECONDS + 10)
-    return said
 
 
 def namespace() -> dict[str, Any]:

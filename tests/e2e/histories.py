@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 
-from temporalio.api.enums.v1 import EventType
+from temporalio.api.enums.v1 import EventType, WorkflowTaskFailedCause
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 
@@ -36,6 +36,30 @@ async def runs_of(client: Client, workflow_id: str, first_run_id: str) -> list[l
         runs.append(events)
         run_id = events[-1].workflow_execution_continued_as_new_event_attributes.new_execution_run_id
     return runs
+
+
+def fault_of(event: HistoryEvent) -> str:
+    """What went wrong with the code in a history's event, empty for anything else."""
+    return failed_run(event) or failed_task(event)
+
+
+def failed_run(event: HistoryEvent) -> str:
+    """Why the run failed with this event, empty if it did not."""
+    if not event.HasField("workflow_execution_failed_event_attributes"):
+        return ""
+    return event.workflow_execution_failed_event_attributes.failure.message
+
+
+def failed_task(event: HistoryEvent) -> str:
+    """Why a workflow task failed with this event, empty if none did.
+
+    A task whose result came too late, because a signal arrived meanwhile, is made again by the server and no fault.
+    """
+    if not event.HasField("workflow_task_failed_event_attributes"):
+        return ""
+    failed = event.workflow_task_failed_event_attributes
+    cause = WorkflowTaskFailedCause.Name(failed.cause)
+    return "" if cause == "WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND" else f"{cause}: {failed.failure.message}"
 
 
 def activities(events: Sequence[HistoryEvent]) -> list[str]:

@@ -8,14 +8,13 @@ from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from temporalio.api.enums.v1 import WorkflowTaskFailedCause
-from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client, WorkflowHistory
 
 import tenon
 from sandbox.cluster import Sandbox
 from tenon.lifecycle.messages.node import Keep, Poke
 from tests.e2e.conftest import MakePool
+from tests.e2e.histories import fault_of
 from tests.e2e.pools import SMALL, Pool, condition
 from tests.e2e.worker_process import WorkerProcess
 from tests.workflows.waiting import until
@@ -45,20 +44,6 @@ async def histories(client: Client, sandbox: Sandbox, pool: Pool) -> AsyncIterat
     """Every run of every workflow of the pool's nodes."""
     async for execution in client.list_workflows(f"{names.POOL.name} = '{pool.name}' AND WorkflowType = 'NodeClaim'"):
         yield await client.get_workflow_handle(execution.id, run_id=execution.run_id).fetch_history()
-
-
-def fault_of(event: HistoryEvent) -> str:
-    """What went wrong with the code in a history's event, empty for anything else.
-
-    A task whose result came too late, because a signal arrived meanwhile, is made again by the server and no fault.
-    """
-    if event.HasField("workflow_execution_failed_event_attributes"):
-        return event.workflow_execution_failed_event_attributes.failure.message
-    if not event.HasField("workflow_task_failed_event_attributes"):
-        return ""
-    failed = event.workflow_task_failed_event_attributes
-    cause = WorkflowTaskFailedCause.Name(failed.cause)
-    return "" if cause == "WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND" else f"{cause}: {failed.failure.message}"
 
 
 async def stir(client: Client, sandbox: Sandbox, fleet: list[str], kept: list[str]) -> None:
