@@ -10,7 +10,7 @@ import msgspec
 
 from tenon.kube.decode import decode_daemonset, decode_node, decode_nodeclaim, decode_object, decode_pod
 from tenon.kube.pod import Pod
-from tenon.kube.pod_disruption_budgets import decode_pdb
+from tenon.kube.pod_disruption_budgets import PodDisruptionBudget, decode_pdb
 from tenon.kube.records import PodRecord, ValueRecord
 from tenon.kube.scheduler_config import NOTHING, DefaultSpread
 from tenon.kube.selector_decode import decode_replication_controller, decode_service, decode_workload
@@ -62,7 +62,7 @@ def fill(cache: FiledCache, objects: Objects, *, moving: bool = False) -> tuple[
         ("PersistentVolume", decode_volume, cache.storage.volumes),
         ("PersistentVolumeClaim", decode_pvc, cache.storage.pvcs),
         ("CSINode", decode_csi_node, cache.csi_nodes),
-        ("PodDisruptionBudget", decode_pdb, cache.moving.pdbs),
+        ("PodDisruptionBudget", _decode_pdb, cache.moving.pdbs),
         ("EC2NodeClass", decode_object, cache.nodeclasses),
         ("NodePool", decode_object, cache.pools),
         ("NodeClaim", decode_nodeclaim, cache.claims),
@@ -89,6 +89,11 @@ def fill(cache: FiledCache, objects: Objects, *, moving: bool = False) -> tuple[
     if moving:
         pending.pods.extend(cache.scheduling_pod(record) for record in cache.moving_pods())
     return _without_promised(pending, cache), faults
+
+
+def _decode_pdb(raw: bytes) -> ValueRecord[PodDisruptionBudget]:
+    """Decode a PodDisruptionBudget. A manifest that no API server has seen has no status: its spec alone counts."""
+    return decode_pdb(raw, unstated=1)
 
 
 def _of(objects: Objects, kind: str) -> Iterator[Found]:

@@ -65,8 +65,13 @@ def eviction_refusal(selecting: Sequence[str], blocking: Iterable[str]) -> str:
 _pdbs = msgspec.json.Decoder(PdbObject)
 
 
-def decode_pdb(raw: bytes | msgspec.Raw) -> ValueRecord[PodDisruptionBudget]:
+def decode_pdb(raw: bytes | msgspec.Raw, *, unstated: int = 0) -> ValueRecord[PodDisruptionBudget]:
     """Decode a PodDisruptionBudget.
+
+    Args:
+        raw: its JSON.
+        unstated: how many disruptions it allows while its status does not say. Karpenter and the API server's eviction
+            take that for none.
 
     Raises:
         ValueError: the bytes are not a PodDisruptionBudget, or its selector has an unknown operator.
@@ -75,12 +80,13 @@ def decode_pdb(raw: bytes | msgspec.Raw) -> ValueRecord[PodDisruptionBudget]:
     metadata, spec = wire.metadata, wire.spec
     namespace = sys.intern(metadata.namespace or "default")
     never = spec.max_unavailable in (0, "0", "0%") or spec.min_available == "100%"
+    allowed = wire.status.disruptions_allowed
     selector = label_selector(spec.selector)
     pdb = PodDisruptionBudget(
         namespace=namespace,
         selector=share_value(selector) if selector is not None else None,
         never=never,
-        blocks=never or wire.status.disruptions_allowed == 0,
+        blocks=never or (unstated if allowed is None else allowed) <= 0,
         name=f"{namespace}/{metadata.name}",
         spares_unready=spec.unhealthy_pod_eviction_policy == "AlwaysAllow",
     )

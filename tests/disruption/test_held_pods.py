@@ -80,6 +80,7 @@ def stated(allowed: int, name: str = "keep", **spec: Any) -> Any:
     [
         ((budget(maxUnavailable=0),), "PodDisruptionBudget ns/keep allows no eviction"),
         ((stated(0, minAvailable=1),), "PodDisruptionBudget ns/keep allows no eviction"),
+        ((budget(minAvailable=1),), "PodDisruptionBudget ns/keep allows no eviction"),
         ((stated(1, minAvailable=1),), ""),
         ((stated(0, app="other"),), ""),
         ((stated(0, meta={"namespace": "other"}),), ""),

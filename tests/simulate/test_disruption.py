@@ -62,6 +62,20 @@ def test_a_pod_that_a_pdb_keeps_is_named(tmp_path: Path) -> None:
     assert staying["n1"][0] == "Pod default/a: PodDisruptionBudget default/web allows no eviction"
 
 
+def test_dis13_a_pdb_without_a_status_counts_by_its_spec(tmp_path: Path) -> None:
+    """An API server states how many disruptions a PodDisruptionBudget allows; a manifest that none has seen cannot."""
+    for spec, stays in (({"minAvailable": 1}, False), ({"maxUnavailable": 0}, True)):
+        budget = {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": "web"},
+            "spec": {"selector": {"matchLabels": {"app": "web"}}, **spec},
+        }
+        text = TWO + pod("a", "n1", labels={"app": "web"}) + pod("b", "n2", "3500m") + "\n---\n" + json.dumps(budget)
+        found = {why for entry in disrupted(tmp_path, text).plan["staying"] for why in entry["why"]}
+        assert ("Pod default/a: PodDisruptionBudget default/web allows no eviction" in found) is stays
+
+
 def test_nodes_that_the_plan_gives_pods_stay_and_their_room_is_taken(tmp_path: Path) -> None:
     pending = json.loads(pod("waits", "").removeprefix("\n---\n"))
     del pending["spec"]["nodeName"], pending["status"]
