@@ -151,7 +151,6 @@ class NodeDetail:
     quiet_since: datetime | None = None
     """The last pod event, or the initialization if that is later. consolidateAfter counts from it (DIS-30)."""
     created_at: datetime | None = None
-    expires_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -240,7 +240,6 @@ def situation(cluster: Cluster) -> Situation:
             drifted_since=now - duration(spec.drifted_for) if spec.drifted else None,
             quiet_since=quiet,
             created_at=None if spec.age is None else now - duration(spec.age),
-            expires_at=_expires_at(spec, now),
         )
     static = {name for name, spec in cluster.pools.items() if spec.replicas is not None}
     refused = {name for name, spec in cluster.pools.items() if spec.refused}

@@ -10,7 +10,7 @@ import pytest
 
 from tenon.apis import labels
 from tenon.disruption.carried_out import carried_out
-from tenon.disruption.cost import disruption_cost, is_empty, remaining_life, rescheduling_cost
+from tenon.disruption.cost import rescheduling_cost
 from tenon.disruption.deciding import decide
 from tenon.disruption.methods.balanced import score
 from tenon.disruption.methods.consolidation import Consolidation
@@ -141,20 +141,10 @@ def test_dis42_score(
     assert score(saving, disruption, pool_cost, pool_disruption) == expected
 
 
-def test_dis21_disruption_cost_falls_with_the_life_that_remains() -> None:
-    born = NOW - timedelta(hours=3)
-    assert remaining_life(born, None, NOW) == 1.0
-    assert remaining_life(born, NOW + timedelta(hours=1), NOW) == 0.25
-    assert remaining_life(born, NOW - timedelta(hours=1), NOW) == 0.0
-    assert remaining_life(NOW, NOW, NOW) == 0.0
-    assert disruption_cost(9.0, born, NOW + timedelta(hours=1), NOW) == 2.0
-    assert disruption_cost(9.0, None, None, NOW) == 8.0
-
-
-def test_dis20_to_dis23_only_pods_of_positive_cost_keep_a_node_from_being_empty() -> None:
-    assert is_empty(rescheduling_cost([]))
-    assert is_empty(rescheduling_cost([(-(2**31), 0)]))
-    assert not is_empty(rescheduling_cost([(0, 0)]))
+def test_dis22_a_node_counts_one_and_only_pods_of_positive_cost_add_to_it() -> None:
+    assert rescheduling_cost([]) == 1.0
+    assert rescheduling_cost([(-(2**31), 0)]) == 1.0
+    assert rescheduling_cost([(0, 0), (2**25, 0), (0, 2**27)]) == 6.0
 
 
 def test_full_nodes_do_not_change_a_plan() -> None:

@@ -77,7 +77,6 @@ def _starting(claim: ClaimRecord, prices: _Prices) -> NodeDetail:
         pods=(),
         cost=rescheduling_cost(()),
         created_at=claim.created_at,
-        expires_at=_plus(claim.created_at, claim.expire_after_seconds),
     )
 
 
@@ -89,7 +88,6 @@ def _detail(state: ClusterState, claim: ClaimRecord, node: NodeRecord, now: floa
     there = [pod for pod in state.pods_on(node.name) if not pod.terminal]
     moving = [pod for pod in there if pod.reschedulable]
     key = _offering(node.labels)
-    created, expires_in = claim.created_at, claim.expire_after_seconds
     return NodeDetail(
         node=node.name,
         instance_type=key[0],
@@ -105,8 +103,7 @@ def _detail(state: ClusterState, claim: ClaimRecord, node: NodeRecord, now: floa
         drift_message=str(claim.condition(DRIFTED).get("message") or ""),
         drifted_since=claim.true_since(DRIFTED),
         quiet_since=quiet_since(state, claim, node),
-        created_at=created,
-        expires_at=_plus(created, expires_in),
+        created_at=claim.created_at,
     )
 
 
@@ -128,9 +125,3 @@ def quiet_since(state: ClusterState, claim: ClaimRecord, node: NodeRecord) -> da
     seen = state.last_pod_event(node.name)
     times = (claim.initialized_at, claim.last_pod_event, datetime.fromtimestamp(seen, UTC) if seen else None)
     return max((time for time in times if time is not None), default=None)
-
-
-def _plus(start: datetime | None, seconds: float | None) -> datetime | None:
-    if start is None or seconds is None:
-        return None
-    return datetime.fromtimestamp(start.timestamp() + seconds, UTC)

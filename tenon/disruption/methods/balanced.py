@@ -1,6 +1,7 @@
 """The policy Balanced: a move must save at least half as large a share of its pool's cost as it disrupts of the pool.
 
-A move that saves 1 % of the pool's money may disrupt 2 % of its pods (DIS-42).
+A move that saves 1 % of the pool's money may disrupt 2 % of the pool (DIS-42). It disrupts the rescheduling cost of its
+nodes (DIS-22): each node counts 1, and each of its pods about 1. How long the nodes still live does not count (DIS-21).
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from math import inf
 
-from tenon.disruption.cost import disruption_cost
 from tenon.disruption.model import ClusterModel, NodeDetail, Situation, Verdict
 
 LEAST_SCORE = 0.5
@@ -32,7 +32,6 @@ class Balance:
 
     def __init__(self, situation: Situation, model: ClusterModel) -> None:
         """Add up all nodes of each pool, whether or not they are candidates."""
-        self._now = situation.now
         self._pool_of = {node.claim: node.pool for node in situation.nodes}
         self._cost: dict[str, float] = defaultdict(float)
         self._disruption: dict[str, float] = defaultdict(float)
@@ -40,7 +39,7 @@ class Balance:
             policy = situation.policies.get(pool)
             if policy is not None and policy.consolidation_policy == "Balanced" and claim in model.details:
                 self._cost[pool] += model.details[claim].price
-                self._disruption[pool] += self._disruption_of(model.details[claim])
+                self._disruption[pool] += model.details[claim].cost
 
         self._refused: dict[tuple[str, ...], Mapping[str, float]] = {}
 
@@ -80,7 +79,7 @@ class Balance:
         for claim, detail in leaving.items():
             pool = self._pool_of.get(claim, "")
             cost[pool] += detail.price
-            disruption[pool] += self._disruption_of(detail)
+            disruption[pool] += detail.cost
         whole = sum(cost.values())
         return {
             pool: score(
@@ -92,9 +91,6 @@ class Balance:
             for pool in sorted(cost)
             if pool in self._cost
         }
-
-    def _disruption_of(self, detail: NodeDetail) -> float:
-        return disruption_cost(detail.cost, detail.created_at, detail.expires_at, self._now)
 
 
 def approved(scores: Iterable[float]) -> bool:
