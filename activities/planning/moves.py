@@ -105,6 +105,16 @@ MethodsFor = Callable[[Limit], Sequence[Method]]
 """Returns the methods that move pods, which stop when the time limit is over."""
 
 
+def pause_after(computed: float) -> float:
+    """Return the seconds from the end of a look, which took this CPU time, to the next one."""
+    return min(MAX_PAUSE, max(LOOK_SECONDS, BUSY_PAUSE_FACTOR * computed))
+
+
+def rest_after(computed: float) -> float:
+    """Return the seconds that looks rest after a round that found nothing and took this CPU time (DIS-39)."""
+    return min(MAX_PAUSE, max(LOOK_SECONDS, PAUSE_FACTOR * computed))
+
+
 def methods_within(limit: Limit, *, spot_to_spot: bool = False) -> Sequence[Method]:
     """Return the methods that move pods. Drift comes first and leaves a share of the time for consolidation.
 
@@ -316,7 +326,7 @@ class MoveFinder:
     ) -> list[DisruptionCommand]:
         clock = asyncio.get_running_loop().time
         limit = self._limit = Limit(MAX_SECONDS)
-        pause = rest = LOOK_SECONDS
+        pause = rest = pause_after(0.0)
         if self._round_is_over():
             self._computed, self._found = 0.0, False
         before = self._computed
@@ -330,13 +340,13 @@ class MoveFinder:
             decision = replace(decision, commands=_first(decision.commands))
             self._cursor = decision.cursor or self._cursor or LookCursor()  # consolidation that failed names none
             self._found |= bool(decision.commands)
-            pause = BUSY_PAUSE_FACTOR * (self._computed - before)
+            pause = pause_after(self._computed - before)
             complete = not (decision.failed or decision.is_cut or limit())
             if complete and self._round_is_over() and not self._found:
-                rest = PAUSE_FACTOR * self._computed
+                rest = rest_after(self._computed)
         finally:
-            self._due = clock() + min(MAX_PAUSE, max(LOOK_SECONDS, pause))
-            self._rests_until = clock() + min(MAX_PAUSE, max(LOOK_SECONDS, rest))
+            self._due = clock() + pause
+            self._rests_until = clock() + rest
             self._limit = None
         _report(decision, methods, situation)
         self._events.decided(decision, {node.claim: node for node in nodes}, self._view.node_pools())

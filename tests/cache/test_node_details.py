@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from tenon.scheduling.model import InstanceType
+from tenon.scheduling.model import InstanceType, Offering
 from tests.cache.objects import claim, node, owned_by, running
 from tests.scheduling.builders import CATALOG
 from worker.cache.node_details import node_details
@@ -48,6 +49,40 @@ def test_dis43_nodes_that_start_or_leave_have_their_price_and_their_pods(one: An
     assert found["claim"].price == KIND.offerings[0].price
     assert [pod.name for pod in found["claim"].pods] == ["web"]
     assert found["claim"].cost == 2.0
+
+
+def test_dis25_a_node_has_the_price_of_its_own_offering_and_none_if_that_is_not_known() -> None:
+    offerings = (
+        Offering("us-west-2a", "on-demand", 0.4),
+        Offering("us-west-2b", "on-demand", 0.5),
+        Offering("us-west-2a", "spot", 0.1),
+    )
+    sold = {
+        "pool": [replace(KIND, offerings=offerings)],
+        "other": [replace(KIND, offerings=(replace(offerings[0], price=9.0),))],
+    }
+    prices = {}
+    for zone, capacity_type in (
+        ("a", "on-demand"),
+        ("b", "on-demand"),
+        ("a", "spot"),
+        ("b", "spot"),
+        ("", "on-demand"),
+    ):
+        labelled = {
+            **SOLD,
+            "topology.kubernetes.io/zone": zone and f"us-west-2{zone}",
+            "karpenter.sh/capacity-type": capacity_type,
+        }
+        given = state(claims=[claim(initialized=SINCE)], nodes=[node(meta={"labels": labelled})], pods=[])
+        prices[zone, capacity_type] = node_details(given, NOW, sold)["claim"].price
+    assert prices == {
+        ("a", "on-demand"): 0.4,
+        ("b", "on-demand"): 0.5,
+        ("a", "spot"): 0.1,
+        ("b", "spot"): 0.0,
+        ("", "on-demand"): 0.0,
+    }
 
 
 def test_dis43_an_instance_without_a_node_has_its_price() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from tenon.apis import labels
 from tenon.disruption.carried_out import carried_out
-from tenon.disruption.cost import rescheduling_cost
+from tenon.disruption.cost import eviction_cost, rescheduling_cost
 from tenon.disruption.deciding import decide
 from tenon.disruption.methods.balanced import score
 from tenon.disruption.methods.consolidation import Consolidation
@@ -114,6 +114,25 @@ def test_dis30_a_candidate_is_due_since_the_last_pod_event_and_leaves_now() -> N
     assert (command.moves_pods, command.graceful, command.only_if_empty) == (True, True, False)
 
 
+def test_dis34_a_type_counts_with_the_price_of_its_dearest_zone_that_the_claim_allows() -> None:
+    """EC2 chooses the zone, so a type that is cheap in only one of them may cost more than the node that leaves."""
+    cheap, dear = (next(kind for kind in CATALOG if kind.name == name) for name in ("c5.large", "m5.large"))
+    offerings = tuple(replace(one, price=0.3) if one.zone == "us-west-2b" else one for one in cheap.offerings)
+    pools = [replace(pool(), instance_types=[replace(cheap, offerings=offerings), dear])]
+    leaving = NodeDetail("n", "m5.xlarge", "us-west-2a", labels.ON_DEMAND, 0.192, (), 1.0)
+
+    def listed(*zones: str) -> tuple[str, ...]:
+        needs = Requirements.of(need(labels.ZONE, "In", *zones), need(labels.CAPACITY_TYPE, "In", labels.ON_DEMAND))
+        offering = OfferingKey(labels.ON_DEMAND, "c5.large", "us-west-2a")
+        claim = PlannedClaim("default", (), ("c5.large", "m5.large"), needs, {}, 0.085, offering)
+        bill = PriceRule(Problem((), pools)).bill([leaving], [claim])
+        assert bill is not None
+        return bill.replacements[0].instance_types
+
+    assert listed("us-west-2a", "us-west-2b") == ("m5.large",)
+    assert listed("us-west-2a") == ("c5.large", "m5.large")
+
+
 def test_sch103_the_worst_price_is_that_of_the_capacity_type_that_launches_first() -> None:
     """A type that is reserved at 0.01 and on demand at 1.0 launches from the reservation."""
     reserved = Offering("us-west-2a", labels.RESERVED, 0.01, reservation_id="cr-1", reservation_capacity=1)
@@ -139,6 +158,23 @@ def test_dis42_score(
     saving: float, disruption: float, pool_cost: float, pool_disruption: float, expected: float
 ) -> None:
     assert score(saving, disruption, pool_cost, pool_disruption) == expected
+
+
+@pytest.mark.parametrize(
+    ("priority", "deletion_cost", "cost"),
+    [
+        (0, 0, 1.0),
+        (2**25, 0, 2.0),
+        (0, -(2**27), 0.0),
+        (2**25 * 8, 2**27, 10.0),
+        (2**25 * 9, 2**27, 10.0),
+        (2_000_000_000, 2**31 - 1, 10.0),
+        (-(2**25) * 11, 0, -10.0),
+        (-(2**25) * 12, 0, -10.0),
+    ],
+)
+def test_dis20_what_it_costs_to_evict_a_pod(priority: int, deletion_cost: int, cost: float) -> None:
+    assert eviction_cost(priority, deletion_cost) == cost
 
 
 def test_dis22_a_node_counts_one_and_only_pods_of_positive_cost_add_to_it() -> None:

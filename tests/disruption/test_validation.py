@@ -52,6 +52,14 @@ def test_dis46_a_command_ends_if_what_it_was_decided_on_is_gone(now: Cluster, wh
     assert why_invalid(deletion(), situation(now)) == why
 
 
+def test_dis46_a_command_ends_if_its_claim_was_replaced_by_one_of_the_same_name() -> None:
+    found = situation(cluster())
+    again = [replace(node, uid="another") if node.claim == "spare" else node for node in found.nodes]
+    assert why_invalid(deletion(), replace(found, nodes=again)) == "NodeClaim spare may not be disrupted any more"
+    assert still_allowed([deletion()], found) == [deletion()]
+    assert still_allowed([deletion()], replace(found, nodes=again)) == []
+
+
 def test_wsh01_a_command_does_not_start_if_its_pool_was_slowed_down_meanwhile() -> None:
     found = situation(cluster())
     waits = replace(found, slowed={"default": "the last commands saved nothing"})

@@ -212,6 +212,11 @@ async def test_dis39_a_pod_that_may_be_evicted_now_gives_only_its_own_node_a_new
     assert at.finder.start(at.view.managed, {}) is not None
 
 
+def test_dis39_looks_use_a_tenth_of_a_core_and_at_rest_a_hundredth_for_five_minutes_at_most() -> None:
+    assert [moves.pause_after(seconds) for seconds in (0.0, 1.0, 5.0, 30.0, 60.0)] == [10.0, 10.0, 50.0, 300.0, 300.0]
+    assert [moves.rest_after(seconds) for seconds in (0.0, 0.1, 0.5, 3.0, 60.0)] == [10.0, 10.0, 50.0, 300.0, 300.0]
+
+
 @pytest.mark.usefixtures("resting")
 async def test_dis39_looks_do_not_rest_for_longer_than_five_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(moves, "MAX_PAUSE", 0.0)
