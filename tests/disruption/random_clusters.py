@@ -1,7 +1,8 @@
-"""Random clusters for property tests of the disruption methods."""
+"""Random clusters for property tests of the disruption methods: small ones of hypothesis, and larger ones by seed."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 
 from hypothesis import strategies as st
@@ -94,6 +95,51 @@ def clusters(
         nominated=[] if free else draw(st.lists(st.sampled_from(names_of_nodes), max_size=1)),
         buffer_hosts=[] if free else draw(st.lists(st.sampled_from(names_of_nodes), max_size=1)),
     )
+
+
+def large_cluster(seed: int, count: int, *, rules: bool) -> Cluster:
+    """A cluster of so many nodes that only the price keeps, too many for hypothesis to draw.
+
+    Args:
+        seed: the same seed gives the same cluster.
+        count: the number of nodes.
+        rules: there are rules between pods.
+    """
+    chosen = random.Random(seed)
+    diverse = [{"key": labels.INSTANCE_TYPE, "operator": "Exists", "minValues": 3}]
+    pools = {
+        name: PoolSpec(
+            capacity_types=chosen.choice([["on-demand"], ["on-demand", "spot"], ["spot"]]),
+            weight=chosen.choice([0, 10]),
+            requirements=chosen.choice([[], diverse]),
+        )
+        for name in ["default", "other"][: chosen.randint(1, 2)]
+    }
+    nodes = {}
+    for number in range(count):
+        pool = chosen.choice(sorted(pools))
+        node = NodeSpec(
+            pool=pool,
+            type=f"{chosen.choice(FAMILIES)}.{chosen.choice(SIZES)}",
+            zone=chosen.choice(ZONES),
+            capacity_type=chosen.choice(pools[pool].capacity_types),
+        )
+        mine: list[PodSpec] = []
+        for _ in range(chosen.randint(1, 6)):
+            pod = PodSpec(
+                count=chosen.randint(1, 3),
+                cpu=chosen.choice(["100m", "500m", "1", "1500m"]),
+                memory=chosen.choice(["128Mi", "1Gi", "2Gi"]),
+                app=chosen.choice(["web", "db", "api", "job"]),
+                selector=chosen.choice([{}, {}, {}, {labels.ZONE: ZONES[0]}]),
+                apart=rules and chosen.random() < 1 / 8,
+                spread=chosen.choice(["", "", "", "", "", "", "zone", "host"]) if rules else "",
+                priority=chosen.choice([0, 0, 0, 1_000_000_000, -(2**30)]),
+            )
+            if _holds(node, [*mine, pod]):
+                mine.append(pod)
+        nodes[f"n{number:03}"] = node.model_copy(update={"pods": mine})
+    return Cluster(pools=pools, nodes=nodes)
 
 
 def _holds(node: NodeSpec, mine: Sequence[PodSpec]) -> bool:

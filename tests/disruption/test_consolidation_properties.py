@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,7 +21,7 @@ from tenon.disruption.methods.consolidation import Consolidation
 from tenon.disruption.model import Command, Decision, ManagedNode, Situation
 from tenon.scheduling.model import Plan, PlannedClaim
 from tests.disruption.clusters import Cluster, NodeSpec, duration, findings, situation, types
-from tests.disruption.random_clusters import clusters
+from tests.disruption.random_clusters import clusters, large_cluster
 
 
 def decided(given_: Situation, *, spot_to_spot: bool = False) -> Decision:
@@ -152,6 +153,23 @@ def test_wsh01_a_second_look_moves_no_pod_again(cluster: Cluster, gate: bool) ->
     after = resting(applied(given_, first.commands), given_, first.commands)
     second = decided(after, spot_to_spot=gate)
     assert not moved(given_, first.commands) & moved(after, second.commands)
+
+
+@pytest.mark.parametrize(
+    ("seed", "count", "rules"), [(4, 147, False), (8, 194, False), (10, 167, False), (0, 100, True), (6, 120, True)]
+)
+def test_wsh01_a_second_look_at_a_large_cluster_moves_no_pod_again_and_finds_next_to_nothing(
+    seed: int, count: int, rules: bool
+) -> None:
+    """It finds what could not be joined: a spot node may be emptied onto a new one, but not leave in its command."""
+    given_ = situation(large_cluster(seed, count, rules=rules))
+    first = decided(given_)
+    after = resting(applied(given_, first.commands), given_, first.commands)
+    second = decided(after)
+    assert not moved(given_, first.commands) & moved(after, second.commands)
+    assert len(taken(first)) > count / 3
+    saved, more = (sum(command.expected for command in one.commands) for one in (first, second))
+    assert more < 0.01 * saved
 
 
 def moved(given_: Situation, commands: Sequence[Command]) -> set[str]:

@@ -109,6 +109,8 @@ async def test_dis_61_replacements_are_created_once() -> None:
     for _ in range(2):
         assert (await steps(world).create_replacements(given())).failure == ""
     assert world.kube.names(NODECLAIMS) == [REF.name, "web-new"]
+    told = [event[:4] for event in world.recorder.events]
+    assert told == [("NodeClaim", "web-new", "DisruptionLaunching", "Launching NodeClaim: Underutilized")]
 
 
 async def test_a_name_that_another_nodeclaim_has_is_not_taken_for_the_replacement() -> None:
@@ -139,6 +141,12 @@ async def test_dis_63_a_command_waits_until_its_replacements_are_initialized(mon
     ready = {"status": {"conditions": [condition("Launched"), condition("Registered"), condition("Initialized")]}}
     assert await wait(world, monkeypatch, **ready) == ""
     assert world.clock.slept == 1
+
+
+async def test_dis_63_a_replacement_that_is_only_registered_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its Node may not run pods yet."""
+    joined = {"status": {"conditions": [condition("Launched"), condition("Registered")]}}
+    assert "not initialized in time" in await wait(World().put_live(), monkeypatch, **joined)
 
 
 async def test_dis_65_a_replacement_that_is_not_ready_in_time_fails_the_command(
@@ -336,6 +344,15 @@ async def test_a_candidate_that_leaves_by_now_keeps_its_taint() -> None:
     await world.kube.delete(NODECLAIMS, REF.name)
     await finish(world, stay=True, undo=False)
     assert world.node["spec"]["taints"] == [DISRUPTED]
+
+
+async def test_dis_64_an_event_says_that_a_candidate_leaves() -> None:
+    world = World().put_live()
+    await steps(world).taint_candidates(given())
+    await world.kube.delete(NODECLAIMS, REF.name)
+    await finish(world, stay=False, undo=False)
+    told = ("NodeClaim", REF.name, "DisruptionTerminating", "Disrupting NodeClaim: Underutilized")
+    assert told in [event[:4] for event in world.recorder.events]
 
 
 async def test_a_node_that_accepted_and_never_leaves_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
