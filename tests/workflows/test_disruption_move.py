@@ -193,7 +193,25 @@ async def test_dis_46_only_a_graceful_command_waits_before_it_is_validated(
         await handle.result()
         history = await handle.fetch_history()
     timers = [event for event in history.events if event.HasField("timer_started_event_attributes")]
-    assert len(timers) == graceful
+    waited = [event.timer_started_event_attributes.start_to_fire_timeout.ToTimedelta() for event in timers]
+    assert waited == [timedelta(seconds=15)] * graceful
+
+
+async def test_dis_65_the_replacements_of_a_command_have_ten_minutes(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    steps = FakeSteps()
+    async with running(temporal, cluster, steps, command(graceful=False)) as handle:
+        await handle.result()
+        events = {event.event_id: event for event in (await handle.fetch_history()).events}
+    (asked,) = (
+        event.activity_task_scheduled_event_attributes
+        for event in events.values()
+        if event.activity_task_scheduled_event_attributes.activity_type.name == ActivityName.AWAIT_REPLACEMENTS
+    )
+    decided = events[asked.workflow_task_completed_event_id].workflow_task_completed_event_attributes
+    began = events[decided.started_event_id].event_time.ToDatetime(UTC)
+    assert steps.until - began == timedelta(minutes=10)
 
 
 async def test_commands_of_one_look_evict_their_pods_together(temporal: WorkflowEnvironment, cluster: str) -> None:
