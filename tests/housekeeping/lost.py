@@ -32,6 +32,12 @@ from workflows import names
 from workflows.housekeeping import HousekeepingWorkflow, housekeeping_id
 
 FINALIZER = "karpenter.sh/termination"
+LATER = timedelta(hours=2)
+"""Past every grace."""
+
+
+def some(kind: str, count: int) -> list[str]:
+    return [f"{kind}-{number}" for number in range(count)]
 
 
 class PagedKube(FakeKube):
