@@ -25,8 +25,7 @@ from cli.simulating.files import read_catalogue_file
 from tenon.kube.scheduler_config import NOTHING
 from tenon.provisioning.solving import solve_with_buffers
 from tenon.scheduling.bound import lower_bound
-from tenon.scheduling.deadline import never
-from tenon.scheduling.engine import _complete
+from tenon.scheduling.engine import solve_by_first_fit
 from tenon.scheduling.first_fit_baseline import Order
 from tenon.scheduling.model import InstanceType, Plan, Problem
 from tenon.scheduling.type_table import TypeTables
@@ -107,7 +106,7 @@ def _plan(result: Family, number: int, problem: Problem) -> None:
     _, first = measured(lambda: solve_with_buffers(problem, tables=TypeTables()))
     solve_with_buffers(problem, tables=tables)
     plan, kept = measured(lambda: solve_with_buffers(problem, tables=tables))
-    plain, first_fit = measured(lambda: _complete(problem, never, tables, Order.OLDEST).plan)
+    plain, first_fit = measured(lambda: solve_by_first_fit(problem, Order.OLDEST, tables))
     _count(result, problem, plan, plain)
     result.first.append(first)
     result.kept.append(kept)

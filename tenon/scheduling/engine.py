@@ -51,12 +51,16 @@ def solve(
     keys in ``last`` are placed after all others.
     """
     tables = tables or TypeTables()
-    if problem.ignore_preferences:
-        problem = replace(problem, pods=[_without_preferences(pod) for pod in problem.pods])
+    problem = _without_ignored_preferences(problem)
     found = _complete(problem, expired, tables, last=last)
     if found.comparable and not expired() and not last:
         found = best(found, [_complete(problem, expired, tables, order) for order in Order])
     return found.plan
+
+
+def solve_by_first_fit(problem: Problem, order: Order, tables: TypeTables | None = None) -> Plan:
+    """Return the plan of plain first-fit for the same problem: the baseline for the plans of `solve`."""
+    return _complete(_without_ignored_preferences(problem), never, tables or TypeTables(), order).plan
 
 
 def _complete(
@@ -256,6 +260,12 @@ def _unknown(pod: Pod, problem: Problem) -> str:
                     f"a term over {term.key} chooses namespaces by label, and labels of namespaces are not known here"
                 )
     return ""
+
+
+def _without_ignored_preferences(problem: Problem) -> Problem:
+    if not problem.ignore_preferences:
+        return problem
+    return replace(problem, pods=[_without_preferences(pod) for pod in problem.pods])
 
 
 def _without_preferences(pod: Pod) -> Pod:

@@ -14,12 +14,10 @@ import pytest
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirement, Requirements
 from tenon.scheduling import most_pods
-from tenon.scheduling.deadline import never
-from tenon.scheduling.engine import _complete, solve
+from tenon.scheduling.engine import solve, solve_by_first_fit
 from tenon.scheduling.first_fit_baseline import Order
 from tenon.scheduling.model import InstanceType, Plan, Problem
 from tenon.scheduling.most_pods import solve_for_most_pods
-from tenon.scheduling.type_table import TypeTables
 from tests.scheduling.builders import ON_DEMAND, catalog, entry, pod, pool, price, problem, replicas
 
 SEEDS = range(40)
@@ -113,7 +111,7 @@ def test_plans_place_as_many_pods_as_an_integer_program() -> None:
 def test_plans_place_no_fewer_pods_than_first_fit() -> None:
     for seed in SEEDS:
         given = generated(seed)
-        first_fits = [_complete(given, never, TypeTables(), order).plan for order in Order]
+        first_fits = [solve_by_first_fit(given, order) for order in Order]
         assert placed_by(plan_of(seed), given) >= max(placed_by(each, given) for each in first_fits)
 
 
