@@ -23,6 +23,7 @@ from tenon.apis.legacy.awsnodetemplate import Defaults
 from tenon.kube.decode import decode_object
 from tests.apis.legacy.older_objects import patched
 from tests.lifecycle_k8s.fake_kube import Recorder
+from tests.worker.background import in_background
 from tests.worker.fake_temporal import MOMENT, Cache
 from worker.cache.table import Table
 from worker.controllers.legacy_api import LegacyApiController
@@ -140,15 +141,9 @@ async def keeping(*old: tuple[Resource, dict[str, Any]], broken: str = "") -> As
     controller = LegacyApiController(
         cast("Any", cluster), cluster.recorder, cluster.cache, cluster.old, Defaults(cluster="c")
     )
-    task = asyncio.create_task(controller.run())
-    await looked()
-    try:
+    async with in_background(controller.run()):
+        await looked()
         yield cluster
-        assert not task.done(), task
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 async def looked() -> None:

@@ -23,6 +23,7 @@ from tests.apis.case import EC2NODECLASS, NODEPOOL
 from tests.cache.objects import metadata, node, running
 from tests.lifecycle_k8s.fake_kube import Clock, FakeKube, Recorder
 from tests.planning.fake_view import READY, FakeTypes, loop_clock
+from tests.worker.background import in_background
 from tests.worker.fake_temporal import Cache
 from worker.cache.planning_view import PlanningView
 from worker.controllers.capacity_buffer import RECHECK, RECHECK_SOON, CapacityBufferController
@@ -158,15 +159,9 @@ async def keeping(**spec: Any) -> AsyncIterator[World]:
     world = World()
     world.server.template()
     world.server.buffer(**spec)
-    task = asyncio.create_task(world.controller.run())
-    await asyncio.sleep(MOMENT)
-    try:
+    async with in_background(world.controller.run()):
+        await asyncio.sleep(MOMENT)
         yield world
-        assert not task.done(), task
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 async def test_a_buffer_is_resolved_bought_for_once_filled_used_and_refilled() -> None:

@@ -12,6 +12,7 @@ from prometheus_client import REGISTRY
 
 from activities.kubernetes.errors import ApiError
 from tests.cache.objects import node
+from tests.worker.background import in_background
 from tests.worker.fake_temporal import Cache
 from worker.cache.changes import Change, Topic
 from worker.controllers.base import BACKOFF, Controller, ObjectController, backoff
@@ -68,15 +69,9 @@ class Objects(ObjectController):
 @contextlib.asynccontextmanager
 async def running(controller: Controller) -> AsyncIterator[float]:
     """A running controller, and when it began."""
-    task = asyncio.create_task(controller.run())
-    await asyncio.sleep(0)
-    try:
+    async with in_background(controller.run()):
+        await asyncio.sleep(0)
         yield asyncio.get_running_loop().time()
-        assert not task.done(), task
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 def value(metric: str, controller: str, **labels: str) -> float:

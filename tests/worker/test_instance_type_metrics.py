@@ -29,6 +29,7 @@ from tests.apis.case import EC2NODECLASS, NODEPOOL
 from tests.cache.objects import claim, metadata
 from tests.planning.fake_view import READY, FakeTypes
 from tests.scheduling.builders import catalog, entry
+from tests.worker.background import in_background
 from tests.worker.fake_temporal import Cache
 from worker.cache.planning_view import PlanningView
 from worker.controllers.instance_type_metrics import SOON, InstanceTypeMetricsController, measured
@@ -85,15 +86,9 @@ class World:
 
     @contextlib.asynccontextmanager
     async def leading(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self.controller.run())
-        try:
+        async with in_background(self.controller.run()):
             await asyncio.sleep(1)
             yield
-            assert not task.done(), task
-        finally:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
 
     def launched(self, name: str, offering: tuple[str, str, str], provider: str) -> None:
         """A NodeClaim of the NodePool; without ``provider`` it is not launched."""

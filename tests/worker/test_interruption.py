@@ -25,6 +25,7 @@ from tenon.lifecycle.messages.launch import OfferingRef
 from tests.cache.objects import claim, metadata, node
 from tests.ec2.interruption_events import HEALTH, HOSTILE, INTERRUPTIBLE, REBALANCE, RESERVATION, SPOT, state
 from tests.lifecycle_k8s.fake_kube import Clock, FakeKube, Recorder
+from tests.worker.background import in_background
 from tests.worker.fake_temporal import Cache
 from tests.workflows.waiting import until
 from worker.controllers.interruption import InterruptionController
@@ -150,14 +151,8 @@ async def reading(world: World, now: Callable[[], datetime] | None = None) -> As
         world.sold_out.extend,
         now or (lambda: datetime.now(UTC)),
     )
-    task = asyncio.create_task(controller.run())
-    try:
+    async with in_background(controller.run()):
         yield controller
-        assert not task.done(), task
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 def counted(name: str, **wanted: str) -> float:

@@ -10,6 +10,7 @@ from typing import cast
 import pytest
 from temporalio.client import Client
 
+from tests.worker.background import in_background
 from tests.worker.fake_temporal import NOT_FOUND, UNAVAILABLE, FakeTemporal
 from worker.runtime.leader_announcements import PERIOD, Announcements
 from workflows import names
@@ -23,13 +24,8 @@ PROVISIONER, DISRUPTION = names.provisioner_id("c"), names.disruption_id("c")
 @contextlib.asynccontextmanager
 async def announced(temporal: FakeTemporal) -> AsyncIterator[Announcements]:
     announcements = Announcements(cast("Client", temporal), "c", QUEUE)
-    task = asyncio.create_task(announcements.run())
-    try:
+    async with in_background(announcements.run()):
         yield announcements
-        assert not task.done(), task
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 def heard(temporal: FakeTemporal, workflow_id: str) -> int:

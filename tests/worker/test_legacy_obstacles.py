@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import copy
 import json
 from typing import Any, cast
@@ -23,6 +22,7 @@ from tenon.apis.legacy.materialized_objects import made_of_provisioner
 from tests.apis.case import EC2NODECLASS, NODEPOOL, edited
 from tests.apis.legacy.older_objects import provisioner, template
 from tests.cache.objects import claim
+from tests.worker.background import in_background
 from tests.worker.legacy_cluster import Cluster, keeping, looked
 from worker.cache.changes import Changes
 from worker.cache.served import RECHECK_SECONDS
@@ -263,16 +263,10 @@ async def test_without_their_crds_nothing_is_read_and_nothing_fails() -> None:
     server = Discovery()
     server.answers = [ApiError(503, "ServiceUnavailable", "later"), {"resources": [{"name": "nodepools"}]}]
     objects = LegacyObjects(cast("Any", server), Changes())
-    task = asyncio.create_task(objects.run())
-    try:
+    async with in_background(objects.run()):
         await objects.wait_known()
         asked = len(server.asked)
         await asyncio.sleep(3 * RECHECK_SECONDS)
         assert len(server.asked) > asked
         assert not objects.any_exists
-        assert not task.done()
         assert {path.rpartition("/")[0] for path in server.asked} == {"/apis/karpenter.sh", "/apis/karpenter.k8s.aws"}
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task

@@ -22,6 +22,7 @@ from tests.apis.case import EC2NODECLASS, NODEPOOL, edited, term
 from tests.apis.sample_overlay import BASE
 from tests.cache.objects import metadata
 from tests.planning.fake_view import READY, FakeTypes
+from tests.worker.background import in_background
 from tests.worker.fake_temporal import Cache
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
@@ -79,15 +80,9 @@ async def keeping(types: FakeTypes | None = None, **prices: str) -> AsyncIterato
     for name, price in prices.items():
         server.overlay(name, price=price)
     controller = NodeOverlayController(cast("Any", server), cache, PlanningView(cache), types or FakeTypes())
-    task = asyncio.create_task(controller.run())
-    await asyncio.sleep(MOMENT)
-    try:
+    async with in_background(controller.run()):
+        await asyncio.sleep(MOMENT)
         yield cache, server
-        assert not task.done(), task
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 async def test_no06_the_later_of_two_equals_is_told_and_holds_once_the_other_is_gone() -> None:

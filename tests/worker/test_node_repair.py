@@ -18,6 +18,7 @@ from tenon.apis import labels
 from tenon.kube.decode import decode_node
 from tests.cache.objects import claim, metadata
 from tests.lifecycle_k8s.fake_kube import START, Clock, FakeKube, Recorder, stamp
+from tests.worker.background import in_background
 from tests.worker.fake_temporal import Cache
 from worker.controllers.node_repair import BLOCKED_RETRY, FAILED_RETRY, NodeRepairController
 
@@ -83,15 +84,9 @@ class World:
 async def watched() -> AsyncIterator[World]:
     world = World()
     kube, recorder = cast("Any", world.kube), world.recorder
-    task = asyncio.create_task(NodeRepairController(kube, recorder, world.cache, "c", world.now).run())
-    await asyncio.sleep(0)
-    try:
+    async with in_background(NodeRepairController(kube, recorder, world.cache, "c", world.now).run()):
+        await asyncio.sleep(0)
         yield world
-        assert not task.done(), task
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 def counted(name: str, **wanted: str) -> float:

@@ -14,6 +14,7 @@ from activities.kubernetes.resources import NODECLAIMS
 from tenon.kube.decode import decode_nodeclaim
 from tests.cache.objects import claim, node
 from tests.lifecycle_k8s.fake_kube import Clock, FakeKube, Recorder
+from tests.worker.background import in_background
 from tests.worker.fake_temporal import Cache
 from worker.controllers.nodeclaim_consistency import RESCAN_SECONDS, NodeClaimConsistencyController
 
@@ -55,15 +56,9 @@ class World(FakeKube):
 async def watched(world: World) -> AsyncIterator[None]:
     kube, recorder = cast("Any", world), world.recorder
     controller = NodeClaimConsistencyController(kube, recorder, world.cache, "c", world.clock)
-    task = asyncio.create_task(controller.run())
-    await asyncio.sleep(SOON)
-    try:
+    async with in_background(controller.run()):
+        await asyncio.sleep(SOON)
         yield
-        assert not task.done(), task
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 async def test_lif07_ctl14_evt05_a_lost_resource_is_reported_until_it_is_back() -> None:

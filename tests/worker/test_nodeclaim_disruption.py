@@ -25,6 +25,7 @@ from tenon.scheduling.model import InstanceType
 from tests.apis.case import EC2NODECLASS, NODEPOOL, edited, taint, term
 from tests.cache.objects import metadata, node, running
 from tests.planning.fake_view import READY, FakeTypes
+from tests.worker.background import in_background
 from tests.worker.fake_temporal import MOMENT, Cache
 from worker.cache.planning_view import PlanningView
 from worker.controllers.nodeclaim_disruption import (
@@ -171,15 +172,9 @@ async def keeping(world: World) -> AsyncIterator[World]:
     """The controller, after its first look."""
     view = PlanningView(world.cache)
     controller = NodeClaimDisruptionController(cast("Any", world.server), world.cache, view, world.types, "c")
-    task = asyncio.create_task(controller.run())
-    await asyncio.sleep(TURN)
-    try:
+    async with in_background(controller.run()):
+        await asyncio.sleep(TURN)
         yield world
-        assert not task.done(), task
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 async def test_dis70_nc05_a_changed_template_is_drift_until_it_is_changed_back() -> None:

@@ -14,6 +14,7 @@ from activities.kubernetes.resources import NODECLAIMS, Resource
 from tenon.apis.labels import TERMINATION_FINALIZER
 from tests.cache.objects import claim
 from tests.lifecycle_k8s.fake_kube import Clock, FakeKube
+from tests.worker.background import in_background
 from tests.worker.fake_temporal import MOMENT, Cache
 from worker.controllers.nodeclaim_finalizer import NodeClaimFinalizerController
 
@@ -52,15 +53,9 @@ class Server(FakeKube):
 async def keeping() -> AsyncIterator[Server]:
     server = Server(Cache())
     server.stored("a", **GUARDED)
-    task = asyncio.create_task(NodeClaimFinalizerController(cast("Any", server), server.cache, "c").run())
-    await asyncio.sleep(MOMENT)
-    try:
+    async with in_background(NodeClaimFinalizerController(cast("Any", server), server.cache, "c").run()):
+        await asyncio.sleep(MOMENT)
         yield server
-        assert not task.done(), task
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 async def test_fin01_a_finalizer_that_a_plain_update_wiped_comes_back() -> None:

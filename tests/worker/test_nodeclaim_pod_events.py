@@ -11,6 +11,7 @@ import pytest
 
 from activities.kubernetes.errors import ApiUnreachableError
 from tests.cache.objects import claim, node, running
+from tests.worker.background import in_background
 from tests.worker.fake_temporal import MOMENT, Cache
 from worker.controllers.nodeclaim_pod_events import CONCURRENCY, MAX_PENDING, QUIET, PodEventsController
 
@@ -36,15 +37,9 @@ class ApiServer:
 async def keeping() -> AsyncIterator[tuple[Cache, ApiServer]]:
     cache, server = Cache(), ApiServer()
     cache.publish(claim(), node())
-    task = asyncio.create_task(PodEventsController(cast("Any", server), cache).run())
-    await asyncio.sleep(MOMENT)
-    try:
+    async with in_background(PodEventsController(cast("Any", server), cache).run()):
+        await asyncio.sleep(MOMENT)
         yield cache, server
-        assert not task.done()
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 async def test_a_pod_that_came_is_noted() -> None:

@@ -15,6 +15,7 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle.messages.node import Poke
 from tenon.lifecycle.state import REVISION, NodeClaimInput
 from tests.cache.objects import claim, node
+from tests.worker.background import in_background
 from tests.worker.fake_temporal import LEAVING, MOMENT, NOT_FOUND, UNAVAILABLE, Cache, FakeTemporal
 from worker.controllers.nodeclaim_workflows import (
     RESEND_SWEEPS,
@@ -35,15 +36,9 @@ QUEUE = names.leader_queue("c", "a")
 async def bridged(cache: Cache, temporal: FakeTemporal, revision: int = REVISION) -> AsyncIterator[None]:
     """A running bridge that has done its first sweep."""
     bridge = NodeClaimWorkflowController(cast("Client", temporal), cache, "c", QUEUE, revision)
-    task = asyncio.create_task(bridge.run())
-    await asyncio.sleep(MOMENT)
-    try:
+    async with in_background(bridge.run()):
+        await asyncio.sleep(MOMENT)
         yield
-        assert not task.done(), task
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 def starting(name: str, **meta: Any) -> ClaimRecord:

@@ -15,6 +15,7 @@ from tenon.apis.labels import NODECLASS_FINALIZER
 from tenon.kube.decode import decode_object
 from tenon.kube.records import ObjectRecord
 from tests.cache.objects import claim, metadata
+from tests.worker.background import in_background
 from tests.worker.fake_temporal import MOMENT, UNAVAILABLE, Cache, FakeTemporal
 from worker.controllers.nodeclass_workflows import RESTART_SECONDS, NodeClassWorkflowController
 from workflows import names
@@ -27,15 +28,9 @@ WORKFLOW = names.nodeclass_id("c", "default")
 @contextlib.asynccontextmanager
 async def bridged(cache: Cache, temporal: FakeTemporal) -> AsyncIterator[None]:
     """A running controller that has seen all classes."""
-    task = asyncio.create_task(NodeClassWorkflowController(cast("Client", temporal), cache, "c").run())
-    await asyncio.sleep(MOMENT)
-    try:
+    async with in_background(NodeClassWorkflowController(cast("Client", temporal), cache, "c").run()):
+        await asyncio.sleep(MOMENT)
         yield
-        assert not task.done(), task
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 def node_class(name: str, generation: int, **meta: Any) -> ObjectRecord:

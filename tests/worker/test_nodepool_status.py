@@ -25,6 +25,7 @@ from tests.apis.case import EC2NODECLASS, NODEPOOL, edited
 from tests.cache.objects import claim, metadata
 from tests.lifecycle_k8s.fake_kube import Recorder
 from tests.planning.fake_view import READY
+from tests.worker.background import in_background
 from tests.worker.fake_temporal import MOMENT, Cache
 from worker.cache.changes import Topic
 from worker.cache.planning_view import PlanningView
@@ -99,15 +100,9 @@ async def keeping(
     controller = NodePoolStatusController(
         cast("Any", server), cast("Any", told), cache, view, measured=measured, refusals=refusals, slowed=slowed
     )
-    task = asyncio.create_task(controller.run())
-    await asyncio.sleep(MOMENT)
-    try:
+    async with in_background(controller.run()):
+        await asyncio.sleep(MOMENT)
         yield cache, server, told
-        assert not task.done(), task
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 @pytest.mark.parametrize("measured", [True, False])

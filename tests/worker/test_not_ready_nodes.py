@@ -13,6 +13,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from tenon.kube.records import NodeRecord
 from tests.cache.objects import claim, node
+from tests.worker.background import in_background
 from tests.worker.fake_temporal import Cache
 from worker.controllers.not_ready_nodes import CHECKS, RETRY, NotReadyNodeController
 
@@ -35,15 +36,9 @@ async def watched(cache: Cache, fails: int = 0) -> AsyncIterator[list[float]]:
             raise RPCError("away", RPCStatusCode.UNAVAILABLE, b"")
         sweeps.append(loop.time() - began)
 
-    task = asyncio.create_task(NotReadyNodeController(cache, sweep).run())
-    await asyncio.sleep(0)
-    try:
+    async with in_background(NotReadyNodeController(cache, sweep).run()):
+        await asyncio.sleep(0)
         yield sweeps
-        assert not task.done(), task
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 def reporting(name: str, *, ready: bool) -> NodeRecord:

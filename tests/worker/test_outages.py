@@ -21,6 +21,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ConflictError
 from tests.kubernetes.fake_api import serve
+from tests.worker.background import in_background
 from tests.worker.dev_server import Connected
 from tests.workflows.waiting import until
 from worker.log_rate_limit import ActivityFailureFilter, LogRateLimiter
@@ -120,15 +121,11 @@ class ApiServer:
 async def watched(tmp_path: Path) -> AsyncIterator[tuple[ApiServer, Readiness, Kube]]:
     server, readiness = ApiServer(), Readiness()
     readiness.why = ""
-    async with serve(server.handle, tmp_path) as kube:
-        task = asyncio.create_task(watch_api_server(kube, readiness, period=0.01))
-        try:
-            yield server, readiness, kube
-            assert not task.done()
-        finally:
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+    async with (
+        serve(server.handle, tmp_path) as kube,
+        in_background(watch_api_server(kube, readiness, period=0.01)),
+    ):
+        yield server, readiness, kube
 
 
 @pytest.mark.parametrize("status", [0, 500, 503])

@@ -22,6 +22,7 @@ from tenon.kube.decode import decode_object
 from tenon.kube.records import ObjectRecord
 from tests.cache.objects import claim, metadata, mounting, node, running, waiting
 from tests.kubernetes.fake_api import FakeApi
+from tests.worker.background import in_background
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import CATCH_UP_SECONDS, QUIET_SECONDS, REFRESH_SECONDS, PlanningView
@@ -57,15 +58,9 @@ CLAIMS, ALL_PODS = NODECLAIMS.path(), PODS.path()
 async def viewing() -> AsyncIterator[tuple[ManyApis, ClusterCache, PlanningView]]:
     api = ManyApis()
     cache = ClusterCache(api, silence_limit=75.0)  # type: ignore[arg-type]
-    task = asyncio.create_task(cache.run())
-    await cache.wait_synced()
-    try:
+    async with in_background(cache.run()):
+        await cache.wait_synced()
         yield api, cache, PlanningView(cache)
-        assert not task.done()
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 async def test_claims_that_a_working_watch_is_about_to_tell_of_are_only_waited_for() -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 from tenon.lifecycle.messages.launch import OfferingRef
 from tenon.lifecycle.messages.provisioning import LaunchReport
+from tests.worker.background import in_background
 from tests.worker.fake_temporal import UNAVAILABLE, FakeTemporal
 from tests.workflows.waiting import until
 from worker.runtime.interrupted_offerings import InterruptedOfferings
@@ -23,16 +22,6 @@ PROVISIONER = names.provisioner_id("c")
 
 def offering(name: str) -> OfferingRef:
     return OfferingRef(capacity_type="spot", instance_type=name, zone="us-west-2a")
-
-
-@contextlib.asynccontextmanager
-async def running(work: Any) -> AsyncIterator[None]:
-    task = asyncio.create_task(work)
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 async def sent(temporal: FakeTemporal, count: int) -> list[LaunchReport]:
@@ -49,7 +38,7 @@ async def test_a_report_that_was_accepted_delays_no_later_one() -> None:
     report, accepted = LaunchReport(closed=["web"]), list[LaunchReport]()
     handle = cast("Any", temporal.get_workflow_handle(PROVISIONER))
     work = send_reports(handle, news, lambda: report, gather=0, retry=NEVER, acknowledge=accepted.append)
-    async with running(work):
+    async with in_background(work):
         for count in (1, 2, 3):
             news.set()
             assert await sent(temporal, count) == [report] * count
@@ -62,7 +51,7 @@ async def test_a_report_that_temporal_does_not_accept_is_sent_again() -> None:
     report, accepted = LaunchReport(closed=["web"]), list[LaunchReport]()
     handle = cast("Any", temporal.get_workflow_handle(PROVISIONER))
     work = send_reports(handle, news, lambda: report, gather=0, retry=0, acknowledge=accepted.append)
-    async with running(work):
+    async with in_background(work):
         news.set()
         assert await sent(temporal, 1) == [report]
     assert accepted == [report]
@@ -71,7 +60,7 @@ async def test_a_report_that_temporal_does_not_accept_is_sent_again() -> None:
 async def test_aws041_each_report_has_all_interrupted_offerings_that_still_count() -> None:
     clock = [datetime(2026, 11, 23, tzinfo=UTC)]
     temporal, offerings = FakeTemporal(), InterruptedOfferings(lambda: clock[0])
-    async with running(offerings.report(cast("Any", temporal), "c")):
+    async with in_background(offerings.report(cast("Any", temporal), "c")):
         offerings.sold_out([offering("m5.large")])
         await sent(temporal, 1)
         clock[0] += timedelta(minutes=3, seconds=-1)

@@ -13,6 +13,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from tenon.apis import labels
 from tests.cache.objects import node
+from tests.worker.background import in_background
 from tests.worker.fake_temporal import Cache
 from worker.controllers.startup_cordon import BACKSTOP_SECONDS, RETRY, StartupCordonController
 
@@ -58,15 +59,9 @@ async def removing(fails: int = 0) -> AsyncIterator[tuple[Nodes, float]]:
     """A running controller, and when it began."""
     cache = Cache()
     nodes = Nodes(cache, fails)
-    task = asyncio.create_task(StartupCordonController(cast("Kube", nodes), cache).run())
-    await asyncio.sleep(0)
-    try:
+    async with in_background(StartupCordonController(cast("Kube", nodes), cache).run()):
+        await asyncio.sleep(0)
         yield nodes, asyncio.get_running_loop().time()
-        assert not task.done(), task
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 async def test_a_startup_cordon_that_stays_is_removed_after_a_while() -> None:

@@ -23,6 +23,7 @@ from tenon.provisioning.static_capacity import MAX_CHANGES
 from tests.apis.case import EC2NODECLASS, NODEPOOL, edited
 from tests.cache.objects import claim, metadata, node, running
 from tests.planning.fake_view import READY, FakeTypes
+from tests.worker.background import in_background
 from tests.worker.fake_temporal import Cache
 from worker.cache.planning_view import PlanningView
 from worker.cache.table import Table
@@ -173,15 +174,9 @@ async def keeping(server: ApiServer) -> AsyncIterator[None]:
     ready = {**EC2NODECLASS, "metadata": metadata("default"), "status": {"conditions": [READY]}}
     cache.nodeclasses.on_event("default", decode_object(json.dumps(ready).encode()))
     controller = StaticNodePoolController(cast("Any", server), cache, PlanningView(cache), FakeTypes(), PlanPolicy())
-    task = asyncio.create_task(controller.run())
-    await settle()
-    try:
+    async with in_background(controller.run()):
+        await settle()
         yield
-        assert not task.done(), task
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
 
 
 async def settle(seconds: float = MOMENT) -> None:
