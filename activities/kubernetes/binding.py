@@ -22,7 +22,7 @@ from tenon.apis import labels
 from tenon.evolve import evolve
 from tenon.kube import pod_json
 from tenon.kube.claim_record import ClaimRecord
-from tenon.kube.planned_pods import PlannedPod
+from tenon.kube.planned_pods import PlannedPod, has_same_controller
 from tenon.kube.scheduler_config import NOTHING, DefaultSpread
 from tenon.kube.structs import Object
 from tenon.lifecycle import startup_cordon
@@ -178,7 +178,9 @@ def _missing(entries: Sequence[PlannedPod], node_pods: Sequence[Object]) -> list
 
 
 async def _read(kube: Kube, entries: Sequence[PlannedPod]) -> dict[str, Object]:
-    """The pods that exist, by key. Where the first pod of a group waits for a node, the others are copies of it."""
+    """The pods that exist, by key. Where the first pod of a group waits for a node, the others of its controller are
+    copies of it.
+    """
 
     async def read(entry: PlannedPod) -> Object | None:
         return await kube.get(PODS, entry.name, entry.namespace)
@@ -191,10 +193,12 @@ async def _read(kube: Kube, entries: Sequence[PlannedPod]) -> dict[str, Object]:
     first = [alike[0] for alike in groups.values()]
     for entry, pod, alike in zip(first, await bounded(first, CONCURRENCY, read), groups.values(), strict=True):
         found[entry.key] = pod
-        if pod is not None and is_unscheduled(entry, pod):
-            found |= {other.key: _like(pod, other) for other in alike[1:]}
-        else:
-            others += alike[1:]
+        waits = pod is not None and is_unscheduled(entry, pod)
+        for other in alike[1:]:
+            if pod is not None and waits and has_same_controller(pod, other):
+                found[other.key] = _like(pod, other)
+            else:
+                others.append(other)
     found |= zip((entry.key for entry in others), await bounded(others, CONCURRENCY, read), strict=True)
     return {key: pod for key, pod in found.items() if pod is not None}
 

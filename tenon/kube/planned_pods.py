@@ -3,7 +3,7 @@ was launched for, and which of them are alike.
 
 The format of the first is ``namespace/name=uid,...``. The second has a number for each of these pods. Pods with the
 same number had the same specification when they were planned, so binding reads one of them instead of all. Users can
-edit annotations, so malformed entries are skipped.
+edit annotations, so malformed entries are skipped, and a group counts only for pods of one controller.
 """
 
 from __future__ import annotations
@@ -12,10 +12,15 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from tenon.apis import labels
+from tenon.kube.owners import controller, owners
 from tenon.kube.pod import Pod
+from tenon.kube.structs import Object
 
 OF_ONE_TEMPLATE = frozenset({"Deployment", "ReplicaSet", "ReplicationController", "Job"})
 """The kinds of controllers that make all their pods from one template."""
+KEPT_NAME = 46
+"""Of a long controller's name, its pods' names keep at least so many characters: a generated name has at most 63, and a
+random end and the number of an indexed Job's pod take up to 17 of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,18 @@ def planned_pods(annotations: Mapping[str, str] | None) -> list[PlannedPod]:
     if len(groups) != len(found):
         return found
     return [replace(pod, group=group.strip()) for pod, group in zip(found, groups, strict=True)]
+
+
+def has_same_controller(pod: Object, other: PlannedPod) -> bool:
+    """Whether a pod that was not read is of the same controller as ``pod``, as far as its namespace and name show.
+
+    Without this, who may edit NodeClaims could have any waiting pod bound by the rules of another.
+    """
+    owner = controller(owners(pod))
+    if owner is None or owner.kind not in OF_ONE_TEMPLATE:
+        return False
+    start = f"{owner.name}-"[:KEPT_NAME]
+    return other.namespace == pod["metadata"]["namespace"] and other.name.startswith(start)
 
 
 def format_planned_pods(pods: Iterable[Pod]) -> str:
