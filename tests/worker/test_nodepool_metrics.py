@@ -1,0 +1,70 @@
+"""The metrics of NodePools, also of those that are gone."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+
+import pytest
+from prometheus_client import REGISTRY
+
+from activities.planning.launch_refusals import LaunchRefusals
+from tenon.lifecycle.breaker import refused
+from tests.cache.objects import claim
+from tests.worker.fake_temporal import MOMENT, Cache
+from tests.worker.nodepool_cluster import keeping, measured_breaker, pool, put
+
+NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
+pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
+
+
+@pytest.mark.parametrize("measured", [True, False])
+async def test_set14_metrics_of_pools_are_kept_unless_they_are_not_wanted(measured: bool) -> None:
+    name = f"measured-{measured}".lower()
+    async with keeping(pool(name, {"limits": {"cpu": "10"}}), measured=measured):
+        found = REGISTRY.get_sample_value("karpenter_nodepools_limit", {"resource_type": "cpu", "nodepool": name})
+    assert found == (10.0 if measured else None)
+
+
+async def test_met37_the_state_counts_as_synced_only_once_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = asyncio.Event()
+
+    async def wait(_: Cache) -> None:
+        await whole.wait()
+
+    monkeypatch.setattr(Cache, "wait_synced", wait)
+    async with keeping():
+        assert REGISTRY.get_sample_value("karpenter_cluster_state_synced") == 0
+        whole.set()
+        await asyncio.sleep(MOMENT)
+        assert REGISTRY.get_sample_value("karpenter_cluster_state_synced") == 1
+
+
+async def test_met18_a_pool_that_is_gone_and_a_limit_that_was_lifted_are_told_as_nothing() -> None:
+    """A series cannot be taken back where several processes share their metrics."""
+
+    def told(kind: str, resource: str) -> float | None:
+        labels = {"resource_type": resource, "nodepool": "going"}
+        return REGISTRY.get_sample_value(f"karpenter_nodepools_{kind}", labels)
+
+    async with keeping(pool("going", {"limits": {"cpu": "10", "memory": "1Gi"}})) as (cache, _, _):
+        cache.publish(claim("a", node_name="", meta={"labels": {"karpenter.sh/nodepool": "going"}}))
+        await asyncio.sleep(MOMENT)
+        assert (told("limit", "cpu"), told("limit", "memory"), told("usage", "nodes")) == (10.0, 2.0**30, 1.0)
+        put(cache, {**pool("going", {"limits": {"cpu": "10"}}), "metadata": {"name": "going", "generation": 2}})
+        await asyncio.sleep(MOMENT)
+        assert (told("limit", "cpu"), told("limit", "memory")) == (10.0, 0.0)
+        cache.pools.on_event("going", None)
+        await asyncio.sleep(MOMENT)
+        assert (told("limit", "cpu"), told("usage", "nodes")) == (0.0, 0.0)
+
+
+async def test_a_deleted_pool_no_longer_counts_as_held_back() -> None:
+    """An alert on the metric would otherwise fire for ever."""
+    refusals = LaunchRefusals(now=lambda: NOW)
+    refusals.update([refused(None, "deleted", "Unauthorized", "you may not", NOW)])
+    async with keeping(pool("deleted"), refusals=refusals) as (cache, _, _):
+        assert measured_breaker("deleted") == 1
+        cache.pools.on_event("deleted", None)
+        await asyncio.sleep(MOMENT)
+        assert measured_breaker("deleted") == 0

@@ -1,0 +1,78 @@
+"""Tells users in events and log lines what is wrong with NodePools, once for each problem."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from activities.kubernetes.events import EventPublisher
+from activities.kubernetes.resources import NODEPOOLS
+from tenon.apis.conditions import READY, get_condition
+from tenon.apis.nodepool import (
+    CONSOLIDATION_SLOWED,
+    NODE_LAUNCH_HEALTHY,
+    NODE_REGISTRATION_HEALTHY,
+    OVERLAPPING,
+    NodePool,
+)
+from tenon.apis.validation import parse, unknown_values
+from tenon.kube.records import ObjectRecord
+from tenon.provisioning.pool_overlap import REASON
+
+
+class NodePoolEvents:
+    """Publishes the events of NodePools."""
+
+    def __init__(self, recorder: EventPublisher, log: logging.Logger) -> None:
+        self._recorder = recorder
+        self._log = log
+        self._read: dict[str, int] = {}
+        """By NodePool: the generation whose values were last checked."""
+
+    async def publish(self, record: ObjectRecord, pool: NodePool, status: Mapping[str, Any]) -> None:
+        """Publish an event for each problem in the new ``status`` that ``record`` does not have yet."""
+        before = get_condition(pool.status.conditions, READY)
+        aside = (READY, NODE_LAUNCH_HEALTHY, NODE_REGISTRATION_HEALTHY)
+        failed = [c for c in status["conditions"] if c["status"] == "False" and c["type"] not in aside]
+        was_ready = before is None or before.status == "True"
+        if failed and (was_ready or record.condition("Ready").get("message") is None):
+            for condition in failed:
+                await self._recorder.publish(_reference(record), condition["reason"], condition["message"], "Warning")
+            self._log.warning(
+                "A NodePool is not ready",
+                extra={"nodepool": record.name, "conditions": {c["type"]: c["message"] for c in failed}},
+            )
+        health: dict[str, Any] = next((c for c in status["conditions"] if c["type"] == NODE_LAUNCH_HEALTHY), {})
+        health_before = record.condition(NODE_LAUNCH_HEALTHY)
+        if health.get("status") == "False" and health["message"] != health_before.get("message"):
+            await self._recorder.publish(_reference(record), "LaunchesHeldBack", health["message"], "Warning")
+        slowed = next((c["message"] for c in status["conditions"] if c["type"] == CONSOLIDATION_SLOWED), "")
+        if slowed and slowed != record.condition(CONSOLIDATION_SLOWED).get("message"):
+            await self._recorder.publish(_reference(record), CONSOLIDATION_SLOWED, slowed, "Warning")
+        overlap = next((c["message"] for c in status["conditions"] if c["type"] == OVERLAPPING), "")
+        if overlap and overlap != record.condition(OVERLAPPING).get("message"):
+            await self._recorder.publish(_reference(record), REASON, overlap, "Warning")
+
+    def log_unknown_values(self, pool: NodePool) -> None:
+        """Log requirement values that no node can have, once for each generation of the pool."""
+        name, generation = pool.metadata.name, pool.metadata.generation
+        if self._read.get(name) == generation:
+            return
+        self._read[name] = generation
+        for fault in unknown_values(pool.spec.template.spec.requirements):
+            self._log.warning(
+                "A NodePool names unknown values", extra={"nodepool": name, "error": f"spec.template.spec.{fault}"}
+            )
+
+    async def report_unreadable(self, record: ObjectRecord) -> None:
+        """Report a NodePool that cannot be parsed, in an event and in the log. The other pools are not affected."""
+        _, faults = parse(NodePool, record.body)
+        why = "; ".join(str(fault) for fault in faults)
+        self._log.error("A NodePool cannot be read and is left out", extra={"nodepool": record.name, "error": why})
+        await self._recorder.publish(_reference(record), "NodePoolValidationFailed", why, "Warning")
+
+
+def _reference(record: ObjectRecord) -> dict[str, Any]:
+    """A reference to the NodePool for events, with the kind, which list items do not state."""
+    return {"apiVersion": NODEPOOLS.api_version, "kind": NODEPOOLS.kind, "metadata": record.body["metadata"]}
