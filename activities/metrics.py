@@ -263,7 +263,7 @@ INTERRUPTION_RECEIVED = Counter(
     "karpenter_interruption_received_messages_total", "Messages from the interruption queue.", ["message_type"]
 )
 INTERRUPTION_MALFORMED = Counter(
-    "tenon_interruption_malformed_messages_total", "Messages that are no event of EventBridge, and were dropped."
+    "tenon_interruption_malformed_messages_total", "Messages that are not EventBridge events, and were dropped."
 )
 INTERRUPTION_DELETED = Counter(
     "karpenter_interruption_deleted_messages_total", "Messages that were deleted from the interruption queue."

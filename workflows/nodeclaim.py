@@ -273,7 +273,7 @@ class NodeClaimWorkflow:
         changed = self.state.blocked or self.at_start.blocked or self.state.instance is not None
         return not changed and visible_stage(self.state) == "launching"
 
-    @workflow.signal(description="Sent by Tenon: the Node, the NodeClaim or the instance changed. Looks at them again.")
+    @workflow.signal(description="Sent by Tenon: the Node, the NodeClaim or the instance changed. Checks them.")
     def poke(self, poke: Poke) -> None:
         """Check the node again, because the node, its NodeClaim or its instance changed."""
         self.inbox.append(poke)

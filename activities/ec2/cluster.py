@@ -40,7 +40,7 @@ def describe_cluster(
             raise
         log.warning(
             "The worker failed to describe the EKS cluster: nodes get what the settings say, and no AL2023 node can "
-            "launch until EKS tells the range of service addresses",
+            "launch until EKS reports the range of service addresses",
             extra={"cluster": name, "error": str(error)},
         )
     return Cluster(

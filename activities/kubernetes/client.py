@@ -249,5 +249,5 @@ def _object(content: bytes) -> JsonObject:
     try:
         answer: JsonObject = msgspec.json.decode(content)
     except msgspec.DecodeError as error:  # a proxy may answer with its own error page
-        raise ApiError(200, "BadAnswer", f"the answer is no JSON: {content[:100]!r}") from error
+        raise ApiError(200, "BadAnswer", f"the answer is not JSON: {content[:100]!r}") from error
     return answer

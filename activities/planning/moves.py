@@ -263,7 +263,7 @@ class MoveFinder:
             return []
         if (error := look.exception()) is not None:
             self._due = asyncio.get_running_loop().time() + LOOK_SECONDS
-            log.error("A look for nodes to disrupt failed, and the worker looks again", exc_info=error)
+            log.error("The worker failed to search for nodes to disrupt and retries", exc_info=error)
             return []
         return still_allowed(look.result(), situation)
 

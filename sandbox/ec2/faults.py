@@ -45,7 +45,7 @@ class Fault:
         if not 0 <= self.chance <= 1:
             raise ValueError(f"chance {self.chance} is out of bounds: give 0 to 1")
         if not 100 <= self.status <= 599:
-            raise ValueError(f"status {self.status} is no HTTP status: give 400 to 599")
+            raise ValueError(f"status {self.status} is not an HTTP status: give 400 to 599")
         if not 0 <= self.latency_seconds <= 600:
             raise ValueError(f"latency_seconds {self.latency_seconds} is out of bounds: give 0 to 600")
         if self.count is not None and self.count < 1:

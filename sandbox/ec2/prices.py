@@ -73,5 +73,5 @@ def read_prices(region: str = REGION, tables: Path = TABLES) -> PriceBook:
 def _read(path: Path, *needed: str) -> dict[str, Any]:
     data = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(data, dict) or any(key not in data for key in needed):
-        raise ValueError(f"{path} is no price file: it needs {' and '.join(needed)}")
+        raise ValueError(f"{path} is not a price file: it needs {' and '.join(needed)}")
     return data

@@ -140,7 +140,7 @@ def _duration(value: Any, place: str) -> timedelta:
         raise ValueError(f"{place}.duration: {_shown(value)} is not a duration in hours and minutes, such as 1h30m")
     found = timedelta(seconds=Duration(value).seconds or 0)
     if not found:
-        raise ValueError(f"{place}.duration: {_shown(value)} is no time, so the window can never open")
+        raise ValueError(f"{place}.duration: {_shown(value)} is not a time, so the window can never open")
     return found
 
 

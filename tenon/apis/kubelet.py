@@ -64,7 +64,7 @@ def _pods(value: Any) -> int | str:
         return value
     if isinstance(value, str):
         raise ValueError(
-            f"{value[:80]!r} is neither a whole number, which stands without quotes, nor an expression over "
+            f"{value[:80]!r} is neither a whole number, which has no quotes, nor an expression over "
             f"{', '.join(expressions.VARIABLES)}"
         )
     if not isinstance(value, int) or isinstance(value, bool):

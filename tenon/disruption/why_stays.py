@@ -107,7 +107,7 @@ class WhyStays:
             return
         if given.policies[node.pool].expire_within_budgets:
             waits = f"It expired at {format_instant(node.expires_at)} and waits ({labels.EXPIRE_WITHIN_BUDGETS})"
-            yield from (waits, *(self._of_budgets(node, Reason.EXPIRED) or ["A later look removes it"]))
+            yield from (waits, *(self._of_budgets(node, Reason.EXPIRED) or ["A later check removes it"]))
 
     def _of_drift(self, node: ManagedNode, detail: NodeDetail | None) -> Iterator[str]:
         if detail is None or not detail.drifted:
@@ -117,7 +117,7 @@ class WhyStays:
             return
         message = f": {detail.drift_message}" if detail.drift_message else ""
         yield f"It drifted ({detail.drifted}){message}"
-        yield from self._of_budgets(node, Reason.DRIFTED) or ["A later look replaces it"]
+        yield from self._of_budgets(node, Reason.DRIFTED) or ["A later check replaces it"]
 
     def _of_emptiness(self, node: ManagedNode) -> Iterator[str]:
         policy = self._situation.policies[node.pool]
@@ -228,7 +228,7 @@ class WhyStays:
             score = f"{min(scores.values()):.2f}"
             yield f"NodePool {node.pool} is Balanced: this would score {score}, and {LEAST_SCORE:g} is needed"
         elif free:
-            yield "A later look may remove it, if it does not find something better"
+            yield "A later check may remove it, unless it finds something better"
 
     def _why_no_bill(self, detail: NodeDetail, plan: Plan) -> str:
         """Why a cheaper replacement breaks a rule of the price."""

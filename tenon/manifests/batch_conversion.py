@@ -77,7 +77,7 @@ def _explained(made: Converted, body: JsonObject, expiry: Mapping[str, str]) -> 
                 notes.append(Note(f"expireAfter is that of NodePool {owner}", "spec.expireAfter"))
             if body.get("kind") == "Machine":
                 notes.append(
-                    Note("created in a cluster, it launches a node of its own: the Machine's node stays the Machine's")
+                    Note("created in a cluster, it launches a separate node: the Machine's node stays the Machine's")
                 )
             if body.get("kind") == "Machine" and (claim.get("status") or {}).get("conditions"):
                 sentence = "conditions have lost the prefix Machine; MachineEmpty and MachineExpired no longer exist"

@@ -200,7 +200,7 @@ def _name(entry: Any) -> str:
 
 def _why_new(path: Path, value: Any) -> str:
     if path[-1] == "nodeClassRef":
-        return "the provider is an EC2NodeClass of its own now"
+        return "the provider is now a separate EC2NodeClass"
     if path[-2:-1] == ("nodeClassRef",):
         return _WRITTEN_OUT
     if value == NEVER_TEXT:

@@ -50,7 +50,7 @@ def sentence(others: Sequence[str]) -> str:
     kinds = "NodePool" if len(others) == 1 else "NodePools"
     return (
         f"it takes the same pods as {kinds} {', '.join(others[:_NAMED])}{more}, at the same weight, so nothing says "
-        "whose nodes they get: tell the pools apart by taints or requirements, or give them different weights"
+        "whose nodes they get: separate the pools by taints or requirements, or give them different weights"
     )
 
 

@@ -154,7 +154,7 @@ def test_a_cheaper_replacement_says_what_it_would_save() -> None:
     assert sentences(found) == (
         "Its 1 pod would need 1 new node, at best m5.large (on-demand, us-west-2a, $0.0960 an hour), which would save "
         "$0.0960 an hour",
-        "A later look may remove it, if it does not find something better",
+        "A later check may remove it, unless it finds something better",
     )
 
 
@@ -192,7 +192,7 @@ def test_a_drifted_node_says_why_it_cannot_leave() -> None:
     assert found.model is not None
     detail = replace(found.model.details["n1"], drifted="AMIDrift", drift_message="the image changed")
     drifted = replace(found, model=replace(found.model, details={"n1": detail}))
-    assert sentences(drifted)[:2] == ("It drifted (AMIDrift): the image changed", "A later look replaces it")
+    assert sentences(drifted)[:2] == ("It drifted (AMIDrift): the image changed", "A later check replaces it")
     blocked = {"n1": "its node drifted (AMIDrift), but pod default/web: PodDisruptionBudget web allows no eviction"}
     assert sentences(drifted, blocked=blocked)[0] == (
         "Its node drifted (AMIDrift), but pod default/web: PodDisruptionBudget web allows no eviction"

@@ -167,10 +167,10 @@ def test_defaults_are_no_reason_for_a_warning() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"METRICS_PORT": "8081"}, "METRICS_PORT and HEALTH_PROBE_PORT are 8081: give each a port of its own."),
+        ({"METRICS_PORT": "8081"}, "METRICS_PORT and HEALTH_PROBE_PORT are 8081: give each a different port."),
         (
             {"METRICS_PORT": "9", "HEALTH_PROBE_PORT": "9", "WEBHOOK_PORT": "9"},
-            "METRICS_PORT and HEALTH_PROBE_PORT and WEBHOOK_PORT are 9: give each a port of its own.",
+            "METRICS_PORT and HEALTH_PROBE_PORT and WEBHOOK_PORT are 9: give each a different port.",
         ),
     ],
 )

@@ -132,7 +132,7 @@ class InterruptionController(Controller):
             metrics.INTERRUPTION_MALFORMED.inc()
             if self._log_limiter.count(MalformedNoticeError) is not None:
                 self._log.warning(
-                    "The interruption queue has a message that is no event of EventBridge, which is dropped",
+                    "The worker drops a message in the interruption queue that is not an EventBridge event",
                     extra={"error": str(error), "bytes": len(message.body)},
                 )
             return

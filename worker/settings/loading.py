@@ -121,7 +121,7 @@ def _clashes(settings: Settings) -> list[str]:
     for name in names:
         by_port.setdefault(getattr(settings, name), []).append(name.upper())
     return [
-        f"{' and '.join(same)} are {port}: give each a port of its own."
+        f"{' and '.join(same)} are {port}: give each a different port."
         for port, same in by_port.items()
         if port and len(same) > 1
     ]

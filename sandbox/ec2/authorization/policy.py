@@ -117,7 +117,7 @@ class Policy:
             document = json.loads(text)
             statements = document["Statement"]
         except (ValueError, KeyError, TypeError) as error:
-            raise PolicyError(f"the text is no policy document: {error}") from error
+            raise PolicyError(f"the text is not a policy document: {error}") from error
         return cls(tuple(_statement(one) for one in ([statements] if isinstance(statements, dict) else statements)))
 
     @property
