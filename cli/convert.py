@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from cli.simulating.files import NAME_OF_STANDARD_INPUT, read_named_texts
+from cli.simulating.files import NAME_OF_STANDARD_INPUT, Filenames, read_named_texts
 from tenon.manifests.converting import Output, Part, convert, joined
 from tenon.manifests.documents import Diagnostic
 from tenon.manifests.faults import ManifestError, Source, one_line
@@ -30,10 +30,7 @@ class Form(StrEnum):
 
 @app.command(name="convert")
 def run(
-    filename: Annotated[
-        list[str] | None,
-        typer.Option("-f", "--filename", help="A manifest file, a folder of manifests, or - for standard input."),
-    ] = None,
+    filename: Filenames = None,
     output: Annotated[Form, typer.Option("-o", "--output", help="Output format.")] = Form.yaml,
     output_dir: Annotated[
         Path | None, typer.Option("-w", "--output-dir", help="Write each file under its name into this folder.")

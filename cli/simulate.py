@@ -17,7 +17,7 @@ import typer
 from cli.simulating.again import read_problem, solve_again
 from cli.simulating.cluster import FiledCache, fill
 from cli.simulating.disrupting import disruption_of
-from cli.simulating.files import read_catalogue_file, read_files
+from cli.simulating.files import Filenames, read_catalogue_file, read_files
 from cli.simulating.progress import show_progress
 from tenon.apis import labels
 from tenon.apis.nodeoverlay import NodeOverlay
@@ -64,10 +64,7 @@ class InputError(TenonError):
 
 @app.command()
 def simulate(
-    filename: Annotated[
-        list[str] | None,
-        typer.Option("-f", "--filename", help="A manifest file, a folder of manifests, or - for standard input."),
-    ] = None,
+    filename: Filenames = None,
     live: Annotated[
         bool, typer.Option("--live", help="Add the objects of the kubeconfig's cluster (read only).")
     ] = False,

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.simulating.files import read_named_texts
+from cli.simulating.files import Filenames, read_named_texts
 from tenon.manifests.checking import Checked, check
 from tenon.manifests.documents import Diagnostic, as_shown
 from tenon.manifests.faults import ManifestError, one_line
@@ -31,10 +31,7 @@ class Form(StrEnum):
 
 @app.command()
 def validate(
-    filename: Annotated[
-        list[str] | None,
-        typer.Option("-f", "--filename", help="A manifest file, a folder of manifests, or - for standard input."),
-    ] = None,
+    filename: Filenames = None,
     output: Annotated[Form, typer.Option("-o", "--output", help="Output format.")] = Form.table,
 ) -> None:
     """Check Karpenter's manifests of any age as the API server and the worker would, without either."""

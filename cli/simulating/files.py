@@ -6,7 +6,9 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from cli.simulating import builtin
 from tenon.manifests.faults import ManifestError, Source
@@ -20,6 +22,12 @@ MAX_SIZE = 128 * 2**20
 SUFFIXES = (".yaml", ".yml", ".json")
 STANDARD_INPUT = "-"
 NAME_OF_STANDARD_INPUT = "standard input"
+
+Filenames = Annotated[
+    list[str] | None,
+    typer.Option("-f", "--filename", help="A manifest file, a folder of manifests, or - for standard input."),
+]
+"""The option of the commands that read manifests as `read_texts` does."""
 
 
 def read_files(names: Iterable[str]) -> Objects:
