@@ -51,8 +51,8 @@ def decode_limit_range(raw: bytes | msgspec.Raw) -> ValueRecord[Resources]:
             # the defaults that the API server derives; if two items differ, the first one wins
             stated = {**units(item.min), **units(item.max), **units(item.default), **units(item.default_request)}
             requests = stated | requests
-    key = f"{wire.metadata.namespace or 'default'}/{wire.metadata.name}"
-    return ValueRecord(sys.intern(key), wire.metadata.uid, wire.metadata.resource_version, share(requests))
+    metadata = wire.metadata
+    return ValueRecord(sys.intern(metadata.namespaced_key), metadata.uid, metadata.resource_version, share(requests))
 
 
 def requests_by_namespace(limit_ranges: Iterable[ValueRecord[Resources]]) -> Mapping[str, Resources]:

@@ -71,5 +71,4 @@ def decode_workload(raw: bytes | msgspec.Raw) -> ValueRecord[LabelSelector | Non
 
 
 def _record(metadata: Metadata, selector: V) -> ValueRecord[V]:
-    key = f"{metadata.namespace or 'default'}/{metadata.name}"
-    return ValueRecord(sys.intern(key), metadata.uid, metadata.resource_version, selector)
+    return ValueRecord(sys.intern(metadata.namespaced_key), metadata.uid, metadata.resource_version, selector)

@@ -61,8 +61,7 @@ def _decoder(shape: type[W], read: Callable[[W], T]) -> Callable[[bytes | msgspe
     def decode(raw: bytes | msgspec.Raw) -> ValueRecord[T]:
         wire = decoder.decode(raw)
         metadata: Metadata = wire.metadata
-        key = f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
-        return ValueRecord(sys.intern(key), metadata.uid, metadata.resource_version, read(wire))
+        return ValueRecord(sys.intern(metadata.key), metadata.uid, metadata.resource_version, read(wire))
 
     return decode
 

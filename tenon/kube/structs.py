@@ -46,6 +46,16 @@ class Metadata(Wire):
     annotations: dict[str, str] | None = None
     owner_references: list[Owner] | None = None
 
+    @property
+    def key(self) -> str:
+        """``namespace/name``; the name if there is no namespace."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+    @property
+    def namespaced_key(self) -> str:
+        """``namespace/name`` of a kind that has namespaces. A manifest without one means ``default``."""
+        return f"{self.namespace or 'default'}/{self.name}"
+
 
 class ResourceNeeds(Wire):
     requests: Quantities | None = None

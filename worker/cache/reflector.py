@@ -293,8 +293,7 @@ class Reflector(Generic[R]):
 def _name_of(raw: msgspec.Raw) -> tuple[str, None, str]:
     """The key and the version of an object of which nothing else is read. It has no record."""
     metadata = _any.decode(raw).metadata
-    key = f"{metadata.namespace}/{metadata.name}" if metadata.namespace else metadata.name
-    return key, None, metadata.resource_version
+    return metadata.key, None, metadata.resource_version
 
 
 def _older_or_equal(version: str, known: str) -> bool:
