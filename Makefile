@@ -14,10 +14,10 @@ PYTEST := $(BIN)/pytest --dist loadfile --no-loadscope-reorder
 # Sets of strings have the same order in every run: see tests/fuzzing.py.
 unit test: export PYTHONHASHSEED := 0
 
-.PHONY: help setup check test demo unit fuzz clean generate docs image previous-image image-test realpod postgresql
+.PHONY: help setup check test demo unit fuzz clean generate docs image previous-image image-test realpod realpod-e2e postgresql
 
 help:  ## List the targets
-	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 .uv/bin/uv:
 	python3 -m venv .uv
@@ -66,6 +66,9 @@ image-test: $(SYNCED)  ## Run that image in a container, as root
 
 realpod: setup image previous-image  ## Run these images in real pods on a real kubelet, as root on Debian with cgroup v1
 	$(BIN)/pytest -q tests/realpod
+
+realpod-e2e: setup image  ## The end-to-end tests with the worker in a real pod, where realpod runs too
+	$(BIN)/pytest -n0 -q --pods tests/e2e
 
 postgresql: setup  ## Tests with Temporal's server on PostgreSQL, which it builds once; and the faults of Temporal on it
 	$(BIN)/pytest -n0 -q tests/postgresql

@@ -34,11 +34,19 @@ def populate(layout: Layout, server: str, *, tenon: bool = True) -> None:
         apply(admin, SYSTEM)
         return
     apply(admin, SYSTEM, *deploy_manifests())
-    token = kubectl(
-        admin, "create", "token", SERVICE_ACCOUNT, f"--namespace={NAMESPACE}", f"--duration={TOKEN_LIFETIME}"
-    )
+    write_worker_kubeconfig(layout, server)
+
+
+def write_worker_kubeconfig(layout: Layout, server: str) -> None:
+    """Write the kubeconfig of Tenon's ServiceAccount, which must exist.
+
+    Raises:
+        KubectlError: kubectl failed.
+    """
+    asking = ("create", "token", SERVICE_ACCOUNT, f"--namespace={NAMESPACE}", f"--duration={TOKEN_LIFETIME}")
+    token = kubectl(layout.kubeconfig, *asking).strip()
     authority = (layout.pki / "ca.crt").read_bytes()
-    kubeconfig.with_token(layout.worker_kubeconfig, server, authority, token.strip(), NAMESPACE)
+    kubeconfig.with_token(layout.worker_kubeconfig, server, authority, token, NAMESPACE)
 
 
 def wait_until_ready(layout: Layout, *, tenon: bool = True) -> None:

@@ -11,13 +11,21 @@ from collections.abc import Iterator
 import pytest
 
 from sandbox.cluster import Sandbox
+from sandbox.kubelet.machine import unable
 from sandbox.ports import OWN_RANGE, port_range
 from sandbox.status import State
+from tests.image.container import stale
 
 BOOT_SECONDS = 1.0
 
 
-def pytest_configure() -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--pods", action="store_true", help="run the worker of tests/e2e in real pods: docs/real-pods.md")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("pods") and (reason := unable() or stale()):
+        raise pytest.UsageError(reason)
     process = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")
     if process:
         whole = port_range()
@@ -38,9 +46,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+def sandbox(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     """The session's sandbox; a component that died meanwhile is an error of the session."""
-    running = Sandbox.start(tmp_path_factory.mktemp("sandbox"), boot_delay=BOOT_SECONDS, on_progress=print)
+    running = Sandbox.start(
+        tmp_path_factory.mktemp("sandbox"),
+        boot_delay=BOOT_SECONDS,
+        kubelet=request.config.getoption("pods"),
+        on_progress=print,
+    )
     yield running
     status = running.status()
     running.stop()

@@ -18,6 +18,8 @@ from temporalio.client import Client
 from activities.kubernetes.client import Kube
 from sandbox.cluster import Sandbox
 from tests.e2e.pools import Pool, fresh_pool
+from tests.e2e.worker import Worker
+from tests.e2e.worker_pods import WorkerPods
 from tests.e2e.worker_process import WorkerProcess, environment
 from tests.temporal_fixture import temporal_binary
 from worker.runtime.temporal_client import connect
@@ -25,14 +27,21 @@ from worker.runtime.temporal_client import connect
 Run: TypeAlias = Callable[..., "subprocess.CompletedProcess[str]"]
 NewPool: TypeAlias = Callable[..., AbstractAsyncContextManager[Pool]]
 MakePool: TypeAlias = Callable[..., Any]
+MakeWorker: TypeAlias = Callable[..., Worker]
+
+
+@pytest.fixture(scope="session")
+def make_worker(request: pytest.FixtureRequest) -> MakeWorker:
+    """Makes workers: processes, or with ``--pods`` real pods."""
+    return WorkerPods if request.config.getoption("pods") else WorkerProcess
 
 
 @pytest.fixture(scope="package")
-def worker(sandbox: Sandbox) -> Iterator[WorkerProcess]:
+def worker(sandbox: Sandbox, make_worker: MakeWorker) -> Iterator[Worker]:
     """The worker of all tests here; it must stop gracefully in the end."""
     ec2 = sandbox.ec2()
     ec2.lifecycle(pending=0.2, shutting_down=0.2)
-    running = WorkerProcess(
+    running = make_worker(
         sandbox,
         FEATURE_GATES="StaticCapacity=true,NodeOverlay=true,CapacityBuffer=true,NodeRepair=true",
         AWS_FEATURE_GATES="NodeClassCEL=true",
@@ -42,7 +51,8 @@ def worker(sandbox: Sandbox) -> Iterator[WorkerProcess]:
     )
     running.start()
     yield running
-    assert running.stop() == 0, f"see {running.log}"
+    ended = running.uninstall() if isinstance(running, WorkerPods) else running.stop()
+    assert ended == 0, f"see {running.log}"
 
 
 @pytest_asyncio.fixture(scope="package", loop_scope="session")
@@ -64,7 +74,7 @@ async def client(sandbox: Sandbox) -> Client:
 
 
 @pytest.fixture(scope="package")
-def new_pool(worker: WorkerProcess, sandbox: Sandbox, kube: Kube) -> NewPool:
+def new_pool(worker: Worker, sandbox: Sandbox, kube: Kube) -> NewPool:
     """Makes context managers of pools, for pools that outlive a test."""
     return partial(fresh_pool, kube, sandbox)
 

@@ -9,7 +9,7 @@ from activities.kubernetes.resources import CAPACITYBUFFERS, EVENTS, PODTEMPLATE
 from tenon.apis import labels
 from tests.e2e.conftest import MakePool
 from tests.e2e.pools import NAMESPACE, SMALL, Pool, condition
-from tests.e2e.worker_process import WorkerProcess
+from tests.e2e.worker import Worker
 from tests.workflows.waiting import until
 
 
@@ -34,7 +34,7 @@ async def full(kube: Kube, name: str) -> dict[str, Any]:
 
 
 async def test_a_buffer_has_nodes_before_pods_come_and_is_refilled_when_they_do(
-    make_pool: MakePool, kube: Kube, worker: WorkerProcess
+    make_pool: MakePool, kube: Kube, worker: Worker
 ) -> None:
     """CB-05 to CB-09, CRD-05, GAT-06, ANN-08: each node holds one pod; nothing is bought twice, and a worker that is
     replaced meanwhile does not take the buffer's nodes for empty.

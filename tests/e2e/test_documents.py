@@ -12,7 +12,7 @@ import pytest
 from sandbox.cluster import Sandbox
 from tests.docs.documents import DOCUMENTS, ROOT, name_of, text_of
 from tests.docs.runnable import ON_SANDBOX, commands, folder_of_a_reader
-from tests.e2e.worker_process import WorkerProcess
+from tests.e2e.worker import Worker
 
 SECONDS = 280
 MADE = ("inflate", "web-load", "nodepool", "ec2nodeclass")
@@ -21,7 +21,7 @@ MARKED = [each for each in DOCUMENTS if ON_SANDBOX in text_of(each).splitlines()
 
 
 @pytest.fixture
-def reader(sandbox: Sandbox, worker: WorkerProcess, tmp_path: Path) -> Iterator[dict[str, str]]:
+def reader(sandbox: Sandbox, worker: Worker, tmp_path: Path) -> Iterator[dict[str, str]]:
     """The environment of a reader who followed a document to its first marked block. Removes what it made."""
     examples = [ROOT / "examples" / f"{name}.yaml" for name in MADE]
     sandbox.apply(examples[-1:])

@@ -14,6 +14,7 @@ from sandbox.cluster import Sandbox
 from tenon.apis import labels
 from tests.e2e.conftest import MakePool, NewPool
 from tests.e2e.pools import SMALL, Pool, leaving
+from tests.e2e.worker import Worker
 from tests.e2e.worker_process import WorkerProcess
 from tests.workflows.waiting import until
 
@@ -25,8 +26,11 @@ TAINT = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
 
 
 @pytest.fixture(scope="module")
-def reader(sandbox: Sandbox, worker: WorkerProcess) -> Iterator[WorkerProcess]:
-    """A second replica, the only one that reads the queue. The first one leads."""
+def reader(sandbox: Sandbox, worker: Worker) -> Iterator[WorkerProcess]:
+    """A second replica, the only one that reads the queue. The first one leads.
+
+    It is a process next to the first one, in pods too, because all replicas of a release have the same settings.
+    """
     running = WorkerProcess(sandbox, "queue-reader", replica=1, INTERRUPTION_QUEUE=sandbox.cluster_name)
     running.start()
     yield running

@@ -11,7 +11,7 @@ import pytest
 from sandbox.cluster import Sandbox
 from tests.e2e.conftest import MakePool
 from tests.e2e.pools import Pool
-from tests.e2e.worker_process import WorkerProcess
+from tests.e2e.worker import Worker
 from tests.workflows.waiting import until
 
 Kubectl: TypeAlias = Callable[..., str]
@@ -69,9 +69,7 @@ async def with_a_node(pool: Pool) -> Row:
     return {"claim": claim["metadata"]["name"], "node": claim["status"]["nodeName"]}
 
 
-async def test_nps5_nc06_ecs9_columns_tell_what_is(
-    make_pool: MakePool, worker: WorkerProcess, kubectl: Kubectl
-) -> None:
+async def test_nps5_nc06_ecs9_columns_tell_what_is(make_pool: MakePool, worker: Worker, kubectl: Kubectl) -> None:
     """NP-S5, NC-06, EC-S9: the columns that people know from Karpenter, in its order, with what the worker wrote."""
     pool = await make_pool()
     made = await with_a_node(pool)

@@ -27,7 +27,7 @@ from sandbox.kubectl import kubectl
 from tenon.apis import labels
 from tests.e2e.account import user_data
 from tests.e2e.pools import WITHIN, condition, leaving
-from tests.e2e.worker_process import WorkerProcess
+from tests.e2e.worker import Worker
 from tests.workflows.waiting import until
 
 SEEDS = Path("examples/seeds")
@@ -127,7 +127,7 @@ class User:
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def user(worker: WorkerProcess, sandbox: Sandbox, kube: Kube) -> AsyncIterator[User]:
+async def user(worker: Worker, sandbox: Sandbox, kube: Kube) -> AsyncIterator[User]:
     """Somebody who cleans up in the end."""
     found = User(sandbox, kube)
     yield found

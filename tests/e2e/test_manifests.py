@@ -13,7 +13,7 @@ import yaml
 from sandbox.cluster import Sandbox
 from sandbox.kubectl import KubectlError
 from tests.convert.running import convert, validate
-from tests.e2e.worker_process import WorkerProcess
+from tests.e2e.worker import Worker
 from tests.validate.slips import SLIPS, SOUND
 from tests.workflows.waiting import until
 
@@ -40,7 +40,7 @@ async def created(sandbox: Sandbox, documents: Iterable[Any]) -> str:
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in SEEDS.glob("*.yaml")))
 async def test_the_api_server_takes_the_articles_manifests_and_what_became_of_them(
-    worker: WorkerProcess, sandbox: Sandbox, name: str
+    worker: Worker, sandbox: Sandbox, name: str
 ) -> None:
     """Old kinds as they were written, and today's that `tenon convert` prints (LEG-01..52, V1B-01..18)."""
     file = SEEDS / f"{name}.yaml"

@@ -23,7 +23,7 @@ from tests.e2e.conftest import Run
 from tests.e2e.pools import NAMESPACE, WITHIN, Pool, clear, condition
 from tests.e2e.upstream import FINALIZER, LEASE, LEASE_NAMESPACE, POOL_HASHES, Karpenter
 from tests.e2e.upstream_story import Story, delete_at_once, held_for, standing_by
-from tests.e2e.worker_process import WorkerProcess
+from tests.e2e.worker import Worker
 from tests.faults.sweeping import sweep
 from tests.workflows.waiting import until
 from worker.runtime.lease import released_by_tenon
@@ -39,7 +39,7 @@ class KarpentersStory(Story):
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def story(sandbox: Sandbox, kube: Kube, client: Client, worker: WorkerProcess) -> AsyncIterator[KarpentersStory]:
+async def story(sandbox: Sandbox, kube: Kube, client: Client, worker: Worker) -> AsyncIterator[KarpentersStory]:
     """The package's worker stands still while Karpenter makes its cluster; in the end it serves again."""
     assert await asyncio.to_thread(worker.stop) == 0
     pool = Pool(kube, sandbox, f"upstream-{datetime.now(UTC):%H%M%S}")

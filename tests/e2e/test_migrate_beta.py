@@ -23,7 +23,7 @@ from tenon.apis.versions.definitions import NAMES
 from tests.e2e.pools import Pool, clear, condition
 from tests.e2e.upstream_beta import DISRUPTING, MAX_PODS, OldKarpenter
 from tests.e2e.upstream_story import Story
-from tests.e2e.worker_process import WorkerProcess
+from tests.e2e.worker import Worker
 from tests.faults.sweeping import sweep
 from tests.workflows.waiting import until
 
@@ -42,7 +42,7 @@ async def store_v1beta1(kube: Kube) -> None:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def story(sandbox: Sandbox, kube: Kube, client: Client, worker: WorkerProcess) -> AsyncIterator[Story]:
+async def story(sandbox: Sandbox, kube: Kube, client: Client, worker: Worker) -> AsyncIterator[Story]:
     """Two nodes of that age under Tenon, of which Karpenter was about to disrupt one as it was stopped."""
     assert await asyncio.to_thread(worker.stop) == 0
     pool = Pool(kube, sandbox, f"beta-{datetime.now(UTC):%H%M%S}")

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from sandbox.cluster import Sandbox
 from tests.e2e.conftest import MakePool
 from tests.e2e.pools import SMALL, leaving
-from tests.e2e.worker_process import WorkerProcess
+from tests.e2e.worker import Worker
 from tests.workflows.waiting import until
 
 
@@ -21,7 +21,7 @@ def report(sandbox: Sandbox, node: str, type_: str, ago: timedelta = timedelta()
 
 
 async def test_sch104_an_unhealthy_node_is_replaced_whatever_protects_its_pods(
-    make_pool: MakePool, worker: WorkerProcess, sandbox: Sandbox
+    make_pool: MakePool, worker: Worker, sandbox: Sandbox
 ) -> None:
     """CTL-08, GAT-01, MET-09: against a closed budget, a PodDisruptionBudget at zero and a long grace period."""
     pool = await make_pool(

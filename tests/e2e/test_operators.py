@@ -19,7 +19,7 @@ from tenon.lifecycle.messages.node import Keep
 from tenon.lifecycle.state import NodeClaimResult, Stage
 from tests.e2e.conftest import MakePool, NewPool, Run
 from tests.e2e.pools import NAMESPACE, SMALL, Pool, condition
-from tests.e2e.worker_process import WorkerProcess
+from tests.e2e.worker import Worker
 from tests.workflows.waiting import until
 from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow
@@ -166,7 +166,7 @@ async def test_keep_holds_an_empty_node_beyond_its_time_to_live(
     await pool.gone(kept)
 
 
-async def test_what_cannot_be_done_is_said_in_a_sentence(tenon: Run, worker: WorkerProcess) -> None:
+async def test_what_cannot_be_done_is_said_in_a_sentence(tenon: Run, worker: Worker) -> None:
     """A wrong duration and an unknown node: exit status 2 and a sentence, no traceback."""
     wrong, unknown = await asyncio.gather(
         asyncio.to_thread(tenon, "node", "keep", "nobody", "--for", "soon"),

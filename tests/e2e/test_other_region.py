@@ -10,8 +10,9 @@ import pytest_asyncio
 from activities.kubernetes.client import Kube
 from sandbox.cluster import Sandbox
 from tenon.apis import labels
+from tests.e2e.conftest import MakeWorker
 from tests.e2e.pools import SMALL, fresh_pool
-from tests.e2e.worker_process import WorkerProcess
+from tests.e2e.worker import Worker
 from tests.sandbox_fixture import BOOT_SECONDS
 from tests.workflows.waiting import until
 
@@ -20,15 +21,16 @@ PRICE = "karpenter_cloudprovider_instance_type_offering_price_estimate"
 
 
 @pytest.fixture(scope="module")
-def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    with Sandbox.start(tmp_path_factory.mktemp("china"), boot_delay=BOOT_SECONDS, region=REGION) as running:
+def sandbox(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
+    folder, pods = tmp_path_factory.mktemp("china"), request.config.getoption("pods")
+    with Sandbox.start(folder, boot_delay=BOOT_SECONDS, region=REGION, kubelet=pods) as running:
         running.ec2().lifecycle(pending=0.2, shutting_down=0.2)
         yield running
 
 
 @pytest.fixture(scope="module")
-def worker(sandbox: Sandbox) -> Iterator[WorkerProcess]:
-    running = WorkerProcess(sandbox, "china")
+def worker(sandbox: Sandbox, make_worker: MakeWorker) -> Iterator[Worker]:
+    running = make_worker(sandbox, "china")
     running.start()
     yield running
     assert running.stop() == 0, f"see {running.log}"
@@ -42,7 +44,7 @@ async def kube(sandbox: Sandbox) -> AsyncIterator[Kube]:
 
 
 async def test_aws130_pods_run_in_another_partition_and_prices_are_in_its_currency(
-    sandbox: Sandbox, kube: Kube, worker: WorkerProcess
+    sandbox: Sandbox, kube: Kube, worker: Worker
 ) -> None:
     """AWS-160, MET-51: nothing is refused, from the start of the worker until the node is gone."""
     async with fresh_pool(kube, sandbox, requirements=SMALL) as pool:

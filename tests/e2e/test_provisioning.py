@@ -9,12 +9,12 @@ from tenon.apis import labels
 from tenon.kube.timestamps import parse_instant
 from tests.e2e.conftest import MakePool
 from tests.e2e.pools import KEY, NAMESPACE, ROOMY, SMALL, condition, leaving
-from tests.e2e.worker_process import WorkerProcess
+from tests.e2e.worker import Worker
 from tests.workflows.waiting import until
 
 
 async def test_pending_pods_get_a_node_and_an_empty_node_goes(
-    make_pool: MakePool, worker: WorkerProcess, sandbox: Sandbox
+    make_pool: MakePool, worker: Worker, sandbox: Sandbox
 ) -> None:
     """LIF-01..04, AWS-122, EVT-03, MET-06, MET-07: the whole way up and down, as a user can check it."""
     pool = await make_pool(consolidate_after="1s", requirements=ROOMY)

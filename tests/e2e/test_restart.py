@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from tests.e2e.conftest import MakePool
 from tests.e2e.pools import ROOMY, condition
-from tests.e2e.worker_process import WorkerProcess
+from tests.e2e.worker import Worker
 from tests.workflows.waiting import until
 
 
 async def test_a_worker_killed_while_a_node_boots_goes_on_with_the_same_instance(
-    make_pool: MakePool, worker: WorkerProcess
+    make_pool: MakePool, worker: Worker
 ) -> None:
     """Nothing is lost and nothing bought twice when both processes die between launch and registration."""
     pool = await make_pool(consolidate_after="1s", requirements=ROOMY)

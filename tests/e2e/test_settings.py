@@ -6,13 +6,13 @@ import asyncio
 import json
 import subprocess
 import sys
-import urllib.request
 from typing import Any
 
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import CONFIGMAPS
 from sandbox.cluster import Sandbox
-from tests.e2e.worker_process import WorkerProcess, environment
+from tests.e2e.worker import Worker
+from tests.e2e.worker_process import environment
 from tests.workflows.waiting import until
 
 OLD = {
@@ -61,17 +61,11 @@ async def test_leg50_leg51_settings_that_never_left_their_config_map_count_as_th
     assert any(note.startswith("aws.assumeRoleARN no longer exists: ") for note in document["notes"])
 
 
-async def test_ops03_set10_a_running_worker_shows_where_it_spends_its_time(
-    sandbox: Sandbox, worker: WorkerProcess
-) -> None:
+async def test_ops03_set10_a_running_worker_shows_where_it_spends_its_time(worker: Worker) -> None:
     """Both processes answer through the metrics port of the worker."""
-    port = sandbox.worker_env()["METRICS_PORT"]
-
-    def ask() -> str:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/debug/pprof/profile?seconds=0", timeout=60) as answer:
-            return str(answer.read().decode())
 
     async def both_answer() -> bool:
-        return {line.split(";")[0] for line in (await asyncio.to_thread(ask)).splitlines()} == {"io", "cluster"}
+        profile = await asyncio.to_thread(worker.page, "/debug/pprof/profile?seconds=0")
+        return {line.split(";")[0] for line in profile.splitlines()} == {"io", "cluster"}
 
     await until(both_answer)

@@ -12,12 +12,12 @@ from tenon.apis import labels
 from tests.e2e.conftest import MakePool
 from tests.e2e.moments import recorded
 from tests.e2e.pools import SMALL, condition, leaving
-from tests.e2e.worker_process import WorkerProcess
+from tests.e2e.worker import Worker
 from tests.workflows.waiting import until
 
 
 async def test_sch100_kubectl_scale_makes_nodes_and_takes_empty_ones_first(
-    make_pool: MakePool, worker: WorkerProcess, sandbox: Sandbox
+    make_pool: MakePool, worker: Worker, sandbox: Sandbox
 ) -> None:
     """NP-25, NP-S2, DIS-16: 0 -> 3 -> 1; pods land on the nodes; empty ones stay until the pool is scaled down."""
     pool = await make_pool(replicas=0, consolidate_after="0s", requirements=SMALL)

@@ -14,7 +14,7 @@ from sandbox.cluster import Sandbox
 from tenon.apis import labels
 from tests.e2e.account import user_data
 from tests.e2e.pools import KEY, SMALL, Pool, clear
-from tests.e2e.worker_process import WorkerProcess
+from tests.e2e.worker import Worker
 from tests.workflows.waiting import until
 
 MAX_PODS = 11
@@ -49,7 +49,7 @@ async def old_pool(kube: Kube, sandbox: Sandbox) -> AsyncIterator[Pool]:
 
 
 async def test_v1b04_a_pool_of_v1beta1_buys_nodes_with_its_own_kubelet_settings(
-    worker: WorkerProcess, kube: Kube, sandbox: Sandbox
+    worker: Worker, kube: Kube, sandbox: Sandbox
 ) -> None:
     """The settings stand on the NodePool alone, and reach the figures of the plan and the user data."""
     async with old_pool(kube, sandbox) as pool:

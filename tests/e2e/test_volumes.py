@@ -13,9 +13,9 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import NODES, PVCS, PVS, STORAGECLASSES, Resource
 from sandbox.cluster import Sandbox
 from tenon.apis import labels
-from tests.e2e.conftest import MakePool
+from tests.e2e.conftest import MakePool, MakeWorker
 from tests.e2e.pools import NAMESPACE, ROOMY, SMALL, Object, Pool
-from tests.e2e.worker_process import WorkerProcess
+from tests.e2e.worker import Worker
 from tests.workflows.waiting import until
 
 ZONES = ("us-west-2a", "us-west-2b", "us-west-2c")
@@ -118,7 +118,7 @@ async def test_a_volume_that_waits_for_its_pod_gets_a_node_where_its_class_allow
 
 
 async def test_a_pod_without_its_claim_is_told_so_and_runs_once_it_is_there(
-    disks: Disks, make_pool: MakePool, worker: WorkerProcess
+    disks: Disks, make_pool: MakePool, worker: Worker
 ) -> None:
     """SCH-004: one sentence, no node; others go on; the claim's arrival is enough, whatever back-off the pod had."""
     pool = await make_pool(requirements=SMALL)
@@ -140,10 +140,10 @@ async def test_a_pod_without_its_claim_is_told_so_and_runs_once_it_is_there(
 
 
 @pytest.fixture
-def ignoring(worker: WorkerProcess, sandbox: Sandbox) -> Iterator[WorkerProcess]:
+def ignoring(worker: Worker, sandbox: Sandbox, make_worker: MakeWorker) -> Iterator[Worker]:
     """Another worker in place of the one of the tests: it ignores preferences."""
     assert worker.stop() == 0
-    other = WorkerProcess(sandbox, "e2e-ignoring", PREFERENCE_POLICY="Ignore")
+    other = make_worker(sandbox, "e2e-ignoring", PREFERENCE_POLICY="Ignore")
     other.start()
     yield other
     stopped = other.stop()

@@ -15,7 +15,7 @@ from tenon.lifecycle.state import NodeState
 from tests.e2e.pools import NAMESPACE, WITHIN, Object, Pool, condition
 from tests.e2e.upstream import LEASE, LEASE_NAMESPACE, Karpenter
 from tests.e2e.upstream_beta import OldKarpenter
-from tests.e2e.worker_process import WorkerProcess
+from tests.e2e.worker import Worker
 from tests.workflows.waiting import until
 from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow
@@ -26,7 +26,7 @@ class Story:
     """A cluster that Karpenter made, and the controller that manages it now."""
 
     karpenter: Karpenter | OldKarpenter
-    worker: WorkerProcess
+    worker: Worker
     client: Client
     claims: dict[str, Object]
     """By what they show: ``settled``, ``second``, ``tainted`` (a disruption was begun), ``launched`` (not registered),
@@ -94,7 +94,7 @@ async def delete_at_once(story: Story) -> None:
     await story.kube.delete(NODES, story.claims["deleted"]["status"]["nodeName"])
 
 
-async def standing_by(worker: WorkerProcess) -> None:
+async def standing_by(worker: Worker) -> None:
     async def stands_by() -> bool:
         return await asyncio.to_thread(worker.metric, "tenon_standing_by") == 1
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -11,13 +10,12 @@ import time
 import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 from sandbox.cluster import Sandbox
+from tests.e2e.worker import READY_SECONDS, Worker
 
-READY_SECONDS = 180.0
 STOP_SECONDS = 60.0
 
 
@@ -28,12 +26,12 @@ def environment(sandbox: Sandbox, replica: int = 0, /, **changes: str | None) ->
     return {name: value for name, value in found.items() if value is not None}
 
 
-class WorkerProcess:
-    """A worker that can be started, killed and started again."""
+class WorkerProcess(Worker):
+    """A worker as a process of this machine."""
 
     def __init__(self, sandbox: Sandbox, name: str = "e2e-worker", *, replica: int = 0, **changes: str | None) -> None:
         """``replica`` gives it ports of its own, ``changes`` other environment variables."""
-        self.log = Path(sandbox.logs) / f"{name}.log"
+        super().__init__(sandbox, name)
         self._environment = environment(sandbox, replica, **changes)
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -116,21 +114,9 @@ class WorkerProcess:
         assert self._process is not None
         return psutil.Process(self._process.pid).children(recursive=True)
 
-    def metric(self, name: str, **labels: str) -> float:
-        """The sum over a metric's series with these labels, as /metrics has it."""
-        url = f"http://127.0.0.1:{self._environment['METRICS_PORT']}/metrics"
-        with urllib.request.urlopen(url, timeout=10) as answer:
-            text = answer.read().decode()
-        wanted = [f'{key}="{value}"' for key, value in labels.items()]
-        lines = (line for line in text.splitlines() if line.startswith((f"{name}{{", f"{name} ")))
-        return sum(float(line.rsplit(" ", 1)[1]) for line in lines if all(label in line for label in wanted))
-
-    def logged(self, message: str, **fields: Any) -> list[dict[str, Any]]:
-        """The lines of its log with this message and these fields."""
-        found = []
-        for line in self.log.read_text(errors="replace").splitlines():
-            if line.startswith("{"):
-                entry = json.loads(line)
-                if entry.get("message") == message and all(entry.get(k) == v for k, v in fields.items()):
-                    found.append(entry)
-        return found
+    def page(self, path: str) -> str:
+        """What its metrics port answers for a path."""
+        url = f"http://127.0.0.1:{self._environment['METRICS_PORT']}{path}"
+        with urllib.request.urlopen(url, timeout=60) as answer:
+            text: str = answer.read().decode()
+            return text
