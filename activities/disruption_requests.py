@@ -54,10 +54,11 @@ async def _ask(
 ) -> DisruptAnswer:
     request = disrupt_request(command, candidate)
     handle = client.get_workflow_handle(nodeclaim_id(cluster, candidate.claim))
+    # A workflow repeats its answer to the same update. A retry must get that answer, but the same command, started
+    # again after a refusal, must get a new one.
+    ident = f"{command.id}-{activity.info().workflow_run_id}"
     try:
-        answer: DisruptAnswer = await handle.execute_update(
-            "disrupt", request, id=command.id, result_type=DisruptAnswer
-        )
+        answer: DisruptAnswer = await handle.execute_update("disrupt", request, id=ident, result_type=DisruptAnswer)
         return answer
     except RPCError as error:
         if error.status is not RPCStatusCode.NOT_FOUND:
