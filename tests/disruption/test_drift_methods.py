@@ -363,6 +363,14 @@ def test_dis02_replacements_that_are_on_their_way_count_against_the_limit() -> N
     assert names(cluster.decide(StaticDrift())) == ["s-1"]
 
 
+@pytest.mark.parametrize(("budget", "expected"), [("2", ["s-1"]), ("1", [])])
+def test_dis02_a_node_waits_for_its_budgets_and_not_for_another_command(budget: str, expected: list[str]) -> None:
+    cluster = static(3, 3)
+    cluster.policies["fixed"] = replace(cluster.policies["fixed"], budgets=(Budget(nodes=budget),))
+    cluster.add("new", of="fixed", since=None)
+    assert names(cluster.decide(StaticDrift(), under_command=frozenset({"s-0"}))) == expected
+
+
 def test_dis02_a_pool_that_is_scaled_down_replaces_nothing() -> None:
     decision = static(2, 3).decide(StaticDrift())
     assert decision.commands == ()
