@@ -261,14 +261,15 @@ async def test_a_hundred_nodes_pass_to_this_version_and_back_without_a_failed_ta
 
 @pytest.mark.timeout(1500)
 @pytest.mark.skipif(previous.REVISION == REVISION, reason="The previous version has the same order of steps.")
-async def test_with_todays_order_of_steps_a_rollback_starts_young_nodes_anew_and_fails_no_task(
+async def test_with_todays_order_of_steps_young_nodes_start_anew_and_no_task_fails(
     sandbox: Sandbox, kube: Kube, client: Client
 ) -> None:
-    """The earlier code cannot replay what began under the new one. Each such run fails once, and its node stays."""
+    """Neither code can replay what the other one ran in its own order: after a rollback, and in an upgrade if the new
+    leader starts a run that an earlier worker serves first. Each such run fails once, and its node stays.
+    """
     began = datetime.now(UTC)
     async with rolled(sandbox, kube):
-        upgraded = await Histories.since(client, began)
-        assert (upgraded.tasks, upgraded.ended) == (Counter(), Counter())
+        pass
     seen = await Histories.since(client, began)
     assert seen.tasks == Counter()
     assert seen.ended
