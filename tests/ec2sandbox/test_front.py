@@ -115,7 +115,7 @@ def test_concurrent_launches_share_no_address(aws: Aws) -> None:
 
 
 def test_a_bad_wish_is_explained(aws: Aws) -> None:
-    with pytest.raises(ValueError, match="status 99 is no HTTP status"):
+    with pytest.raises(ValueError, match="status 99 is not an HTTP status"):
         aws.admin.fault("X", "Y", status=99)
     url = aws.server.endpoint + "/sandbox/faults"
     with pytest.raises(urllib.error.HTTPError) as refused:

@@ -152,5 +152,5 @@ def test_price_file_of_the_project_is_a_price_file(tmp_path: Path) -> None:
     assert read_prices().price("spot", "m7g.large")
     broken = tmp_path / "us-west-2.json"
     broken.write_text(json.dumps([1]))
-    with pytest.raises(ValueError, match=r"us-west-2\.json is no price file"):
+    with pytest.raises(ValueError, match=r"us-west-2\.json is not a price file"):
         read_prices(tables=tmp_path)
