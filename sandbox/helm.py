@@ -43,7 +43,7 @@ def rollback(release: str, namespace: str, kubeconfig: Path, *, timeout: int) ->
     """Go back to the revision of a release before this one, and wait for its pods. Returns what Helm printed.
 
     Raises:
-        HelmError: there is none, or the pods were not ready after ``timeout`` seconds.
+        HelmError: there is no earlier revision, or the pods were not ready after ``timeout`` seconds.
     """
     where = ("--namespace", namespace, "--kubeconfig", str(kubeconfig))
     return run("rollback", release, *where, "--wait", f"--timeout={timeout}s")

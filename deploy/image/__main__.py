@@ -26,7 +26,7 @@ ARCHIVE = "tenon.tar"
 def build(output: Path, work: Path, earlier: str = "") -> None:
     """Build the image in the folder ``work`` and write it to the folder ``output``.
 
-    It is of the commit that is checked out, or of an ``earlier`` one, whose tag then names it beside the version.
+    The image has the commit that is checked out, or the ``earlier`` one. Its tag then names the version and the commit.
     """
     uv = shutil.which(os.environ.get("UV", "uv"))
     if uv is None:

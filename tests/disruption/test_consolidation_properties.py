@@ -129,7 +129,7 @@ def test_dis32_no_move_breaks_a_rule_between_pods(cluster: Cluster, gate: bool) 
 @given(clusters(free=True, rules=False, most=12), st.booleans())
 @settings(max_examples=120)
 def test_wsh01_a_second_look_at_what_a_decision_leaves_finds_little(cluster: Cluster, gate: bool) -> None:
-    """In one of a hundred small clusters it finds a move that the first look passed over, worth little beside it."""
+    """In about one of a hundred small clusters it finds a move that the first look missed. That move saves little."""
     given_ = situation(cluster)
     first = decided(given_, spot_to_spot=gate)
     after = resting(applied(given_, first.commands), given_, first.commands)

@@ -80,7 +80,7 @@ async def test_ec2_away(lost: Cluster, server: Server) -> None:
 
 
 async def test_one_fault_stops_nothing_else(lost: Cluster, server: Server) -> None:
-    """What fails is told and counted; the next sweep comes back to it."""
+    """A failure is reported and counted, and the next sweep tries again."""
     from sandbox.ec2.faults import Fault
 
     for name in some("orphan", 3):

@@ -322,7 +322,7 @@ async def test_pods_that_are_alike_are_bound_after_one_of_them_was_read() -> Non
 
 
 async def test_pods_of_an_indexed_job_with_a_long_name_are_alike() -> None:
-    """Their names have their number, for which the Job's name is cut."""
+    """A pod's name ends with its index. A long name of the Job is cut to make room for it."""
     job = {"kind": "Job", "name": "j" * 63, "uid": "j", "controller": True}
     names = [f"{'j' * (57 - len(str(number)))}-{number}-abcde" for number in (9, 10, 100_000)]
     world = grouped(World().put_live(), "0,0,0", *(waiting(name, owner=job) for name in names))

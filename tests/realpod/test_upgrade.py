@@ -261,7 +261,7 @@ async def test_a_hundred_nodes_pass_to_this_version_and_back_without_a_failed_ta
 
 @pytest.mark.timeout(1500)
 @pytest.mark.skipif(previous.REVISION == REVISION, reason="The previous version has the same order of steps.")
-async def test_with_todays_order_of_steps_young_nodes_start_anew_and_no_task_fails(
+async def test_with_todays_order_of_steps_young_nodes_start_again_and_no_task_fails(
     sandbox: Sandbox, kube: Kube, client: Client
 ) -> None:
     """Neither code can replay what the other one ran in its own order: after a rollback, and in an upgrade if the new

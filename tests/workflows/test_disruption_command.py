@@ -28,7 +28,7 @@ async def ask(client: Client, given: DisruptInput, run: str) -> DisruptResult:
     return result
 
 
-async def test_a_command_that_a_node_refused_is_judged_anew_when_it_is_started_again(
+async def test_a_command_that_a_node_refused_gets_a_new_answer_when_it_is_started_again(
     temporal: WorkflowEnvironment, cluster: str
 ) -> None:
     """An empty node gets the same command again: it is empty since the same time. A retry gets the same answer."""

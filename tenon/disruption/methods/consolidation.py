@@ -206,7 +206,7 @@ def _may_leave(node: ManagedNode, situation: Situation, model: ClusterModel, poo
         and node.pool in pools
         and not node.empty
         and bool(detail.pods)
-        and detail.price > 0  # without labels of type, zone and capacity type there is none (DIS-25)
+        and detail.price > 0  # a node without labels of type, zone and capacity type has no price (DIS-25)
         and detail.quiet_since is not None
         and not detail.held_by
         and not node.named_in(situation.buffer_hosts)
