@@ -237,7 +237,6 @@ class NodeClaimWorkflow:
         """Whether an idle run must continue as new although it has changed nothing."""
         return (
             workflow.info().is_continue_as_new_suggested()
-            or workflow.info().is_target_worker_deployment_version_changed()
             or workflow.info().get_current_history_length() > LONG_HISTORY
         )
 

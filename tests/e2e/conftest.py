@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -21,8 +20,8 @@ from tests.e2e.pools import Pool, fresh_pool
 from tests.e2e.worker import Worker
 from tests.e2e.worker_pods import WorkerPods
 from tests.e2e.worker_process import WorkerProcess, environment
+from tests.sandbox_clients import administrator, temporal_client
 from tests.temporal_fixture import temporal_binary
-from worker.runtime.temporal_client import connect
 
 Run: TypeAlias = Callable[..., "subprocess.CompletedProcess[str]"]
 NewPool: TypeAlias = Callable[..., AbstractAsyncContextManager[Pool]]
@@ -58,19 +57,14 @@ def worker(sandbox: Sandbox, make_worker: MakeWorker) -> Iterator[Worker]:
 @pytest_asyncio.fixture(scope="package", loop_scope="session")
 async def kube(sandbox: Sandbox) -> AsyncIterator[Kube]:
     """The administrator's view of the cluster."""
-    client = await Kube.connect(str(sandbox.kubeconfig))
-    yield client
-    await client.close()
+    async with administrator(sandbox) as client:
+        yield client
 
 
 @pytest_asyncio.fixture(scope="package", loop_scope="session")
 async def client(sandbox: Sandbox) -> Client:
     """A client of the sandbox's Temporal."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in [name for name in os.environ if name.startswith("TEMPORAL_")]:
-            patch.delenv(name)
-        patch.setenv("TEMPORAL_ADDRESS", sandbox.temporal_address)
-        return await connect()
+    return await temporal_client(sandbox)
 
 
 @pytest.fixture(scope="package")

@@ -24,6 +24,7 @@ from tests.e2e.pools import SMALL, Pool, condition, fresh_pool
 from tests.e2e.worker_process import WorkerProcess
 from tests.faults.fleets import fleets
 from tests.instance_metadata import serving
+from tests.sandbox_clients import administrator
 from tests.sandbox_fixture import BOOT_SECONDS
 from tests.workflows.waiting import until
 
@@ -99,9 +100,8 @@ def worker(sandbox: Sandbox, policy: dict[str, Any], outputs: dict[str, str]) ->
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def kube(sandbox: Sandbox) -> AsyncIterator[Kube]:
-    client = await Kube.connect(str(sandbox.kubeconfig))
-    yield client
-    await client.close()
+    async with administrator(sandbox) as client:
+        yield client
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")

@@ -13,6 +13,7 @@ from tenon.apis import labels
 from tests.e2e.conftest import MakeWorker
 from tests.e2e.pools import SMALL, fresh_pool
 from tests.e2e.worker import Worker
+from tests.sandbox_clients import administrator
 from tests.sandbox_fixture import BOOT_SECONDS
 from tests.workflows.waiting import until
 
@@ -38,9 +39,8 @@ def worker(sandbox: Sandbox, make_worker: MakeWorker) -> Iterator[Worker]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def kube(sandbox: Sandbox) -> AsyncIterator[Kube]:
-    client = await Kube.connect(str(sandbox.kubeconfig))
-    yield client
-    await client.close()
+    async with administrator(sandbox) as client:
+        yield client
 
 
 async def test_aws130_pods_run_in_another_partition_and_prices_are_in_its_currency(

@@ -14,6 +14,7 @@ from activities.kubernetes.client import Kube
 from sandbox.cluster import Sandbox
 from tenon.apis import labels
 from tests.apis.case import NODECLAIM
+from tests.sandbox_clients import administrator
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
 
@@ -22,13 +23,10 @@ NAMES = {"behind-a": "100", "behind-b": "101", "behind-c": "102", "behind-d": ""
 
 @pytest_asyncio.fixture
 async def kube(sandbox: Sandbox) -> AsyncIterator[Kube]:
-    found = await Kube.connect(str(sandbox.kubeconfig))
-    try:
+    async with administrator(sandbox) as found:
         yield found
-    finally:
         for name in NAMES:
             await found.delete(resources.NODECLAIMS, name)
-        await found.close()
 
 
 @pytest.fixture(autouse=True)

@@ -18,6 +18,7 @@ from sandbox.cluster import Sandbox
 from sandbox.temporal import NAMESPACE, TemporalKind, namespaces
 from tests.e2e.pools import Pool, condition
 from tests.postgresql.conftest import Working
+from tests.sandbox_clients import administrator
 from tests.sandbox_fixture import BOOT_SECONDS
 from tests.workflows.waiting import until
 from workflows.names import nodeclaim_id
@@ -41,9 +42,8 @@ async def other(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sandb
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def other_kube(other: Sandbox) -> AsyncIterator[Kube]:
-    client = await Kube.connect(str(other.kubeconfig))
-    yield client
-    await client.close()
+    async with administrator(other) as client:
+        yield client
 
 
 class Cluster:

@@ -11,6 +11,7 @@ from activities.kubernetes.client import Kube
 from sandbox.cluster import Sandbox
 from sandbox.kubelet.machine import unable
 from tests.image.container import stale
+from tests.sandbox_clients import administrator
 from tests.sandbox_fixture import BOOT_SECONDS
 
 
@@ -35,6 +36,5 @@ def sandbox(able: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sa
 @pytest_asyncio.fixture(scope="package", loop_scope="session")
 async def kube(sandbox: Sandbox) -> AsyncIterator[Kube]:
     """The administrator's view of the cluster."""
-    client = await Kube.connect(str(sandbox.kubeconfig))
-    yield client
-    await client.close()
+    async with administrator(sandbox) as client:
+        yield client

@@ -27,9 +27,9 @@ from tests.e2e.histories import failed_run, failed_task
 from tests.e2e.pools import NAMESPACE, SMALL, Object, Pool, fresh_pool
 from tests.faults.observer import LIVING, Observer, watching
 from tests.image.container import ROOT, revision, stale
+from tests.sandbox_clients import administrator, temporal_client
 from tests.sandbox_fixture import BOOT_SECONDS
 from tests.workflows.waiting import until
-from worker.runtime.temporal_client import connect
 
 PREVIOUS = previous.folder(release.IMAGE.parent) / release.IMAGE.name
 FLEET = {"staying": 56, "moved": 16, "guarded": 12, "batch": 16}
@@ -62,17 +62,14 @@ def sandbox(able: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sa
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def kube(sandbox: Sandbox) -> AsyncIterator[Kube]:
     """The administrator's view of the cluster."""
-    client = await Kube.connect(str(sandbox.kubeconfig))
-    yield client
-    await client.close()
+    async with administrator(sandbox) as client:
+        yield client
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def client(sandbox: Sandbox) -> Client:
     """A client of the sandbox's Temporal."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TEMPORAL_ADDRESS", sandbox.temporal_address)
-        return await connect()
+    return await temporal_client(sandbox)
 
 
 def workers(sandbox: Sandbox) -> list[Object]:

@@ -13,6 +13,7 @@ from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS, Resource
 from sandbox.cluster import Sandbox
 from tests.apis.case import NODECLAIM, NODEPOOL, edited
+from tests.sandbox_clients import administrator
 
 NAME = "unchanging"
 
@@ -20,14 +21,13 @@ NAME = "unchanging"
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def kube(sandbox: Sandbox) -> AsyncIterator[Kube]:
     """A cluster that has one NodePool and one NodeClaim."""
-    client = await Kube.connect(str(sandbox.kubeconfig))
     made = ((NODEPOOLS, edited(NODEPOOL, {"limits": {"cpu": 1}})), (NODECLAIMS, NODECLAIM))
-    for resource, body in made:
-        await client.create(resource, body | {"metadata": {"name": NAME}})
-    yield client
-    for resource, _ in made:
-        await client.delete(resource, NAME)
-    await client.close()
+    async with administrator(sandbox) as client:
+        for resource, body in made:
+            await client.create(resource, body | {"metadata": {"name": NAME}})
+        yield client
+        for resource, _ in made:
+            await client.delete(resource, NAME)
 
 
 @pytest.mark.parametrize(
