@@ -40,6 +40,7 @@ from temporalio.worker import Worker as TemporalWorker
 
 from benchmarks.fleet_api import serve
 from benchmarks.fleet_workflows import WAITING
+from benchmarks.running import WITHOUT_GRPC
 from sandbox.ec2.authorization import identities
 from sandbox.ports import free_ports
 from worker.runtime.profiling import gather
@@ -56,11 +57,6 @@ current-context: fleet
 clusters: [{name: fleet, cluster: {server: "http://127.0.0.1:%d"}}]
 users: [{name: fleet, user: {token: none}}]
 contexts: [{name: fleet, context: {cluster: fleet, user: fleet}}]
-"""
-START = """
-import runpy, sys
-sys.modules["grpc"] = None  # only tests install it; if it is there, Temporal's SDK loads it into every process
-runpy.run_module("worker.runtime.cluster_process", run_name="__main__", alter_sys=True)
 """
 START_SECONDS = 600.0
 SETTLE_SECONDS = 75.0
@@ -151,8 +147,10 @@ def cluster_process(folder: Path, address: str, api: int, ec2: int) -> Iterator[
     metrics, log, kubeconfig = folder / "metrics", folder / "cluster.log", folder / "kubeconfig"
     metrics.mkdir()
     kubeconfig.write_text(KUBECONFIG % api)
+    command = (sys.executable, "-m", "worker.runtime.cluster_process")
     environment = {
         **{k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "TEMPORAL_", "KUBE", "OTEL_"))},
+        **WITHOUT_GRPC,
         "KUBECONFIG": str(kubeconfig),
         "TEMPORAL_ADDRESS": address,
         "AWS_ENDPOINT_URL": f"http://127.0.0.1:{ec2}",
@@ -164,7 +162,7 @@ def cluster_process(folder: Path, address: str, api: int, ec2: int) -> Iterator[
         "ENABLE_PROFILING": "true",
     }
     with log.open("wb") as output:
-        process = subprocess.Popen([sys.executable, "-c", START], env=environment, stdout=output)
+        process = subprocess.Popen(command, env=environment, stdout=output)
     try:
         yield Measured(process, metrics), log
     finally:

@@ -28,6 +28,8 @@ READY_SECONDS = 120.0
 STOP_SECONDS = 60.0
 RESTART_SECONDS = 0.2
 """Seconds between two checks of whether the worker has exited."""
+WITHOUT_GRPC = {"PYTHONPATH": str(Path(__file__).parent / "without_grpc")}
+"""The part of a worker's environment that hides grpcio, which the image does not contain."""
 QUIET_SECONDS, QUIET_LOOKS, QUIET_SHARE = 0.5, 3, 0.1
 """An autoscaler is idle if it uses less than this share of a core in this many consecutive checks."""
 
@@ -146,7 +148,9 @@ class Worker(Autoscaler):
     def __init__(self, sandbox: Sandbox, **settings: str) -> None:
         """``settings`` are environment variables of the worker."""
         command = (sys.executable, "-m", "cli", "worker")
-        super().__init__("the worker", command, sandbox.logs / "worker.log", {**sandbox.worker_env(), **settings})
+        super().__init__(
+            "the worker", command, sandbox.logs / "worker.log", {**sandbox.worker_env(), **WITHOUT_GRPC, **settings}
+        )
 
 
 def _interrupt(*_: object) -> None:

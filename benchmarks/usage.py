@@ -1,7 +1,8 @@
-"""Measures the CPU seconds and peak resident memory of groups of processes.
+"""Measures the CPU seconds and peak memory of groups of processes.
 
 A group is reported as one, such as the worker's three processes. Its memory is the sum over the group at one instant,
-and the peak is the largest of these sums. A process that has exited counts with its last measured CPU time.
+and the peak is the largest of these sums. Memory that several processes share, such as the code of libraries, counts
+once, as it does for a container's limit. A process that has exited counts with its last measured CPU time.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Tally:
         return sum(self.last.values()) - sum(self.first.values())
 
     def note(self, seen: Mapping[Identity, tuple[float, int]], *, begins: bool = False) -> None:
-        """Record (CPU seconds so far, resident bytes) of each process. ``begins`` marks the first measurement."""
+        """Record (CPU seconds so far, bytes of memory) of each process. ``begins`` marks the first measurement."""
         if begins:
             self.first = {identity: cpu for identity, (cpu, _) in seen.items()}
         self.last |= {identity: cpu for identity, (cpu, _) in seen.items()}
@@ -84,16 +85,24 @@ class Usage:
 
     def _look(self, *, begins: bool = False) -> None:
         for group, processes in self._groups().items():
-            seen = dict(one for process in processes if (one := _read(process)) is not None)
+            known = list(processes)
+            shares = len(known) > 1
+            seen = dict(one for process in known if (one := _read(process, shares=shares)) is not None)
             self.tallies.setdefault(group, Tally()).note(seen, begins=begins)
 
 
-def _read(process: psutil.Process) -> tuple[Identity, tuple[float, int]] | None:
+def _read(process: psutil.Process, *, shares: bool) -> tuple[Identity, tuple[float, int]] | None:
+    """Read the CPU seconds and the bytes of memory of a process.
+
+    If it ``shares`` memory with others of its group, it counts its part of that memory. The kernel computes the part
+    from all mappings of the process, so it is read only where it matters.
+    """
     try:
         with process.oneshot():
             times = process.cpu_times()
             identity = process.pid, process.create_time()
-            return identity, (times.user + times.system, process.memory_info().rss)
+            memory = process.memory_full_info().pss if shares else process.memory_info().rss
+            return identity, (times.user + times.system, memory)
     except psutil.NoSuchProcess:
         return None
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import psutil
 import pytest
 
+from benchmarks.running import WITHOUT_GRPC
 from benchmarks.usage import Tally, Usage
 
 
@@ -40,3 +43,28 @@ def test_groups_of_living_processes_are_looked_at_and_vanished_ones_passed_over(
         sum(range(10_000))
     assert usage.tallies["own"].peak_bytes > 2**20
     assert usage.tallies["own"].cpu_seconds >= 0
+
+
+def test_memory_that_processes_share_counts_once() -> None:
+    """Two processes of one program share its code."""
+    command = [sys.executable, "-c", "print(flush=True); input()"]
+    with (
+        psutil.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as first,
+        psutil.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as second,
+    ):
+        for one in (first, second):
+            one.stdout.readline()
+        with Usage(lambda: {"first": [first], "second": [second], "both": [first, second]}) as usage:
+            pass
+        for one in (first, second):
+            one.stdin.write(b"\n")
+    peaks = {name: tally.peak_bytes for name, tally in usage.tallies.items()}
+    assert 0 < peaks["both"] < peaks["first"] + peaks["second"]
+
+
+def test_the_worker_of_a_benchmark_loads_no_grpcio() -> None:
+    """As in the image, which does not contain it."""
+    loaded = "import sys, temporalio.worker; print('grpc' in sys.modules)"
+    environment = {**os.environ, **WITHOUT_GRPC}
+    done = subprocess.run([sys.executable, "-c", loaded], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
