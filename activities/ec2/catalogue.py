@@ -1,7 +1,8 @@
 """The instance types of a region, as each EC2NodeClass can use them.
 
 EC2's descriptions, offerings and prices are read at most twice a day. The instance types of a class are computed once
-for each state of the class and cached, because every plan and every launch asks for them.
+for each state of the class and cached, because every plan and every launch asks for them. A list takes some megabytes,
+so classes whose instance types cannot differ share it: most classes differ only in tags, roles or user data.
 """
 
 from __future__ import annotations
@@ -9,21 +10,24 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+import msgspec
+
 from activities import loggers
 from activities.ec2.capacity_reservations import CapacityReservations
 from activities.ec2.client import Ec2
 from activities.ec2.errors import EC2Error, translated
+from activities.ec2.idle_cache import IdleCache
 from activities.ec2.pricing import Pricing
 from tenon.apis import labels
-from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.apis.ec2nodeclass import CapacityReservation, EC2NodeClass
 from tenon.apis.kubelet import expressions_in
-from tenon.ec2.capacity import NodeSettings
+from tenon.ec2.capacity import Item, NodeSettings
 from tenon.ec2.capacity_reservations import offerings_by_type, with_places
 from tenon.ec2.expressions import evaluate_settings
 from tenon.ec2.instance_types import Prices, build, supported, without
@@ -39,6 +43,8 @@ RETRY_SECONDS = 300.0
 REFUSED_SECONDS = 30.0
 """How soon to read again after a refusal, which ends when somebody grants the right."""
 MAX_BUILT = 100
+IDLE_SECONDS = 1800.0
+"""How long the instance types of a class that nobody asks for stay, for example those of a deleted class."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +52,18 @@ class _Region:
     """EC2's description of each instance type of a region, and the zones that offer it."""
 
     version: int
-    items: dict[str, dict[str, Any]]
+    items: dict[str, bytes]
+    """By type, as JSON. As objects they would take 8 MB, and only a class that is new or has changed needs them."""
     zones: dict[str, frozenset[str]]
+
+    def item(self, name: str) -> Item:
+        """EC2's description of a type."""
+        found: Item = msgspec.json.decode(self.items[name])
+        return found
+
+    def described(self) -> Iterator[Item]:
+        """EC2's descriptions of all types, sorted by name."""
+        return (self.item(name) for name in sorted(self.items))
 
 
 class _Place(NamedTuple):
@@ -65,13 +81,25 @@ class _Built:
     """The instance types of a class."""
 
     state: str
-    """The digest from `_state_of`."""
+    """The digest of what ``stated`` depends on."""
     stated: list[InstanceType]
     """As EC2 describes them."""
     learned: dict[str, int]
     """The memory that nodes reported, by type."""
     types: list[InstanceType]
     """With that memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """The instance types of a class that has capacity reservations."""
+
+    counts: object
+    """The free places of each reservation."""
+    without: list[InstanceType]
+    """The types without these places."""
+    types: list[InstanceType]
+    """The types with them."""
 
 
 class Catalogue:
@@ -89,8 +117,7 @@ class Catalogue:
     ) -> None:
         """``reservations`` counts the places of capacity reservations; None offers none (gate ReservedCapacity)."""
         self._reservations = reservations
-        self._counted: dict[_Place, tuple[object, list[InstanceType], list[InstanceType]]] = {}
-        """Key as in `_built`. Value: the counts, the instance types without them, and with them."""
+        self._counted = IdleCache[_Place, _Counted](IDLE_SECONDS, MAX_BUILT, clock)
         self._clients = clients
         self._pricing = pricing
         self._vm_memory_overhead = vm_memory_overhead
@@ -100,7 +127,9 @@ class Catalogue:
         self._region: _Region | None = None
         self._read_again_at = 0.0
         self._refusal: EC2Error | None = None
-        self._built: dict[_Place, _Built] = {}
+        self._stated = IdleCache[str, list[InstanceType]](IDLE_SECONDS, MAX_BUILT, clock)
+        """The instance types by the digest of what they depend on."""
+        self._built = IdleCache[_Place, _Built](IDLE_SECONDS, MAX_BUILT, clock)
 
     def instance_types(
         self,
@@ -121,18 +150,19 @@ class Catalogue:
         with self._lock:
             region = self._current()
             prices_version, prices = self._pricing.current(dedicated=dedicated)
-            key = _state_of(node_class, region.version, prices_version)
+            state = self._state_of(node_class, region.version, prices_version, unpriced=unpriced, dedicated=dedicated)
             kubelet = json.dumps(kubelet_map(node_class), sort_keys=True)
             place = _Place(node_class.metadata.name, kubelet, unpriced, dedicated)
+            stated = self._stated.get(state)
+            if stated is None:
+                stated = self._stated.put(state, self._build(node_class, region, prices, unpriced))
             known = self._built.get(place)
-            if known is None or known.state != key:
-                if len(self._built) >= MAX_BUILT:
-                    self._built.clear()  # it holds entries of deleted classes and of former settings
-                fresh = self._build(node_class, region, prices, unpriced)
-                known = self._built[place] = _Built(key, fresh, {}, fresh)
+            if known is None or known.state != state:
+                known = self._built.put(place, _Built(state, stated, {}, stated))
             learned = learned_memory(node_class)
             if known.learned != learned:
-                known = self._built[place] = self._with_learned(node_class, region, prices, unpriced, known, learned)
+                known = self._with_learned(node_class, region, prices, unpriced, known, learned)
+                self._built.put(place, known)
         types = self._with_places(place, known.types, node_class)
         return without(types, unavailable) if unavailable else types
 
@@ -145,13 +175,11 @@ class Catalogue:
         counts = tuple(sorted((name, found.left, found.counted_at) for name, found in places.items()))
         with self._lock:
             known = self._counted.get(place)
-            if known is None or known[0] != counts or known[1] is not types:
-                if len(self._counted) >= MAX_BUILT:
-                    self._counted.clear()
-                known = self._counted[place] = (counts, types, with_places(types, places))
-            return known[2]
+            if known is None or known.counts != counts or known.without is not types:
+                known = self._counted.put(place, _Counted(counts, types, with_places(types, places)))
+            return known.types
 
-    def described(self, node_class: EC2NodeClass) -> tuple[NodeSettings, list[dict[str, Any]]]:
+    def described(self, node_class: EC2NodeClass) -> tuple[NodeSettings, list[Item]]:
         """The class's node settings, and EC2's description of every instance type that the class supports.
 
         Raises:
@@ -159,8 +187,8 @@ class Catalogue:
         """
         settings = self._settings(node_class)
         with self._lock:
-            items = self._current().items
-        return settings, [items[name] for name in sorted(items) if supported(items[name], settings)]
+            region = self._current()
+        return settings, [item for item in region.described() if supported(item, settings)]
 
     def kubelets(self, node_class: EC2NodeClass, names: Container[str]) -> dict[str, Mapping[str, Any]]:
         """Instance type to the class's kubelet settings with evaluated expressions; empty if it has no expressions.
@@ -190,7 +218,7 @@ class Catalogue:
     def unpriced_types(self) -> str:
         """Say which types of the region have no on-demand price; empty if all have one, or no types were read yet."""
         region = self._region
-        return self._pricing.unpriced(region.items.values()) if region else ""
+        return self._pricing.unpriced(region.described()) if region else ""
 
     def warm(self) -> None:
         """Read types and prices in advance, so that the first request does not wait seconds for them."""
@@ -233,13 +261,13 @@ class Catalogue:
         self._region, self._read_again_at, self._refusal = fresh, now + TTL_SECONDS, None
         return fresh
 
-    def _read_types(self) -> dict[str, dict[str, Any]]:
-        items: dict[str, dict[str, Any]] = {}
+    def _read_types(self) -> dict[str, bytes]:
+        items: dict[str, bytes] = {}
         with translated("DescribeInstanceTypes"):
             for page in self._clients.ec2.get_paginator("describe_instance_types").paginate(
                 PaginationConfig={"PageSize": 100}
             ):
-                items.update({str(item["InstanceType"]): dict(item) for item in page["InstanceTypes"]})
+                items.update({str(item["InstanceType"]): msgspec.json.encode(item) for item in page["InstanceTypes"]})
         return items
 
     def _read_zones(self) -> dict[str, frozenset[str]]:
@@ -254,6 +282,18 @@ class Catalogue:
 
     def _settings(self, node_class: EC2NodeClass) -> NodeSettings:
         return settings_of(node_class, vm_memory_overhead=self._vm_memory_overhead, reserved_enis=self._reserved_enis)
+
+    def _state_of(
+        self, node_class: EC2NodeClass, region_version: int, prices_version: int, *, unpriced: bool, dedicated: bool
+    ) -> str:
+        """A digest of everything that the instance types of a class depend on, except learned memory."""
+        zones, listed = _zone_ids(node_class), self._listed(node_class)
+        parts = (region_version, prices_version, unpriced, dedicated, self._settings(node_class), sorted(zones.items()))
+        return sha256(repr((*parts, [each.to_dict() for each in listed])).encode()).hexdigest()
+
+    def _listed(self, node_class: EC2NodeClass) -> list[CapacityReservation]:
+        """The capacity reservations that the class may use."""
+        return node_class.status.capacity_reservations if self._reservations is not None else []
 
     def _with_learned(
         self,
@@ -283,33 +323,28 @@ class Catalogue:
     ) -> list[InstanceType]:
         """Build the types of a class: all of them, or those with ``learned`` memory."""
         settings = replace(self._settings(node_class), learned_memory=learned or {})
-        zone_ids = {subnet.zone: subnet.zone_id or "" for subnet in node_class.status.subnets}
-        listed = node_class.status.capacity_reservations if self._reservations is not None else []
-        reserved = offerings_by_type(listed, zone_ids, prices.on_demand)
-        built = (
-            build(
-                region.items[name],
+        zone_ids = _zone_ids(node_class)
+        reserved = offerings_by_type(self._listed(node_class), zone_ids, prices.on_demand)
+        found = []
+        for name in sorted(region.items if learned is None else learned.keys() & region.items.keys()):
+            item = region.item(name)
+            if not supported(item, settings):
+                continue
+            zones = {zone: zone_ids[zone] for zone in zone_ids.keys() & region.zones.get(name, frozenset())}
+            built = build(
+                item,
                 self._clients.region,
                 settings,
-                {zone: zone_ids[zone] for zone in zone_ids.keys() & region.zones.get(name, frozenset())},
+                zones,
                 prices,
                 unpriced=unpriced,
                 reserved=reserved.get(name, ()),
             )
-            for name in sorted(region.items if learned is None else learned.keys() & region.items.keys())
-            if supported(region.items[name], settings)
-        )
-        return [each for each in built if each is not None]
+            if built is not None:
+                found.append(built)
+        return found
 
 
-def _state_of(node_class: EC2NodeClass, region_version: int, prices_version: int) -> str:
-    """A digest of everything that the instance types of a class depend on."""
-    parts = [
-        region_version,
-        prices_version,
-        node_class.spec.to_dict(),
-        sorted((subnet.zone, subnet.zone_id or "") for subnet in node_class.status.subnets),
-        [each.to_dict() for each in node_class.status.capacity_reservations],
-        group.to_dict() if (group := node_class.status.placement_group) is not None else None,
-    ]
-    return sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+def _zone_ids(node_class: EC2NodeClass) -> dict[str, str]:
+    """The zones in which the class has subnets, with their IDs."""
+    return {subnet.zone: subnet.zone_id or "" for subnet in node_class.status.subnets}

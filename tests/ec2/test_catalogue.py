@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -31,3 +31,28 @@ def test_the_catalogue_is_read_once(provider: Ec2Provider, server: Server, ready
     assert {offering.capacity_type for offering in m5.offerings} == {"spot", "on-demand"}
     assert {offering.price for offering in m5.offerings if offering.capacity_type == "on-demand"} == {0.096}
     assert all(0 < o.price < 0.096 for o in m5.offerings if o.capacity_type == "spot")
+
+
+def test_classes_whose_types_cannot_differ_share_them(provider: Ec2Provider, ready_class: EC2NodeClass) -> None:
+    """AWS-033: a list takes megabytes, and a cluster may have a class for each team."""
+    other = changed(ready_class, "other", tags={"team": "other"}, userData="#!/bin/bash\n")
+    assert provider.instance_types(other) is provider.instance_types(ready_class)
+    smaller = provider.instance_types(changed(ready_class, "smaller", kubelet={"maxPods": 8}))
+    assert {each.capacity["pods"] for each in smaller} == {8}
+    assert {each.capacity["pods"] for each in provider.instance_types(ready_class)} > {8}
+
+
+def test_types_share_their_labels(provider: Ec2Provider, ready_class: EC2NodeClass) -> None:
+    """Without it, the types of each class would take four times the memory."""
+    types = provider.instance_types(ready_class)
+    total = sum(len(each.requirements) for each in types)
+    distinct = {id(each.requirements[key]) for each in types for key in each.requirements}
+    assert len(distinct) < total / 10
+
+
+def changed(ready_class: EC2NodeClass, name: str, **spec: Any) -> EC2NodeClass:
+    """A class of another name with these fields in its spec."""
+    body = ready_class.to_dict()
+    return EC2NodeClass.model_validate(
+        {**body, "metadata": {**body["metadata"], "name": name}, "spec": {**body["spec"], **spec}}
+    )
