@@ -14,6 +14,7 @@ from cli.simulating.files import Filenames, read_named_texts
 from tenon.manifests.checking import Checked, check
 from tenon.manifests.documents import Diagnostic, as_shown
 from tenon.manifests.faults import ManifestError, one_line
+from tenon.sentences import counted
 
 app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
 
@@ -65,16 +66,12 @@ def _total(found: Checked) -> str:
     skipped = sum(found.skipped.values())
     kinds = f" ({', '.join(sorted(found.skipped))})" if 0 < len(found.skipped) < 12 else ""
     counts = [
-        _count(found.checked, "object") + " checked",
-        _count(len(found.faults), "fault"),
-        _count(len(found.warnings), "warning"),
+        counted(found.checked, "object") + " checked",
+        counted(len(found.faults), "fault"),
+        counted(len(found.warnings), "warning"),
         f"{skipped} of other kinds skipped{kinds}",
     ]
     return one_line(hidden + ", ".join(counts))
-
-
-def _count(number: int, name: str) -> str:
-    return f"{number} {name}" if number == 1 else f"{number} {name}s"
 
 
 def _document(found: Checked) -> dict[str, Any]:

@@ -24,8 +24,8 @@ from cli.diagnosis.rights import RIGHTS, Right
 from tenon.apis import managed
 from tenon.apis.crd import custom_resource_definitions
 from tenon.apis.json_object import JsonObject
-from tenon.kube.conditions import condition, is_true
-from tenon.kube.timestamps import parse_instant
+from tenon.kube.conditions import condition, is_true, true_since
+from tenon.sentences import first_few
 from worker.runtime.lease import is_tenons
 
 CONCURRENCY = 8
@@ -80,7 +80,7 @@ async def _rights(kube: Kube) -> list[Finding]:
     await bounded(RIGHTS, CONCURRENCY, review)
     if not missing:
         return [ok("rights in Kubernetes", f"All {len(RIGHTS)} rights of deploy/rbac.yaml are there.")]
-    named = _some(sorted(map(str, missing)))
+    named = first_few(sorted(map(str, missing)), SHOWN)
     return [fault("rights in Kubernetes", f"These credentials may not {named}.", "apply deploy/rbac.yaml")]
 
 
@@ -93,7 +93,8 @@ async def _definitions(kube: Kube) -> list[Finding]:
         if installed is None:
             found.append(fault("CRDs", f"{name} is not installed.", mend))
         elif lacking := sorted(_fields(expected[name]) - _fields(installed)):
-            found.append(warning("CRDs", f"{name} is older than this Tenon: it lacks {_some(lacking)}.", mend))
+            fields = first_few(lacking, SHOWN)
+            found.append(warning("CRDs", f"{name} is older than this Tenon: it lacks {fields}.", mend))
     return found or [ok("CRDs", "NodePool, NodeClaim and EC2NodeClass have every version and field of this Tenon.")]
 
 
@@ -182,7 +183,8 @@ async def _claims(kube: Kube, now: datetime) -> list[Finding]:
             "check that the node role has an access entry (docs/eks.md), and the console output of the instance "
             "(aws ec2 get-console-output)"
         )
-        found.append(fault("registration", f"The nodes of {_some(late)} run, but do not join the cluster.", mend))
+        nodeclaims = first_few(late, SHOWN)
+        found.append(fault("registration", f"The nodes of {nodeclaims} run, but do not join the cluster.", mend))
     if refused:
         name, why = min(refused.items())
         sentence = f"{len(refused)} NodeClaims are not launched, such as {name}: {why.rstrip('.')}."
@@ -191,12 +193,6 @@ async def _claims(kube: Kube, now: datetime) -> list[Finding]:
 
 
 def _joins_late(claim: JsonObject, now: datetime) -> bool:
-    launched = condition(claim, "Launched")
-    since = parse_instant(launched.get("lastTransitionTime")) if launched.get("status") == "True" else None
+    since = true_since(claim, "Launched")
     waits = since is not None and now - since > REGISTERED_WITHIN
     return waits and not is_true(claim, "Registered") and not claim["metadata"].get("deletionTimestamp")
-
-
-def _some(names: list[str]) -> str:
-    rest = len(names) - SHOWN
-    return ", ".join(names[:SHOWN]) + (f" and {rest} more" if rest > 0 else "")

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from cli.simulating.columns import Column, Shrink, table
 from tenon.resources import CPU, MEMORY
+from tenon.sentences import first_few
 from tenon.simulation.document import Document
 from tenon.simulation.report import NodeReport, Report, before_and_after
 
@@ -108,7 +109,7 @@ def _holds(nodes: Sequence[NodeReport]) -> str:
             name = share.name.removeprefix("default/")
             counts[name] = counts.get(name, 0) + share.count
     texts = [f"{name} x{count}" if count > 1 else name for name, count in counts.items() if count]
-    return ", ".join(texts[:3]) + (f" and {len(texts) - 3} more" if len(texts) > 3 else "")
+    return first_few(texts, 3)
 
 
 def _unschedulable(console: Console, entries: Sequence[Document]) -> None:

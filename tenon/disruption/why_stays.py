@@ -23,6 +23,7 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.pod import Pod
 from tenon.kube.timestamps import format_instant
 from tenon.scheduling.model import Plan, PlannedClaim
+from tenon.sentences import counted, first_few
 
 SHOWN = 3
 """How many nodes, NodeClaims or budgets a sentence names."""
@@ -138,7 +139,8 @@ class WhyStays:
             yield _never(policy)
             return
         if policy.consolidation_policy == "WhenEmpty":
-            yield f"consolidationPolicy of NodePool {node.pool} is WhenEmpty, and it has {_count(detail.pods, 'pod')}"
+            pods = counted(len(detail.pods), "pod")
+            yield f"consolidationPolicy of NodePool {node.pool} is WhenEmpty, and it has {pods}"
             return
         obstacles = list(self._obstacles(node, detail, policy))
         yield from obstacles
@@ -191,17 +193,17 @@ class WhyStays:
         when = f"; it opens at {format_instant(opens)}" if opens is not None else ""
         names = sorted(each.node or each.claim for each in away)
         counted_already = (
-            f"; {_named(names)} {'counts' if len(names) == 1 else 'count'} as unavailable" if names else ""
+            f"; {first_few(names, SHOWN)} {'counts' if len(names) == 1 else 'count'} as unavailable" if names else ""
         )
         return [
-            f"Budget {_text(tight[0])} of NodePool {node.pool} allows no more of its {_counted(total, 'node')} to be "
+            f"Budget {_text(tight[0])} of NodePool {node.pool} allows no more of its {counted(total, 'node')} to be "
             f"disrupted for {reason.camel_case}{counted_already}{when}"
         ]
 
     def _of_price(self, node: ManagedNode, detail: NodeDetail, *, free: bool) -> Iterator[str]:
         """What the pods of the node would need elsewhere, and what that costs."""
         plan = self._rescheduler.simulate([node.claim])
-        pods = _count(detail.pods, "pod")
+        pods = counted(len(detail.pods), "pod")
         if not is_complete(plan):
             key = min(plan.unschedulable)
             more = f" (and {len(plan.unschedulable) - 1} more)" if len(plan.unschedulable) > 1 else ""
@@ -301,24 +303,12 @@ def _bought(claims: Sequence[PlannedClaim]) -> str:
         capacity_type, instance_type, zone = claim.offering
         texts.append(f"{instance_type} ({capacity_type}, {zone}, ${claim.price:.4f} an hour)")
     more = f" and {len(claims) - SHOWN} more" if len(claims) > SHOWN else ""
-    return f"{_count(claims, 'new node')}, at best {', '.join(texts)}{more}"
+    return f"{counted(len(claims), 'new node')}, at best {', '.join(texts)}{more}"
 
 
 def _hosts(plan: Plan) -> str:
     names = sorted(name for name, pods in plan.placements.items() if pods)
-    return f"{_count(names, 'existing node')} ({_named(names)})"
-
-
-def _named(names: Sequence[str]) -> str:
-    return ", ".join(names[:SHOWN]) + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
-
-
-def _count(things: Collection[object], noun: str) -> str:
-    return _counted(len(things), noun)
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    return f"{counted(len(names), 'existing node')} ({first_few(names, SHOWN)})"
 
 
 def _capitalized(text: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
 from tenon.scheduling.model import PlannedClaim, Problem
+from tenon.sentences import counted, first_few
 
 NAMED_PODS, NAMED_TYPES = 5, 5
 MAX_LINES, MAX_LINE = 6, 300
@@ -34,10 +35,10 @@ def explanation(claim: PlannedClaim, choice: str, occasion: str = "") -> str:
     rooms = len(claim.pods) - len(pods)
     lines = [occasion] if occasion else []
     if pods:
-        lines.append(f"{_count(len(pods), 'pod')}: {_first_few(pods, NAMED_PODS)}")
+        lines.append(f"{counted(len(pods), 'pod')}: {first_few(pods, NAMED_PODS)}")
     if rooms:
-        lines.append(f"room for {_count(rooms, 'pod')} of CapacityBuffers")
-    lines.append(f"cheapest types that fit: {_first_few(claim.instance_types, NAMED_TYPES)}")
+        lines.append(f"room for {counted(rooms, 'pod')} of CapacityBuffers")
+    lines.append(f"cheapest types that fit: {first_few(claim.instance_types, NAMED_TYPES)}")
     if choice:
         lines.append(choice)
     bought = claim.offering
@@ -49,15 +50,6 @@ def explanation(claim: PlannedClaim, choice: str, occasion: str = "") -> str:
 def bounded_lines(text: str) -> list[str]:
     """Limit an explanation to the lines that a workflow accepts, because people may edit annotations."""
     return [_cut(line) for line in text.splitlines()[:MAX_LINES]]
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _first_few(names: Sequence[str], most: int) -> str:
-    shown = ", ".join(names[:most])
-    return f"{shown} and {len(names) - most} more" if len(names) > most else shown
 
 
 def _cut(line: str) -> str:

@@ -23,6 +23,7 @@ from tenon.disruption.pool_budgets import PoolBudgets
 from tenon.disruption.rescheduling import nodes_in_commands
 from tenon.disruption.turns import by_price_per_cost, known_pools, next_turn
 from tenon.scheduling.deadline import Expired, never
+from tenon.sentences import counted, first_few
 
 SHOWN = 5
 """How many nodes an explanation names."""
@@ -249,36 +250,28 @@ def explain(move: Move, details: Mapping[str, NodeDetail], scores: Mapping[str, 
     """Return a few lines on why a move is made: what leaves, what comes, what it saves, what it disrupts."""
     leaving = [
         f"{detail.node} ({detail.instance_type}, {detail.capacity_type}, {detail.zone}, ${detail.price:.4f} an hour, "
-        f"{_count(len(detail.pods), 'pod')})"
+        f"{counted(len(detail.pods), 'pod')})"
         for detail in details.values()
     ]
-    lines = [f"Removes {_count(len(leaving), 'node')}: {_some(leaving)}"]
+    lines = [f"Removes {counted(len(leaving), 'node')}: {first_few(leaving, SHOWN)}"]
     plan = move.plan
     for claim in plan.claims[:SHOWN]:
         capacity_type, instance_type, zone = claim.offering
         others = len(claim.instance_types) - 1
-        choice = f" or one of {_count(others, 'other type')}" if others else ""
+        choice = f" or one of {counted(others, 'other type')}" if others else ""
         lines.append(
-            f"Launches a node of NodePool {claim.pool} for {_count(len(claim.pods), 'pod')}: "
+            f"Launches a node of NodePool {claim.pool} for {counted(len(claim.pods), 'pod')}: "
             f"{instance_type} ({capacity_type}, {zone}, ${claim.price:.4f} an hour){choice}"
         )
     if len(plan.claims) > SHOWN:
-        lines.append(f"Launches {_count(len(plan.claims) - SHOWN, 'more node')}")
+        lines.append(f"Launches {counted(len(plan.claims) - SHOWN, 'more node')}")
     if plan.placements:
         hosts = Counter({node: len(pods) for node, pods in sorted(plan.placements.items())})
         moved = sum(hosts.values())
-        lines.append(f"Moves {_count(moved, 'pod')} to {_count(len(hosts), 'existing node')}: {_some(list(hosts))}")
+        some = first_few(list(hosts), SHOWN)
+        lines.append(f"Moves {counted(moved, 'pod')} to {counted(len(hosts), 'existing node')}: {some}")
     most = f", ${move.expected:.4f} if the cheapest types are launched" if plan.claims else ""
     lines.append(f"Saves at least ${move.saving:.4f} an hour{most}")
     for pool, score in scores.items():
         lines.append(f"NodePool {pool} is Balanced: the move scores {score:.2f} of {LEAST_SCORE:g}")
     return tuple(lines)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - SHOWN
-    return ", ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -30,6 +30,7 @@ from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.empty_node import NoEmptyNodeError, empty_node_problem, plan_empty_node
 from tenon.scheduling.model import Plan, PlannedClaim
 from tenon.scheduling.reservations import reservation_of, with_places_taken
+from tenon.sentences import counted
 
 MAX_COMMANDS = 10
 """How many nodes one pass replaces at most. The next pass sees what these changed."""
@@ -285,12 +286,12 @@ def _explanation(
     for claim in claims[:2]:
         bought = claim.offering
         place = f"{bought.instance_type}, {bought.zone}, {bought.capacity_type}"
-        yield f"replacement for {_count(len(claim.pods), 'pod')}: {claim.price:.4f} $/h ({place})"
+        yield f"replacement for {counted(len(claim.pods), 'pod')}: {claim.price:.4f} $/h ({place})"
     if len(claims) > 2:
-        yield f"and {_count(len(claims) - 2, 'more replacement')}"
+        yield f"and {counted(len(claims) - 2, 'more replacement')}"
     moving = [len(pods) for pods in placements.values() if pods]
     if moving:
-        yield f"{_count(sum(moving), 'pod')} on {_count(len(moving), 'existing node')}"
+        yield f"{counted(sum(moving), 'pod')} on {counted(len(moving), 'existing node')}"
     if not claims and not moving:
         yield "no pod needs another node, so nothing is bought"
 
@@ -298,9 +299,5 @@ def _explanation(
 def _without_place(unschedulable: Mapping[str, str]) -> str:
     key = min(unschedulable)
     others = len(unschedulable) - 1
-    more = f" (and {_count(others, 'more pod')})" if others else ""
+    more = f" (and {counted(others, 'more pod')})" if others else ""
     return f"pod {key}{more} has no other place: {unschedulable[key]}"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
