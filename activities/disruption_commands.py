@@ -36,7 +36,7 @@ from tenon.apis.nodeclaim import DISRUPTION_REASON
 from tenon.apis.reasons import Reason, camel_case, snake_case
 from tenon.disruption import confirming
 from tenon.disruption.arrivals import with_arrival
-from tenon.kube import pod_json
+from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.structs import Object
 from tenon.lifecycle.cordon import tainted
@@ -105,12 +105,12 @@ class CommandActivities:
             if other != given.command.id:
                 return StepResult(failure=f"NodeClaim {candidate.claim} belongs to command {other}")
             node = (await find_node(self._kube, NodeInput(claim=ref), claim)).node
-            if node is None or pod_json.deletion_instant(node) is not None:
+            if node is None or object_json.is_deleting(node):
                 return StepResult(failure=f"the Node of NodeClaim {candidate.claim} is leaving already")
             await annotate_claim(self._kube, ref, {labels.DISRUPTED_BY: given.command.id})
             update = ConditionUpdate(DISRUPTION_REASON, "True", camel_case(given.command.reason))
             await update_conditions(self._kube, ref, [update], self._now)
-            await change(self._kube, NODES, node["metadata"]["name"], tainted, uid=pod_json.uid(node))
+            await change(self._kube, NODES, node["metadata"]["name"], tainted, uid=object_json.uid(node))
             await self._say_what_it_waits_for(given.command, claim, node)
         log.info(
             "The worker prepares to disrupt nodes",
@@ -165,7 +165,7 @@ class CommandActivities:
             waiting: dict[str, str] = {}
             for name in list(left):
                 body = await self._kube.get(NODECLAIMS, name)
-                if body is None or body["metadata"].get("deletionTimestamp"):
+                if body is None or object_json.is_deleting(body):
                     return StepResult(failure=f"replacement {name} is gone{_why_gone(body)}")
                 claim = ClaimRecord.of(body)
                 if claim.initialized:
@@ -229,7 +229,7 @@ class CommandActivities:
             def compute(
                 claim: Object, times: Mapping[str, int] = times, sent: Mapping[str, int] = sent
             ) -> dict[str, Any]:
-                known = (claim["metadata"].get("annotations") or {}).get(labels.MOVED_HERE, "[]")
+                known = object_json.annotations(claim).get(labels.MOVED_HERE, "[]")
                 return {"metadata": {"annotations": {labels.MOVED_HERE: with_arrival(known, now, times, sent)}}}
 
             if (seen := await self._kube.get(NODECLAIMS, name)) is not None:
@@ -308,7 +308,7 @@ class CommandActivities:
 
     async def _unmark(self, ref: ClaimRef, annotation: str, command: DisruptionCommand) -> None:
         def compute(claim: Object) -> dict[str, Any]:
-            if (claim["metadata"].get("annotations") or {}).get(annotation) != command.id:
+            if object_json.annotations(claim).get(annotation) != command.id:
                 return {}
             return {"metadata": {"annotations": {annotation: None}}}
 

@@ -30,6 +30,7 @@ from tenon.apis.validation import parse
 from tenon.ec2.instance_profiles import unused_profiles
 from tenon.ec2.nodeclass_status import DEPENDENCIES_NOT_READY, unparsable_conditions
 from tenon.ec2.user_data import size_warning
+from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle.messages.base import ActivityName
 from tenon.lifecycle.messages.nodeclass import NodeClassInput, NodeClassResult
@@ -70,7 +71,7 @@ class NodeClassActivities:
         if raw is None:
             return NodeClassResult(exists=False)
         node_class, faults = parse(EC2NodeClass, raw)
-        if raw["metadata"].get("deletionTimestamp"):
+        if object_json.is_deleting(raw):
             try:
                 return await self._finalize(raw, node_class)
             except EC2Error as error:
@@ -169,12 +170,12 @@ class NodeClassActivities:
         metadata = raw["metadata"]
         wanted = ec2nodeclass_hashes(node_class, self._ec2.cluster.ca_bundle)
         patch: dict[str, Any] = {}
-        found = metadata.get("annotations") or {}
+        found = object_json.annotations(raw)
         if any(found.get(key) != value for key, value in wanted.items()):
             patch["annotations"] = wanted
             if found.get(labels.EC2NODECLASS_HASH_VERSION) != EC2NODECLASS_VERSION:
                 await self._take_claims_over(metadata["name"], wanted)
-        finalizers = metadata.get("finalizers") or []
+        finalizers = object_json.finalizers(raw)
         if labels.NODECLASS_FINALIZER not in finalizers:
             patch["finalizers"] = [*finalizers, labels.NODECLASS_FINALIZER]
         if patch:
@@ -203,7 +204,7 @@ class NodeClassActivities:
         await asyncio.to_thread(self._ec2.delete_launch_templates, name)
         if node_class is not None:  # Tenon never creates a profile for a class that it cannot parse
             await asyncio.to_thread(self._ec2.delete_instance_profile, node_class)
-        left = [f for f in raw["metadata"].get("finalizers") or [] if f != labels.NODECLASS_FINALIZER]
+        left = [f for f in object_json.finalizers(raw) if f != labels.NODECLASS_FINALIZER]
         patch = {"metadata": {"finalizers": left, "resourceVersion": raw["metadata"]["resourceVersion"]}}
         await self._kube.patch(EC2NODECLASSES, name, patch)
         self._profiles_read.pop(raw["metadata"]["uid"], None)

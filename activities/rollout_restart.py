@@ -11,7 +11,7 @@ from activities.kubernetes.nodes import pods_on
 from activities.kubernetes.resources import ACCESS_REVIEWS, DEPLOYMENTS, PDBS
 from tenon.disruption.confirming import held_by_budget
 from tenon.disruption.surging import deployment_of, is_rolled_out, needs_surge, restart, why_cannot_surge
-from tenon.kube import pod_json
+from tenon.kube import object_json
 from tenon.kube.structs import Object
 
 POLL_SECONDS = 1.0
@@ -101,7 +101,7 @@ class RolloutRestarter:
         for node in nodes:
             for pod in await pods_on(self._kube, node):
                 key = deployment_of(pod)
-                if not key or pod_json.deletion_instant(pod) is not None:
+                if not key or object_json.is_deleting(pod):
                     continue
                 namespace = key.split("/", 1)[0]
                 if namespace not in budgets:

@@ -15,6 +15,7 @@ from tenon.apis import labels
 from tenon.apis.json_object import JsonObject
 from tenon.apis.nodeclaim import DRAINED
 from tenon.errors import TenonError
+from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle.state import NodeState
 from workflows import names
@@ -122,7 +123,7 @@ class DemoProgress:
     async def pods(self, app: str) -> list[JsonObject]:
         """Return the pods of a Deployment that are not being deleted."""
         found = await self._kube.list(PODS, namespace="default", label_selector=f"app={app}")
-        return [pod for pod in found if not pod["metadata"].get("deletionTimestamp")]
+        return [pod for pod in found if not object_json.is_deleting(pod)]
 
     async def all_running(self, app: str, count: int) -> bool:
         """True if the Deployment has exactly ``count`` pods and all are Running."""

@@ -25,6 +25,7 @@ from tenon.apis import labels
 from tenon.apis.managed import manages_claim, may_manage_node
 from tenon.ec2.network_annotations import recorded_network
 from tenon.housekeeping.facts import Observations, ObservedClaim, ObservedNode
+from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.conditions import is_true
 from tenon.kube.owners import owners
@@ -117,8 +118,7 @@ def node_seen(raw: Mapping[str, Any]) -> ObservedNode:
         provider_id=(raw.get("spec") or {}).get("providerID") or "",
         claim=next((owner.name for owner in owners(raw) if owner.kind == NODECLAIMS.kind), ""),
         ready=is_true(raw, "Ready"),
-        ours=labels.TERMINATION_FINALIZER in (metadata.get("finalizers") or ())
-        and may_manage_node(metadata.get("labels") or {}),
+        ours=labels.TERMINATION_FINALIZER in object_json.finalizers(raw) and may_manage_node(object_json.labels(raw)),
     )
 
 

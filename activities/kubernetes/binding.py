@@ -20,7 +20,7 @@ from activities.kubernetes.resources import NODES, PODS
 from activities.kubernetes.startup_cordon import remove_startup_cordon
 from tenon.apis import labels
 from tenon.evolve import evolve
-from tenon.kube import pod_json
+from tenon.kube import object_json, pod_json
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.planned_pods import PlannedPod, has_same_controller
 from tenon.kube.scheduler_config import NOTHING, DefaultSpread
@@ -82,7 +82,7 @@ async def bind(
 
 
 async def _bind(kube: Kube, entries: Sequence[PlannedPod], node: Object, default_spread: DefaultSpread) -> BindResult:
-    if not entries or (node["metadata"].get("labels") or {}).get(labels.INITIALIZED) != "true":
+    if not entries or object_json.labels(node).get(labels.INITIALIZED) != "true":
         return BindResult(planned=len(entries), left=len(entries))
     choice, node_pods = await _choose(kube, entries, node, default_spread)
     if choice.bind and not await _is_watched(kube, node):
@@ -92,11 +92,13 @@ async def _bind(kube: Kube, entries: Sequence[PlannedPod], node: Object, default
     async def post(pod: Object) -> bool:
         metadata = pod["metadata"]
         try:
-            return await kube.bind(metadata["namespace"], metadata["name"], node["metadata"]["name"], pod_json.uid(pod))
+            return await kube.bind(
+                metadata["namespace"], metadata["name"], node["metadata"]["name"], object_json.uid(pod)
+            )
         except ApiUnreachableError:
             raise
         except ApiError as error:  # for example from an admission webhook; the other pods and the node must not wait
-            log.warning("The worker failed to bind a pod", extra={"pod": pod_json.key(pod), "error": str(error)})
+            log.warning("The worker failed to bind a pod", extra={"pod": object_json.key(pod), "error": str(error)})
             return False
 
     bound = sum(await bounded(choice.bind, CONCURRENCY, post))
@@ -159,7 +161,7 @@ async def _choose(
         # Read the node's pods last, to see what kube-scheduler has placed there since.
         node_pods = await pods_on(kube, name)
     return choose(
-        entries, found | {pod_json.key(pod): pod for pod in node_pods}, node, node_pods, default_spread
+        entries, found | {object_json.key(pod): pod for pod in node_pods}, node, node_pods, default_spread
     ), node_pods
 
 
@@ -173,7 +175,7 @@ async def _any_unscheduled(kube: Kube, entries: Sequence[PlannedPod]) -> bool:
 
 def _missing(entries: Sequence[PlannedPod], node_pods: Sequence[Object]) -> list[PlannedPod]:
     """The planned pods that are not on the node."""
-    there = {pod_json.uid(pod) for pod in node_pods}
+    there = {object_json.uid(pod) for pod in node_pods}
     return [entry for entry in entries if entry.uid not in there]
 
 

@@ -26,7 +26,7 @@ from activities.kubernetes.resources import NODES
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DISRUPTION_REASON
 from tenon.apis.reasons import Reason, camel_case, snake_case
-from tenon.kube import pod_json
+from tenon.kube import object_json, pod_json
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.structs import Object
 from tenon.kube.timestamps import format_instant
@@ -56,7 +56,9 @@ async def cordon(kube: Kube, recorder: EventPublisher, wanted: CordonInput, now:
             )
     found: list[dict[str, Any]] = []
     if node is not None:
-        node = await change(kube, NODES, node["metadata"]["name"], decide.cordoned, uid=pod_json.uid(node), seen=node)
+        node = await change(
+            kube, NODES, node["metadata"]["name"], decide.cordoned, uid=object_json.uid(node), seen=node
+        )
     if node is not None:
         found = await pods_on(kube, node["metadata"]["name"])
     force_at = wanted.termination_timestamp
@@ -66,8 +68,8 @@ async def cordon(kube: Kube, recorder: EventPublisher, wanted: CordonInput, now:
         await _count_pods(kube, wanted.reason, before, found)
     if node is not None:
         name = node["metadata"]["name"]
-        if not node["metadata"].get("deletionTimestamp"):
-            await kube.delete(NODES, name, uid=pod_json.uid(node))
+        if not object_json.is_deleting(node):
+            await kube.delete(NODES, name, uid=object_json.uid(node))
         if force_at is not None:
             text = f"all pods will be deleted by {format_instant(force_at)}, whatever protects them"
             for subject in (node, claim.body if claim is not None else None):
@@ -129,7 +131,7 @@ async def _taint_if_empty(kube: Kube, node: Object, claim: ClaimRecord | None) -
     Returns:
         The Node, or None if it is gone; and how many pods make it stay.
     """
-    name, uid = node["metadata"]["name"], pod_json.uid(node)
+    name, uid = node["metadata"]["name"], object_json.uid(node)
     present: dict[str, Any] | None = dict(node)
     staying = await _count_reschedulable(kube, name)
     if not staying:
@@ -148,12 +150,12 @@ async def _count_reschedulable(kube: Kube, node_name: str) -> int:
 async def _uncordon(kube: Kube, node: Object) -> bool:
     """Remove the cordon from the Node, and return whether it had one."""
     marked = bool(decide.uncordoned(node))
-    await change(kube, NODES, node["metadata"]["name"], decide.uncordoned, uid=pod_json.uid(node), seen=node)
+    await change(kube, NODES, node["metadata"]["name"], decide.uncordoned, uid=object_json.uid(node), seen=node)
     return marked
 
 
 def _is_leaving(claim: ClaimRecord | None, node: Object) -> bool:
-    return claim is None or claim.deleting or pod_json.deletion_instant(node) is not None
+    return claim is None or claim.deleting or object_json.is_deleting(node)
 
 
 async def _delete_claim(

@@ -16,7 +16,7 @@ from activities.kubernetes.errors import ApiError, ApiUnreachableError
 from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import PDBS, PODS
 from tenon.apis import labels
-from tenon.kube import pod_json, protection
+from tenon.kube import object_json, protection
 from tenon.kube.structs import Object
 from tenon.kube.timestamps import format_instant
 from tenon.lifecycle import drain as decide
@@ -47,18 +47,18 @@ class Evictor:
 
     def sentences(self, waited: Sequence[Object]) -> list[str]:
         """Why the remaining pods are blocked, in the order of ``waited``."""
-        return [self._held[uid] for uid in map(pod_json.uid, waited) if uid in self._held]
+        return [self._held[uid] for uid in map(object_json.uid, waited) if uid in self._held]
 
     def next_try(self, waited: Sequence[Object]) -> datetime | None:
         """When the next refused eviction of these pods is retried."""
-        return min((self._retry_at[uid] for uid in map(pod_json.uid, waited) if uid in self._retry_at), default=None)
+        return min((self._retry_at[uid] for uid in map(object_json.uid, waited) if uid in self._retry_at), default=None)
 
     def gives_up(self, waited: Sequence[Object], now: datetime) -> bool:
         """Whether the node's grace period is over and the API server refuses to delete every remaining pod."""
         force_at = self._wanted.force_at
         if force_at is None or now < force_at + decide.STUCK_AFTER:
             return False
-        return all(pod_json.uid(pod) in self._undeletable for pod in waited)
+        return all(object_json.uid(pod) in self._undeletable for pod in waited)
 
     async def act(self, waited: Sequence[Object], now: datetime) -> None:
         """Run one round over the remaining pods."""
@@ -70,7 +70,7 @@ class Evictor:
 
         await bounded(waited, CONCURRENCY, one)
         await self._publish(
-            [pod for pod in waited if pod_json.uid(pod) in self._held and pod_json.uid(pod) not in known]
+            [pod for pod in waited if object_json.uid(pod) in self._held and object_json.uid(pod) not in known]
         )
 
     async def _publish(self, held: Sequence[Object]) -> None:
@@ -79,10 +79,10 @@ class Evictor:
             return
 
         async def one(pod: Object) -> None:
-            await self._recorder.publish(pod, "FailedDraining", self._held[pod_json.uid(pod)], "Warning")
+            await self._recorder.publish(pod, "FailedDraining", self._held[object_json.uid(pod)], "Warning")
 
         await bounded(held, CONCURRENCY, one)
-        text = "; ".join(self._held[pod_json.uid(pod)] for pod in held[:3])
+        text = "; ".join(self._held[object_json.uid(pod)] for pod in held[:3])
         more = f"; and {len(held) - 3} more" if len(held) > 3 else ""
         await self._recorder.publish(self._node, "FailedDraining", text + more, "Warning")
         if self._wanted.force_at is not None and not self._wanted.force:
@@ -90,7 +90,7 @@ class Evictor:
             await self._recorder.publish(self._node, "TerminationGracePeriodExpiring", text, "Warning")
 
     async def _evict_one(self, pod: Object, now: datetime, *, turn: bool) -> None:
-        uid = pod_json.uid(pod)
+        uid = object_json.uid(pod)
         action = decide.decide(pod, now, turn=turn, force_at=self._wanted.force_at, force=self._wanted.force)
         if action.kind is Kind.EVICT and uid in self._retry_at and now < self._retry_at[uid]:
             return
@@ -111,8 +111,8 @@ class Evictor:
             self._refused(pod, now, f"cannot be {'deleted' if deleting else 'evicted'}: {error.message}")
 
     async def _evict(self, pod: Object, now: datetime) -> None:
-        metadata, uid = pod["metadata"], pod_json.uid(pod)
-        written = (metadata.get("annotations") or {}).get(labels.DO_NOT_DISRUPT)
+        metadata, uid = pod["metadata"], object_json.uid(pod)
+        written = object_json.annotations(pod).get(labels.DO_NOT_DISRUPT)
         if protection.is_invalid_value(written):
             text = f"annotation {labels.DO_NOT_DISRUPT}={written} is ignored: it must be true or a duration like 30m"
             await self._recorder.publish(pod, "InvalidDoNotDisruptAnnotation", text, "Warning")
@@ -135,10 +135,10 @@ class Evictor:
             metadata["name"],
             namespace=metadata["namespace"],
             grace_seconds=grace_seconds,
-            uid=pod_json.uid(pod),
+            uid=object_json.uid(pod),
         )
-        self._undeletable.discard(pod_json.uid(pod))
-        if pod_json.deletion_instant(pod) is not None:
+        self._undeletable.discard(object_json.uid(pod))
+        if object_json.is_deleting(pod):
             return
         self.evicted += 1
         node = self._node["metadata"]["name"]
@@ -146,9 +146,9 @@ class Evictor:
         await self._recorder.publish(pod, "Disrupted", text, "Warning")
 
     def _refused(self, pod: Object, now: datetime, why: str) -> None:
-        uid = pod_json.uid(pod)
+        uid = object_json.uid(pod)
         force_at = None if self._wanted.force else self._wanted.force_at
-        self._held[uid] = f"pod {pod_json.key(pod)} {why}{drain_blockers.forced_deletion_notice(pod, force_at, now)}"
+        self._held[uid] = f"pod {object_json.key(pod)} {why}{drain_blockers.forced_deletion_notice(pod, force_at, now)}"
         count = self._refusals.get(uid, 0)
         self._refusals[uid] = count + 1
         wait = MAX_RETRY_SECONDS if count > 3 else 2**count

@@ -19,7 +19,7 @@ from activities.kubernetes.resources import NODES
 from activities.kubernetes.startup_cordon import remove_startup_cordon
 from tenon.apis import labels
 from tenon.apis.nodeclaim import INITIALIZED
-from tenon.kube import pod_json
+from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle import startup_cordon
 from tenon.lifecycle.consistency import shortfalls
@@ -45,7 +45,7 @@ async def initialize(kube: Kube, wanted: NodeInput, now: Clock, learn: Learn | N
             await remove_startup_cordon(kube, found.node)
         return await _awaited(kube, wanted, claim, verdict.reason, verdict.message, now)
     name = found.node["metadata"]["name"]
-    labelled = await change(kube, NODES, name, _label(claim), uid=pod_json.uid(found.node), seen=found.node)
+    labelled = await change(kube, NODES, name, _label(claim), uid=object_json.uid(found.node), seen=found.node)
     if labelled is None:
         return await _awaited(kube, wanted, claim, "NodeNotFound", f"Node {name} went away", now)
     if not (verdict := initialization(claim.body, labelled)).initialized:
@@ -76,7 +76,7 @@ def _label(claim: ClaimRecord) -> Compute:
     """The change that labels a Node, if it is still initialized: a taint may come back before the label is written."""
 
     def computed(node: Mapping[str, Any]) -> dict[str, Any]:
-        present = node["metadata"].get("labels") or {}
+        present = object_json.labels(node)
         if present.get(labels.INITIALIZED) == "true" or not initialization(claim.body, node).initialized:
             return {}
         return {"metadata": {"labels": {labels.INITIALIZED: "true"}}}

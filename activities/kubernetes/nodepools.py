@@ -10,6 +10,7 @@ from activities.kubernetes.resources import NODEPOOLS
 from tenon.apis.expiration import expires_within_budgets
 from tenon.apis.nodepool import Disruption
 from tenon.apis.reasons import Reason
+from tenon.kube import object_json
 
 _CONSOLIDATION = (Reason.EMPTY, Reason.UNDERUTILIZED)
 
@@ -17,7 +18,7 @@ _CONSOLIDATION = (Reason.EMPTY, Reason.UNDERUTILIZED)
 async def makes_expired_nodes_wait(kube: Kube, pool: str) -> bool:
     """Return whether expired nodes of the NodePool wait for its budgets; not if it is gone."""
     found = await kube.get(NODEPOOLS, pool)
-    return found is not None and expires_within_budgets(found["metadata"].get("annotations") or {})
+    return found is not None and expires_within_budgets(object_json.annotations(found))
 
 
 async def consolidation_policy(kube: Kube, pool: str, reason: str) -> str:

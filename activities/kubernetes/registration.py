@@ -11,7 +11,7 @@ from activities.kubernetes.nodeclaims import Clock, ConditionUpdate, label_claim
 from activities.kubernetes.nodes import find_node
 from activities.kubernetes.resources import NODES
 from tenon.apis.nodeclaim import REGISTERED
-from tenon.kube import pod_json
+from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle.messages.node import NodeInput, RegisterResult
 from tenon.lifecycle.registration import registration
@@ -67,7 +67,7 @@ async def register(
         NODES,
         name,
         lambda node: registration(claim.body, node).patch,
-        uid=pod_json.uid(found.node),
+        uid=object_json.uid(found.node),
         seen=found.node,
     )
     if written is None:

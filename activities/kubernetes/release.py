@@ -16,7 +16,7 @@ from activities.kubernetes.nodeclaims import read_claim, request_deletion
 from activities.kubernetes.nodes import find_node
 from activities.kubernetes.resources import NODECLAIMS, NODES
 from tenon.evolve import evolve
-from tenon.kube import pod_json
+from tenon.kube import object_json
 from tenon.lifecycle.messages.node import ReleaseInput
 from tenon.lifecycle.release import finalizer_message, foreign_finalizers, without_finalizer
 
@@ -35,8 +35,8 @@ async def release(kube: Kube, wanted: ReleaseInput, recorder: EventPublisher) ->
     claim = await read_claim(kube, wanted.claim)
     node = (await find_node(kube, wanted, claim)).node
     if node is not None:
-        name, uid = node["metadata"]["name"], pod_json.uid(node)
-        if not node["metadata"].get("deletionTimestamp"):
+        name, uid = node["metadata"]["name"], object_json.uid(node)
+        if not object_json.is_deleting(node):
             await kube.delete(NODES, name, uid=uid)
         left.append(await change(kube, NODES, name, without_finalizer, uid=uid))
     if claim is not None:

@@ -8,7 +8,7 @@ from typing import Any
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import NODES
-from tenon.kube import pod_json
+from tenon.kube import object_json
 from tenon.lifecycle import startup_cordon
 
 
@@ -16,7 +16,9 @@ async def remove_startup_cordon(kube: Kube, node: Mapping[str, Any]) -> bool:
     """Let kube-scheduler use a Node with a startup cordon. Return False if it has none."""
     if not startup_cordon.removal_patch(node):
         return False
-    await change(kube, NODES, node["metadata"]["name"], startup_cordon.removal_patch, uid=pod_json.uid(node), seen=node)
+    await change(
+        kube, NODES, node["metadata"]["name"], startup_cordon.removal_patch, uid=object_json.uid(node), seen=node
+    )
     return True
 
 

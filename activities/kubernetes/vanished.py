@@ -15,7 +15,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ApiUnreachableError
 from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import PODS
-from tenon.kube import pod_json
+from tenon.kube import object_json, pod_json
 from tenon.kube.conditions import is_true
 from tenon.kube.structs import Object
 
@@ -39,9 +39,9 @@ async def forget_pods(kube: Kube, recorder: EventPublisher, node: Object, found:
     text = f"deleted without a grace period, because the machine of its Node {node['metadata']['name']} is gone"
 
     async def forget(pod: Object) -> bool:
-        namespace, name, uid = pod["metadata"]["namespace"], pod["metadata"]["name"], pod_json.uid(pod)
+        namespace, name, uid = pod["metadata"]["namespace"], pod["metadata"]["name"], object_json.uid(pod)
         try:
-            if pod_json.deletion_instant(pod) is None:
+            if object_json.deletion_instant(pod) is None:
                 answer = await kube.evict(namespace, name, uid=uid, grace_seconds=0)
                 if answer.outcome == "gone":
                     return False
@@ -55,7 +55,7 @@ async def forget_pods(kube: Kube, recorder: EventPublisher, node: Object, found:
         except ApiError as error:
             log.warning(
                 "The worker failed to delete a pod of a dead Node and leaves it to Kubernetes' garbage collection",
-                extra={"pod": pod_json.key(pod), "error": str(error)},
+                extra={"pod": object_json.key(pod), "error": str(error)},
             )
             return False
         await recorder.publish(pod, "Disrupted", text, "Warning")

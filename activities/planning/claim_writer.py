@@ -25,6 +25,7 @@ from activities.kubernetes.resources import NODECLAIMS
 from tenon.apis import labels
 from tenon.apis.json_object import JsonObject
 from tenon.apis.nodepool import NodePool
+from tenon.kube import object_json
 from tenon.kube.offerings import OfferingKey
 from tenon.provisioning import launch_groups
 from tenon.provisioning.claims import claim_body, claim_name
@@ -209,7 +210,7 @@ class _Writing:
                 _log_created(one)
                 return made
             present = await _with_retries(lambda: self._kube.get(NODECLAIMS, one.name)) or {"metadata": {}}
-            if (present["metadata"].get("labels") or {}).get(labels.BATCH) != str(self._batch):
+            if object_json.labels(present).get(labels.BATCH) != str(self._batch):
                 log.info(
                     "The name of a NodeClaim is taken, and the provisioner retries with another one",
                     extra={"nodeclaim": one.name},
@@ -280,7 +281,7 @@ async def _in_time(request: Callable[[], Awaitable[_T]]) -> _T:
 def _for_same_pods(present: Mapping[str, Any], body: Mapping[str, Any]) -> bool:
     """Whether an existing claim is for the same pods, so that it can be used in place of a new one."""
     wanted = body["metadata"]["annotations"][labels.PLANNED_PODS]
-    return bool((present["metadata"].get("annotations") or {}).get(labels.PLANNED_PODS) == wanted)
+    return bool(object_json.annotations(present).get(labels.PLANNED_PODS) == wanted)
 
 
 def _another_planner(name: str) -> ApplicationError:

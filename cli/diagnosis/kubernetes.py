@@ -24,6 +24,7 @@ from cli.diagnosis.rights import RIGHTS, Right
 from tenon.apis import managed
 from tenon.apis.crd import custom_resource_definitions
 from tenon.apis.json_object import JsonObject
+from tenon.kube import object_json
 from tenon.kube.conditions import condition, is_true, true_since
 from tenon.sentences import first_few
 from worker.runtime.lease import is_tenons
@@ -195,4 +196,4 @@ async def _claims(kube: Kube, now: datetime) -> list[Finding]:
 def _joins_late(claim: JsonObject, now: datetime) -> bool:
     since = true_since(claim, "Launched")
     waits = since is not None and now - since > REGISTERED_WITHIN
-    return waits and not is_true(claim, "Registered") and not claim["metadata"].get("deletionTimestamp")
+    return waits and not is_true(claim, "Registered") and not object_json.is_deleting(claim)

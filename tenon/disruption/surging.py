@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from tenon.apis import labels
+from tenon.kube import object_json
 from tenon.kube.owners import DEPLOYMENT, surges, workload
 from tenon.kube.pod import Pod
 from tenon.kube.structs import Metadata, Object, read
@@ -61,7 +62,7 @@ def why_cannot_surge(deployment: Object) -> str:
 
 def restart(deployment: Object, command: str, now: datetime) -> dict[str, Any]:
     """Return the patch that restarts it for a command; empty if the command did so already."""
-    if (deployment["metadata"].get("annotations") or {}).get(labels.SURGED_FOR) == command:
+    if object_json.annotations(deployment).get(labels.SURGED_FOR) == command:
         return {}
     return {
         "metadata": {"annotations": {labels.SURGED_FOR: command}},

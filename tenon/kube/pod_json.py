@@ -9,8 +9,9 @@ from __future__ import annotations
 from datetime import datetime
 
 from tenon.apis import labels
-from tenon.kube import pod_kinds
+from tenon.kube import object_json, pod_kinds
 from tenon.kube.owners import deciding_owner, owners
+from tenon.kube.protection import pod_protected
 from tenon.kube.structs import Object
 from tenon.kube.taints import Taint, Toleration
 from tenon.kube.timestamps import parse_instant
@@ -18,22 +19,6 @@ from tenon.kube.timestamps import parse_instant
 CRITICAL_CLASSES = frozenset({"system-cluster-critical", "system-node-critical"})
 DEFAULT_GRACE_SECONDS = 30
 DISRUPTED = Taint(key=labels.DISRUPTED_TAINT[0], effect=labels.DISRUPTED_TAINT[1])
-
-
-def key(obj: Object) -> str:
-    """``namespace/name``."""
-    metadata = obj["metadata"]
-    return f"{metadata.get('namespace', '')}/{metadata['name']}"
-
-
-def uid(obj: Object) -> str:
-    """Return the UID of an object; empty if it has none."""
-    return str(obj["metadata"].get("uid") or "")
-
-
-def deletion_instant(obj: Object) -> datetime | None:
-    """Return when a deletion takes effect: for a Pod the end of its grace period, otherwise the time of the request."""
-    return parse_instant(obj["metadata"].get("deletionTimestamp"))
 
 
 def is_terminal(pod: Object) -> bool:
@@ -48,7 +33,7 @@ def is_daemon(pod: Object) -> bool:
 
 def is_mirror(pod: Object) -> bool:
     """Whether the pod mirrors a static pod, which no API call can remove from its node."""
-    return pod_kinds.is_mirror(pod["metadata"].get("annotations") or {}, _owner_kind(pod))
+    return pod_kinds.is_mirror(object_json.annotations(pod), _owner_kind(pod))
 
 
 def is_critical(pod: Object) -> bool:
@@ -58,10 +43,16 @@ def is_critical(pod: Object) -> bool:
 
 def is_reschedulable(pod: Object) -> bool:
     """Whether the pod makes its node non-empty: it is running and would need another node."""
-    deleting = bool(pod["metadata"].get("deletionTimestamp"))
+    deleting = object_json.is_deleting(pod)
     return pod_kinds.is_reschedulable(
         _owner_kind(pod), mirror=is_mirror(pod), terminal=is_terminal(pod), deleting=deleting
     )
+
+
+def protection(pod: Object, now: datetime) -> str:
+    """Return which annotation of the pod forbids its eviction now, as a sentence; empty if none does."""
+    started = parse_instant((pod.get("status") or {}).get("startTime"))
+    return pod_protected(object_json.annotations(pod), started, now)
 
 
 def grace_seconds(pod: Object) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, Protocol, Self, TypeVar
 
-from tenon.kube import pod_kinds
+from tenon.kube import object_json, pod_kinds
 from tenon.kube.conditions import condition, is_true, true_since
 from tenon.kube.pod import Pod
 from tenon.kube.structs import PodSpec
@@ -202,12 +202,12 @@ class ObjectRecord:
     @property
     def deleting(self) -> bool:
         """Whether the object's deletion has been requested."""
-        return bool(self.metadata.get("deletionTimestamp"))
+        return object_json.is_deleting(self.body)
 
     @property
     def deleted_at(self) -> datetime | None:
         """When the object's deletion was requested; None if it was not."""
-        return parse_instant(self.metadata.get("deletionTimestamp"))
+        return object_json.deletion_instant(self.body)
 
     @property
     def version_of_spec(self) -> tuple[object, ...]:
@@ -216,15 +216,15 @@ class ObjectRecord:
 
     @property
     def finalizers(self) -> Sequence[str]:
-        return self.metadata.get("finalizers") or ()
+        return object_json.finalizers(self.body)
 
     @property
     def labels(self) -> Mapping[str, str]:
-        return self.metadata.get("labels") or {}
+        return object_json.labels(self.body)
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        return self.metadata.get("annotations") or {}
+        return object_json.annotations(self.body)
 
     @property
     def spec(self) -> Mapping[str, Any]:

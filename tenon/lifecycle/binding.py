@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tenon.kube import pod_json, requests
+from tenon.kube import object_json, pod_json, requests
 from tenon.kube.host_ports import HostPort, first_conflict, host_ports_of
 from tenon.kube.node_affinity import accepts_node
 from tenon.kube.planned_pods import PlannedPod
@@ -64,7 +64,7 @@ def choose(
     left: dict[str, str] = {}
     for entry in planned:
         pod = found.get(entry.key)
-        if pod is None or pod_json.uid(pod) != entry.uid or _is_over(pod):
+        if pod is None or object_json.uid(pod) != entry.uid or _is_over(pod):
             settled.append(entry.key)
             continue
         placed = (pod.get("spec") or {}).get("nodeName")
@@ -84,7 +84,7 @@ def choose(
 
 def is_unscheduled(entry: PlannedPod, pod: Object | None) -> bool:
     """True if a planned pod still has no node. ``pod`` is its current object, or None if it is gone."""
-    if pod is None or pod_json.uid(pod) != entry.uid or _is_over(pod):
+    if pod is None or object_json.uid(pod) != entry.uid or _is_over(pod):
         return False
     return not (pod.get("spec") or {}).get("nodeName")
 
@@ -95,7 +95,7 @@ def refusal(pod: Object, node: Object, default_spread: DefaultSpread = NOTHING) 
 
 
 def _is_over(pod: Object) -> bool:
-    return pod_json.is_terminal(pod) or bool(pod["metadata"].get("deletionTimestamp"))
+    return pod_json.is_terminal(pod) or object_json.is_deleting(pod)
 
 
 def _scheduler_needed(pod: Object, default_spread: DefaultSpread) -> str:
@@ -126,7 +126,7 @@ def _node_refuses(pod: Object, node: Object) -> str:
     nominated = (pod.get("status") or {}).get("nominatedNodeName")
     if nominated and nominated != metadata["name"]:
         return f"it is nominated for Node {nominated}"
-    if metadata.get("deletionTimestamp"):
+    if object_json.is_deleting(node):
         return "the Node is being deleted"
     startup_cordoned = startup_cordon.has_startup_cordon(node)
     if startup_cordon.is_cordoned(node) and not startup_cordoned:
@@ -136,7 +136,7 @@ def _node_refuses(pod: Object, node: Object) -> str:
             continue
         if taint.effect in ("NoSchedule", "NoExecute") and not pod_json.tolerates(pod, taint):
             return f"it does not tolerate the taint {taint.key}:{taint.effect}"
-    if not accepts_node(read(pod.get("spec"), PodSpec), metadata["name"], metadata.get("labels") or {}):
+    if not accepts_node(read(pod.get("spec"), PodSpec), metadata["name"], object_json.labels(node)):
         return "its node selector or affinity does not match the Node"
     return ""
 
@@ -153,7 +153,7 @@ def _why_no_room(pod: Object, available: Mapping[str, int], ports: set[HostPort]
         return f"host port {taken[1]}/{taken[2]} is taken"
     for other in assigned:
         if any(_term_selects(term, other, pod) for term in _anti_affinity_terms(other)):
-            return f"pod {pod_json.key(other)} on the Node has anti-affinity against it"
+            return f"pod {object_json.key(other)} on the Node has anti-affinity against it"
     return ""
 
 
@@ -173,4 +173,4 @@ def _term_selects(term: Object, owner: Object, pod: Object) -> bool:
         within = namespace in (named or (owner["metadata"].get("namespace"),))
     else:
         within = True
-    return within and selects(term.get("labelSelector"), pod["metadata"].get("labels") or {})
+    return within and selects(term.get("labelSelector"), object_json.labels(pod))

@@ -6,6 +6,7 @@ from typing import Any
 
 from tenon.apis import labels
 from tenon.apis.reasons import Reason
+from tenon.kube import object_json
 from tenon.kube.structs import Object
 from tenon.kube.taints import merged, taints_of, without_taint
 from tenon.lifecycle.release import with_finalizer
@@ -35,7 +36,7 @@ def cordoned(node: Object) -> dict[str, Any]:
     The patch adds the finalizer too, so that a deletion waits for the drain.
     """
     patch = tainted(node)
-    if (node["metadata"].get("labels") or {}).get(labels.EXCLUDE_BALANCERS) is None:
+    if object_json.labels(node).get(labels.EXCLUDE_BALANCERS) is None:
         metadata = {"labels": {labels.EXCLUDE_BALANCERS: BALANCER_VALUE}, **patch.get("metadata", {})}
         return {**patch, "metadata": metadata}
     return patch
@@ -57,10 +58,10 @@ def uncordoned(node: Object) -> dict[str, Any]:
 
     A label that a user set stays. So does the cordon of a Node that is being deleted: pods must not come back to it.
     """
-    if node["metadata"].get("deletionTimestamp"):
+    if object_json.is_deleting(node):
         return {}
     patch: dict[str, Any] = {}
-    if (node["metadata"].get("labels") or {}).get(labels.EXCLUDE_BALANCERS) == BALANCER_VALUE:
+    if object_json.labels(node).get(labels.EXCLUDE_BALANCERS) == BALANCER_VALUE:
         patch["metadata"] = {"labels": {labels.EXCLUDE_BALANCERS: None}}
     before = taints_of(node)
     after = without_taint(without_taint(before, labels.DISRUPTED_TAINT), labels.DISRUPTION_TAINT)

@@ -13,10 +13,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from tenon.kube import pod_json
-from tenon.kube.protection import pod_protected
+from tenon.kube import object_json, pod_json
 from tenon.kube.structs import Object
-from tenon.kube.timestamps import parse_instant
 from tenon.lifecycle.drain_blockers import forced_deletion_notice, overdue_termination
 
 STUCK_AFTER = timedelta(minutes=1)
@@ -54,7 +52,7 @@ def is_drainable(pod: Object, now: datetime, force_at: datetime | None = None) -
     """
     if _stays(pod):
         return False
-    deletion = pod_json.deletion_instant(pod)
+    deletion = object_json.deletion_instant(pod)
     if deletion is None:
         return True
     if force_at is not None and now >= max(deletion, force_at) + UNRESPONSIVE_AFTER:
@@ -69,7 +67,7 @@ def _stays(pod: Object) -> bool:
 def remaining_pods(node_pods: Iterable[Object], now: datetime, force_at: datetime | None = None) -> list[Object]:
     """Return the pods that a drain waits for, sorted by name."""
     waited = [pod for pod in node_pods if not pod_json.is_terminal(pod) and is_drainable(pod, now, force_at)]
-    return sorted(waited, key=pod_json.key)
+    return sorted(waited, key=object_json.key)
 
 
 def left_behind(node_pods: Iterable[Object], now: datetime, force_at: datetime | None = None) -> list[Object]:
@@ -79,7 +77,7 @@ def left_behind(node_pods: Iterable[Object], now: datetime, force_at: datetime |
         for pod in node_pods
         if not pod_json.is_terminal(pod) and not _stays(pod) and not is_drainable(pod, now, force_at)
     ]
-    return sorted(stuck, key=pod_json.key)
+    return sorted(stuck, key=object_json.key)
 
 
 def wave(pod: Object) -> int:
@@ -102,7 +100,7 @@ def decide(pod: Object, now: datetime, *, turn: bool, force_at: datetime | None,
         force_at: when the pod must be gone (terminationGracePeriod), whatever protects it.
         force: whether an operator asked to delete pods at once.
     """
-    deletion = pod_json.deletion_instant(pod)
+    deletion = object_json.deletion_instant(pod)
     if force:
         return _forced(pod, deletion, now)
     if force_at is not None:
@@ -111,17 +109,13 @@ def decide(pod: Object, now: datetime, *, turn: bool, force_at: datetime | None,
         if deletion is None and now >= force_at - timedelta(seconds=pod_json.grace_seconds(pod)):
             return Action(Kind.DELETE, grace_seconds=_whole_seconds(force_at - now))
     if deletion is not None:
-        held = pod["metadata"].get("finalizers") and now - deletion >= UNRESPONSIVE_AFTER
+        held = object_json.finalizers(pod) and now - deletion >= UNRESPONSIVE_AFTER
         return Action(Kind.AWAIT, why=overdue_termination(pod) if held else "")
     if not turn:
         return Action(Kind.AWAIT)
-    started = parse_instant((pod.get("status") or {}).get("startTime"))
-    protection = pod_protected(pod["metadata"].get("annotations") or {}, started, now)
-    if protection:
-        return Action(
-            Kind.AWAIT,
-            why=f"pod {pod_json.key(pod)} cannot be evicted: {protection}{forced_deletion_notice(pod, force_at, now)}",
-        )
+    if protection := pod_json.protection(pod, now):
+        notice = forced_deletion_notice(pod, force_at, now)
+        return Action(Kind.AWAIT, why=f"pod {object_json.key(pod)} cannot be evicted: {protection}{notice}")
     return Action(Kind.EVICT)
 
 
@@ -155,7 +149,7 @@ def next_force(waited: Iterable[Object], force_at: datetime | None, now: datetim
     instants = [
         force_at - timedelta(seconds=pod_json.grace_seconds(pod))
         for pod in waited
-        if pod_json.deletion_instant(pod) is None
+        if object_json.deletion_instant(pod) is None
     ]
     return min((instant for instant in instants if instant > now), default=max(force_at, now))
 

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from tenon.kube import pod_json
+from tenon.kube import object_json, pod_json
 from tenon.kube.structs import Object
 from tenon.kube.timestamps import format_instant
 
 
 def overdue_termination(pod: Object) -> str:
     """Say what keeps a terminating pod whose grace period is over."""
-    end = pod_json.deletion_instant(pod)
-    due = f"pod {pod_json.key(pod)} "
+    end = object_json.deletion_instant(pod)
+    due = f"pod {object_json.key(pod)} "
     if end is not None:
         due += f"should have ended by {format_instant(end)}, "
-    finalizers = pod["metadata"].get("finalizers") or ()
+    finalizers = object_json.finalizers(pod)
     if finalizers:
         which = "finalizer" if len(finalizers) == 1 else "finalizers"
         return f"{due}but {which} {', '.join(finalizers)} keeps it: its owner must remove it"

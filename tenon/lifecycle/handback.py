@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tenon.apis import labels
+from tenon.kube import object_json
 from tenon.kube.structs import Object
 from tenon.lifecycle import cordon, startup_cordon
 
@@ -23,7 +24,7 @@ def handed_back(obj: Object) -> dict[str, Any]:
         if ours:
             metadata[kind] = ours
     spec: dict[str, Any] = {}
-    if obj["kind"] == "Node" and not obj["metadata"].get("deletionTimestamp"):
+    if obj["kind"] == "Node" and not object_json.is_deleting(obj):
         spec |= startup_cordon.removal_patch(obj).get("spec") or {}
         untainted = cordon.uncordoned({**obj, "spec": {**(obj.get("spec") or {}), **spec}})
         spec |= untainted.get("spec") or {}

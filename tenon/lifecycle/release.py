@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from tenon.apis import labels
+from tenon.kube import object_json
 from tenon.kube.structs import Object
 
 OF_KUBERNETES = frozenset({"foregroundDeletion", "orphan"})
@@ -17,15 +18,15 @@ def with_finalizer(obj: Object) -> dict[str, Any]:
 
     It is empty if the object has it, or is being deleted: the API server then accepts no finalizer.
     """
-    finalizers = obj["metadata"].get("finalizers") or ()
-    if labels.TERMINATION_FINALIZER in finalizers or obj["metadata"].get("deletionTimestamp"):
+    finalizers = object_json.finalizers(obj)
+    if labels.TERMINATION_FINALIZER in finalizers or object_json.is_deleting(obj):
         return {}
     return {"metadata": {"finalizers": [*finalizers, labels.TERMINATION_FINALIZER]}}
 
 
 def without_finalizer(obj: Object) -> dict[str, Any]:
     """Return the patch that removes Tenon's own finalizer; empty if the object does not have it."""
-    finalizers = obj["metadata"].get("finalizers") or ()
+    finalizers = object_json.finalizers(obj)
     if labels.TERMINATION_FINALIZER not in finalizers:
         return {}
     return {"metadata": {"finalizers": [one for one in finalizers if one != labels.TERMINATION_FINALIZER]}}
@@ -33,7 +34,7 @@ def without_finalizer(obj: Object) -> dict[str, Any]:
 
 def foreign_finalizers(obj: Object) -> list[str]:
     """Return the finalizers that neither Tenon nor Kubernetes removes."""
-    finalizers = obj["metadata"].get("finalizers") or ()
+    finalizers = object_json.finalizers(obj)
     return [one for one in finalizers if one != labels.TERMINATION_FINALIZER and one not in OF_KUBERNETES]
 
 
@@ -41,7 +42,7 @@ def finalizer_message(obj: Object) -> str:
     """Name the finalizers that keep the object, and the command that removes them without their owner."""
     kind, metadata = obj["kind"], obj["metadata"]
     foreign = foreign_finalizers(obj)
-    stays = [one for one in metadata.get("finalizers") or () if one not in foreign]
+    stays = [one for one in object_json.finalizers(obj) if one not in foreign]
     patch = json.dumps({"metadata": {"finalizers": stays or None}})
     which = "finalizer" if len(foreign) == 1 else "finalizers"
     return (

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from tenon.apis import labels
+from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.structs import Object
 from tenon.kube.taints import UNSCHEDULABLE, taints_of, without_taint
@@ -44,7 +45,7 @@ def removal_patch(node: Object) -> dict[str, Any]:
 
 
 def _marked(node: Object) -> bool:
-    return (node["metadata"].get("annotations") or {}).get(labels.STARTUP_CORDON) == "true"
+    return object_json.annotations(node).get(labels.STARTUP_CORDON) == "true"
 
 
 def is_cordoned_too_long(claim: ClaimRecord, now: datetime) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 from tenon.apis.capacitybuffer import CapacityBufferSpec
 from tenon.apis.json_object import JsonObject
+from tenon.kube import object_json
 from tenon.kube.requests import requests_of
 from tenon.resources import Resources, parse_resources
 
@@ -76,7 +77,7 @@ def buffer_pod(name: str, namespace: str, template: Mapping[str, Any], number: i
 
 def buffer_of(pod: Mapping[str, Any]) -> str:
     """Return the buffer (``namespace/name``) of a pod made by `buffer_pod`; empty for any other pod."""
-    marks = pod["metadata"].get("annotations") or {}
+    marks = object_json.annotations(pod)
     return f"{marks.get(BUFFER_NAMESPACE)}/{marks.get(BUFFER_NAME)}" if marks.get(FAKE_POD) == "true" else ""
 
 

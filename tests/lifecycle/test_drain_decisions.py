@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenon.kube import pod_json
+from tenon.kube import object_json, pod_json
 from tenon.kube.protection import do_not_disrupt_value, node_protection, pod_protected, protected_for
 from tenon.lifecycle import drain, drain_blockers, pdbs
 from tenon.lifecycle.drain import Action, Kind
@@ -67,7 +67,7 @@ PODS = st.lists(POD, max_size=12, unique_by=lambda pod: pod["metadata"]["name"])
 def test_waves_partition_the_awaited_pods(node_pods: list[dict[str, Any]]) -> None:
     """TRM-03: every awaited pod is in exactly one wave; critical after ordinary, daemons after the others."""
     left = drain.remaining_pods(node_pods, NOW)
-    assert len({pod_json.uid(pod) for pod in left}) == len(left)
+    assert len({object_json.uid(pod) for pod in left}) == len(left)
     for number in range(4):
         assert drain.current_wave(left) >= number
         wave = [pod for pod in left if drain.wave(pod) == number]
@@ -87,7 +87,7 @@ def test_only_pods_that_can_leave_are_ever_waited_for(
         assert not pod_json.is_mirror(pod)
         assert not pod_json.is_terminal(pod)
         assert {"operator": "Exists"} not in pod["spec"]["tolerations"]
-        end = pod_json.deletion_instant(pod)
+        end = object_json.deletion_instant(pod)
         assert end is None or NOW - end <= timedelta(minutes=1)
 
 
@@ -100,9 +100,9 @@ def test_no_pod_that_was_told_to_end_outlasts_the_grace_period_of_the_node(
     waited = drain.remaining_pods(node_pods, NOW, force_at)
     left = drain.left_behind(node_pods, NOW, force_at)
     for pod in waited:
-        end = pod_json.deletion_instant(pod)
+        end = object_json.deletion_instant(pod)
         assert end is None or end > NOW - drain.UNRESPONSIVE_AFTER
-    names = [pod_json.uid(pod) for pod in [*waited, *left]]
+    names = [object_json.uid(pod) for pod in [*waited, *left]]
     assert len(names) == len(set(names))
     assert all("should have ended by" in drain_blockers.overdue_termination(pod) for pod in left)
 
@@ -126,7 +126,7 @@ def test_force_at_ends_every_pod_in_time(pod: dict[str, Any], force_in: int, tur
     """TRM-06: past (force_at - own grace) nothing is asked any more, and no deletion outlives force_at for long."""
     force_at = NOW + timedelta(seconds=force_in)
     action = drain.decide(pod, NOW, turn=turn, force_at=force_at, force=False)
-    end = pod_json.deletion_instant(pod)
+    end = object_json.deletion_instant(pod)
     if end is None and force_at - timedelta(seconds=pod_json.grace_seconds(pod)) <= NOW:
         assert action == Action(Kind.DELETE, grace_seconds=max(1, force_in))
     elif action.kind is Kind.DELETE:
@@ -156,7 +156,7 @@ def test_force_always_leads_to_an_end(pod: dict[str, Any]) -> None:
             return
         if action.kind is Kind.DELETE:
             assert action.grace_seconds is not None
-            before = pod_json.deletion_instant(pod)
+            before = object_json.deletion_instant(pod)
             began = instant if before is None else before - timedelta(seconds=pod_json.granted_seconds(pod))
             end = (began + timedelta(seconds=action.grace_seconds) - NOW).total_seconds()
             pod["metadata"] |= {"deletionTimestamp": stamp(end), "deletionGracePeriodSeconds": action.grace_seconds}
@@ -274,4 +274,4 @@ def test_only_budgets_of_the_pods_namespace_that_select_it_are_named() -> None:
         budget("in", {"matchExpressions": [{"key": "app", "operator": "In", "values": ["web"]}]}),
         budget("not", {"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}),
     ]
-    assert [pod_json.key(one) for one in pdbs.covering(pod, every)] == ["default/all", "default/in"]
+    assert [object_json.key(one) for one in pdbs.covering(pod, every)] == ["default/all", "default/in"]

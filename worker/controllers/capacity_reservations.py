@@ -23,6 +23,7 @@ from activities.kubernetes.resources import NODECLAIMS, NODES
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.ec2.capacity_reservations import RESERVATION_LABELS, drains
+from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
@@ -154,7 +155,7 @@ def _reserved(claim: ClaimRecord) -> bool:
 
 def _on_demand(body: Mapping[str, Any]) -> dict[str, Any]:
     """The patch that turns the labels of reserved capacity into those of on-demand capacity."""
-    present = body["metadata"].get("labels") or {}
+    present = object_json.labels(body)
     if present.get(labels.CAPACITY_TYPE) != labels.RESERVED:
         return {}
     gone = {key: None for key in RESERVATION_LABELS if key in present}

@@ -16,6 +16,7 @@ from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import NODECLAIMS
 from tenon.apis import labels
+from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.structs import Object
 from worker.cache.changes import Change, Topic
@@ -72,7 +73,7 @@ class DisruptionCommandController(Controller):
 
     async def _free(self, claim: ClaimRecord, command: str) -> None:
         def compute(body: Object) -> dict[str, Any]:
-            present = body["metadata"].get("annotations") or {}
+            present = object_json.annotations(body)
             stale = {mark: None for mark in MARKS if present.get(mark) == command}
             return {"metadata": {"annotations": stale}} if stale else {}
 

@@ -24,6 +24,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConflictError
 from activities.kubernetes.resources import LEASES
 from tenon.apis.json_object import JsonObject
+from tenon.kube import object_json
 
 log = loggers.LEADER_ELECTION
 
@@ -55,7 +56,7 @@ def is_tenons(identity: str) -> bool:
 
 def released_by_tenon(lease: JsonObject) -> bool:
     """Whether Tenon released the Lease and no other holder has acquired it since."""
-    mark, spec = (lease["metadata"].get("annotations") or {}).get(RELEASED), _spec(lease)
+    mark, spec = object_json.annotations(lease).get(RELEASED), _spec(lease)
     return bool(mark) and not spec.get("holderIdentity") and mark == spec.get("renewTime")
 
 
