@@ -84,7 +84,7 @@ class NodeClassActivities:
             await self._recorder.publish(raw, "ValidationFailed", why, "Warning")
             log.error("An EC2NodeClass cannot be read", extra={"ec2nodeclass": given.name, "error": why})
             found = unparsable_conditions(raw, why, self._now())
-            conditions = [each.model_dump(by_alias=True, exclude_none=True, mode="json") for each in found]
+            conditions = [each.to_dict() for each in found]
             if conditions != (raw.get("status") or {}).get("conditions"):
                 patch = {"status": {"conditions": conditions}}
                 await self._kube.patch(EC2NODECLASSES, given.name, patch, subresource="status")
@@ -96,7 +96,7 @@ class NodeClassActivities:
             status = await asyncio.to_thread(self._ec2.resolve_node_class, node_class, version)
         except UnansweredError as error:
             status, unanswered = error.status, error
-        dumped = status.model_dump(by_alias=True, exclude_none=True, mode="json")
+        dumped = status.to_dict()
         present = raw.get("status") or {}
         if dumped != present:
             patch = {"status": _status_patch(dumped, present)}

@@ -220,15 +220,11 @@ async def clear_fact(kube: Kube, ref: ClaimRef, type_: str) -> bool:
         before = _conditions(claim)
         after = clear_condition(before, type_)
         was_there = after != before
-        return {"status": {"conditions": _raw(after)}} if was_there else {}
+        return {"status": {"conditions": [one.to_dict() for one in after]}} if was_there else {}
 
     return (
         await change(kube, NODECLAIMS, ref.name, compute, uid=ref.uid, subresource="status") is not None and was_there
     )
-
-
-def _raw(conditions: Sequence[Condition]) -> list[dict[str, Any]]:
-    return [one.model_dump(by_alias=True, exclude_none=True, mode="json") for one in conditions]
 
 
 def status_patch(
@@ -256,7 +252,7 @@ def status_patch(
         )
     after = set_root(after, READY_DEPENDENTS, now=now, observed_generation=generation)
     if after != before:
-        patch["conditions"] = _raw(after)
+        patch["conditions"] = [one.to_dict() for one in after]
     return patch
 
 

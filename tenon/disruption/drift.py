@@ -100,9 +100,7 @@ class DesiredNode:
         """
         self._pool = pool
         self._pool_hash = nodepool_hash(pool)
-        self._requirements = Requirements.from_terms(
-            term.model_dump(by_alias=True, exclude_none=True) for term in pool.spec.template.spec.requirements
-        )
+        self._requirements = Requirements.from_terms(term.to_dict() for term in pool.spec.template.spec.requirements)
         usable = node_class if node_class is not None and node_class.metadata.deletion_timestamp is None else None
         self._class = _Class(pool, usable, types, ca_bundle) if usable is not None else None
 

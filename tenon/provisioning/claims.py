@@ -112,8 +112,8 @@ def static_claim_body(planned: PlannedClaim, pool: NodePool, name: str) -> dict[
             ],
         },
         "spec": {
-            "taints": [taint.model_dump(by_alias=True, exclude_none=True) for taint in spec.taints],
-            "startupTaints": [taint.model_dump(by_alias=True, exclude_none=True) for taint in spec.startup_taints],
+            "taints": [taint.to_dict() for taint in spec.taints],
+            "startupTaints": [taint.to_dict() for taint in spec.startup_taints],
             # the old key of the pool's label does not exist in v1, and the labels above already have it
             "requirements": [term for term in known.to_selectors() if term["key"] != labels.PROVISIONER],
             "resources": {"requests": format_resources(planned.requests)},

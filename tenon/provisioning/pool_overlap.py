@@ -108,7 +108,7 @@ def _requirements(pool: NodePool) -> Requirements | None:
 
     Return None if they are invalid or contradict each other: such a pool gets no nodes.
     """
-    terms = [term.model_dump(by_alias=True, exclude_none=True) for term in pool.spec.template.spec.requirements]
+    terms = [term.to_dict() for term in pool.spec.template.spec.requirements]
     try:
         found = Requirements.from_terms(terms).with_(Requirements.from_labels(pool.spec.template.metadata.labels))
     except ValueError:

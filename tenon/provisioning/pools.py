@@ -29,7 +29,7 @@ def template_labels(pool: NodePool) -> dict[str, str]:
 
 def template_requirements(pool: NodePool) -> Requirements:
     """Return the pool's requirements, with its labels as single-value requirements."""
-    terms = [term.model_dump(by_alias=True, exclude_none=True) for term in pool.spec.template.spec.requirements]
+    terms = [term.to_dict() for term in pool.spec.template.spec.requirements]
     return Requirements.from_terms(terms).with_(Requirements.from_labels(template_labels(pool)))
 
 

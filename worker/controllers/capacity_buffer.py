@@ -177,7 +177,7 @@ class CapacityBufferController(Controller):
         if buffer is None:
             return  # the API server rejects such an object
         status = buffer_status(buffer, found, self._room.rooms().get(record.key), utc_now())
-        wanted = status.model_dump(by_alias=True, mode="json", exclude_none=True)
+        wanted = status.to_dict()
         gone = {field: None for field in record.status if field not in wanted}
         changed = {field: value for field, value in wanted.items() if record.status.get(field) != value} | gone
         if not changed:

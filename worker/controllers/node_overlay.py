@@ -60,7 +60,7 @@ class NodeOverlayController(Controller):
         before = NodeOverlayStatus.model_validate({"conditions": record.status.get("conditions") or []}).conditions
         faults = [str(fault) for fault in self._view.node_overlay(record)[1]]
         conditions = [
-            condition.model_dump(by_alias=True, exclude_none=True, mode="json")
+            condition.to_dict()
             for condition in overlay_conditions(
                 record.name,
                 before,

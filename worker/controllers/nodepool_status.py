@@ -141,10 +141,7 @@ class NodePoolStatusController(Controller):
         status: dict[str, Any] = {
             "resources": format_resources(usage),
             "nodes": usage.get(NODES, 0),
-            "conditions": [
-                condition.model_dump(by_alias=True, exclude_none=True, mode="json")
-                for condition in self._conditions(pool, class_generation)
-            ],
+            "conditions": [condition.to_dict() for condition in self._conditions(pool, class_generation)],
         }
         if class_generation is not None:
             status["nodeClassObservedGeneration"] = class_generation

@@ -56,7 +56,7 @@ def provisioner_status(
     return {
         "resources": dict(said.get("resources") or {}),
         **({"lastScaleTime": last} if last else {}),
-        "conditions": _written(conditions),
+        "conditions": [one.to_dict() for one in conditions],
     }
 
 
@@ -71,7 +71,7 @@ def template_status(
         "amis": [
             {"requirements": [], **_only(image, "id", "name", "requirements")} for image in said.get("amis") or ()
         ],
-        "conditions": _written(_conditions(body, outcome, "EC2NodeClass", node_class, now)),
+        "conditions": [one.to_dict() for one in _conditions(body, outcome, "EC2NodeClass", node_class, now)],
     }
 
 
@@ -91,7 +91,7 @@ def machine_status(body: Mapping[str, Any], now: datetime) -> JsonObject:
         ),
         observed_generation=_generation(body),
     )
-    return {"conditions": _written(conditions)}
+    return {"conditions": [one.to_dict() for one in conditions]}
 
 
 def _conditions(
@@ -136,10 +136,6 @@ def _readable(given: Any) -> list[Condition]:
         except ValueError:
             continue
     return found
-
-
-def _written(conditions: Sequence[Condition]) -> list[JsonObject]:
-    return [one.model_dump(by_alias=True, exclude_none=True, mode="json") for one in conditions]
 
 
 def _generation(body: Mapping[str, Any]) -> int | None:
