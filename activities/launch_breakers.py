@@ -11,14 +11,12 @@ import asyncio
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 
-from tenon.ec2.avoided import UnavailableOfferings, by_offering, grouped
+from tenon.ec2.avoided import UNAVAILABLE_OFFERINGS_TTL, UnavailableOfferings, by_offering, grouped
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle import breaker as rules
 from tenon.lifecycle.messages.launch import OfferingRef
 from tenon.lifecycle.messages.provisioning import LaunchBreaker, LaunchReport
 
-UNAVAILABLE_OFFERINGS_TTL = timedelta(minutes=3)
-"""How long launches avoid an offering after EC2 had no capacity for it (AWS-033)."""
 FIRST_LAUNCHES = 2
 """How many launches of one NodePool are sent at the same time while it is unknown whether EC2 accepts them."""
 KNOWN_FOR = timedelta(seconds=10)

@@ -25,7 +25,7 @@ from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import EC2NODECLASSES
 from activities.kubernetes.shared_read import SharedRead
 from activities.kubernetes.startup_cordon import remove_startup_cordon_by_name
-from activities.launch_breakers import UNAVAILABLE_OFFERINGS_TTL, LaunchBreakers
+from activities.launch_breakers import LaunchBreakers
 from activities.launch_failure import LaunchRetry
 from activities.launch_groups import LaunchGroups, in_group, living_instance
 from activities.overlays import OverlaidTypes
@@ -35,7 +35,8 @@ from tenon.apis.hashing import EC2NODECLASS_VERSION, ec2nodeclass_hashes
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.apis.reasons import Reason
 from tenon.apis.validation import parse
-from tenon.ec2.avoided import UnavailableOfferings
+from tenon.ec2 import errors as codes
+from tenon.ec2.avoided import UNAVAILABLE_OFFERINGS_TTL, UnavailableOfferings
 from tenon.ec2.launched_labels import launched_labels
 from tenon.ec2.network_annotations import network_annotations
 from tenon.ec2.own_kubelet import with_own_kubelet
@@ -59,9 +60,9 @@ log = loggers.NODECLAIM_LIFECYCLE
 
 TEMPLATE_NOT_FOUND = "LaunchTemplateNotFound"
 CLASS_UNKNOWN = "NodeClassReadinessUnknown"
-SUBNET_FULL = "InsufficientFreeAddressesInSubnet"
+SUBNET_FULL = codes.reason_for(codes.SUBNET_FULL)
 """The launch is retried in another subnet. It says nothing about the next launch of the NodePool."""
-SPOT_ROLE_MISSING = "SpotSLRCreationFailed"
+SPOT_ROLE_MISSING = codes.reason_for(codes.SPOT_ROLE_MISSING)
 CREATE_SPOT_ROLE = "run aws iam create-service-linked-role --aws-service-name spot.amazonaws.com"
 RESUMED_AFTER = timedelta(seconds=15)
 """If a claim is older than this when its workflow starts, an earlier workflow may have launched it already."""

@@ -19,6 +19,8 @@ PODS = "pods"
 EPHEMERAL_STORAGE = "ephemeral-storage"
 
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
+_SHOWN_SUFFIXES = ("Ti", "Gi", "Mi", "Ki")
+"""The binary suffixes that Tenon writes, the largest first. The others are only read."""
 _DECIMAL = {
     "n": Decimal("1e-9"),
     "u": Decimal("1e-6"),
@@ -80,10 +82,21 @@ def format_quantity(name: str, units: int) -> str:
     if name == CPU:
         return str(units // 1000) if units % 1000 == 0 else f"{units}m"
     if (units and name in (MEMORY, EPHEMERAL_STORAGE)) or name.startswith("hugepages-"):
-        for suffix in ("Ti", "Gi", "Mi", "Ki"):
+        for suffix in _SHOWN_SUFFIXES:
             if units and units % _BINARY[suffix] == 0:
                 return f"{units // _BINARY[suffix]}{suffix}"
     return str(units)
+
+
+def binary_unit(units: int) -> tuple[int, str]:
+    """Return the largest binary unit within an amount, for people: its size and suffix, such as (2**30, 'Gi').
+
+    (1, '') for an amount below all of them.
+    """
+    for suffix in _SHOWN_SUFFIXES:
+        if units >= _BINARY[suffix]:
+            return _BINARY[suffix], suffix
+    return 1, ""
 
 
 def format_resources(resources: Mapping[str, int]) -> dict[str, str]:

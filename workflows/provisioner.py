@@ -11,15 +11,13 @@ distinguish the two (`tests/workflows/test_provisioner_refusals.py`).
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from pydantic import Field
 from temporalio import workflow
 
 from tenon.evolve import evolve
 
 with workflow.unsafe.imports_passed_through():
-    from tenon.ec2.avoided import by_offering, grouped
+    from tenon.ec2.avoided import UNAVAILABLE_OFFERINGS_TTL, by_offering, grouped
     from tenon.lifecycle import breaker
     from tenon.lifecycle.messages.base import ActivityName, Message
     from tenon.lifecycle.messages.launch import OfferingRef
@@ -35,8 +33,6 @@ with workflow.unsafe.imports_passed_through():
     )
     from workflows.planner_call import PlannerCaller
 
-UNAVAILABLE_FOR = timedelta(minutes=3)
-"""How long plans avoid an offering after EC2 had no capacity for it (AWS-033)."""
 MAX_REPORTS = 200
 """The number of refusal reports after which a run continues as new, even in the middle of a long poll."""
 
@@ -129,7 +125,7 @@ class ProvisionerWorkflow(PlannerCaller):
 
         Current versions send `launches_reported` instead.
         """
-        until = workflow.now() + UNAVAILABLE_FOR
+        until = workflow.now() + UNAVAILABLE_OFFERINGS_TTL
         self.avoided |= {offering.key: until for offering in offerings}
 
     @workflow.signal

@@ -15,6 +15,7 @@ from tenon.apis import labels
 from tenon.ec2 import errors as codes
 from tenon.housekeeping.facts import ObservedInstance
 from tenon.housekeeping.instances import NAME, tags_to_write
+from tenon.kube.claim_record import provider_id_of
 from tenon.lifecycle.messages.launch import Instance, LaunchGroup
 
 if TYPE_CHECKING:
@@ -277,7 +278,7 @@ class Instances:
         block = reservation_id and lifecycle == "capacity-block"
         return Instance(
             id=raw["InstanceId"],
-            provider_id=f"aws:///{zone}/{raw['InstanceId']}",
+            provider_id=provider_id_of(zone, raw["InstanceId"]),
             instance_type=raw["InstanceType"],
             zone=zone,
             capacity_type=capacity_type,

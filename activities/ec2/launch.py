@@ -17,6 +17,7 @@ from tenon.ec2.launch_template import LaunchTemplate, tag_list
 from tenon.ec2.tags import group_tags
 from tenon.evolve import evolve
 from tenon.housekeeping.facts import ObservedTemplate
+from tenon.kube.claim_record import provider_id_of
 from tenon.lifecycle.messages.launch import (
     FleetOverride,
     Instance,
@@ -274,7 +275,7 @@ class Launcher:
         zone = override.get("AvailabilityZone", "")
         return Instance(
             id=instance_id,
-            provider_id=f"aws:///{zone}/{instance_id}",
+            provider_id=provider_id_of(zone, instance_id),
             instance_type=override.get("InstanceType", ""),
             zone=zone,
             capacity_type=request.capacity_type,

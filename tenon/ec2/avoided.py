@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.messages.provisioning import RefusedTypes
 
+UNAVAILABLE_OFFERINGS_TTL = timedelta(minutes=3)
+"""How long plans and launches avoid an offering after EC2 had no capacity for it (AWS-033)."""
 MAX_AVOIDED = 3000
 """How many offerings a message carries, about 60 KB. Those that are avoided the longest are kept."""
 

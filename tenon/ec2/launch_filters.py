@@ -19,8 +19,8 @@ FLEXIBLE_TYPES = 5
 
 _EXOTIC_COUNTS = tuple(f"{labels.AWS_GROUP}/instance-{name}-count" for name in ("gpu", "accelerator"))
 _SIZE = f"{labels.AWS_GROUP}/instance-size"
-PREFERENCE = (labels.RESERVED, labels.SPOT, labels.ON_DEMAND)
-"""The capacity types to buy, the preferred one first."""
+PREFERRED_CAPACITY_TYPES = (labels.RESERVED, labels.SPOT, labels.ON_DEMAND)
+"""The order in which a launch chooses its capacity type (SCH-103)."""
 
 
 class NoOfferingError(TenonError):
@@ -80,9 +80,8 @@ def choose(
     flexible = not _min_values(requirements)
     if flexible:
         choices = _drop_expensive_spot(_plain_first(choices))
-    capacity_type = next(
-        (each for each in PREFERENCE if any(o.capacity_type == each for c in choices for o in c.offerings)), None
-    )
+    sold = {offering.capacity_type for choice in choices for offering in choice.offerings}
+    capacity_type = next((each for each in PREFERRED_CAPACITY_TYPES if each in sold), None)
     if capacity_type is None:
         raise NoOfferingError(
             "no instance type that the claim allows fits its pods and can be bought in the class's zones"

@@ -17,6 +17,11 @@ LAST_POD_EVENT_TIME = "lastPodEventTime"
 """The field of a NodeClaim's status in which the leader records the last time that a pod came or went."""
 
 
+def provider_id_of(zone: str, instance_id: str) -> str:
+    """Return the provider ID of an EC2 instance, as AWS's cloud controller writes it on the Node."""
+    return f"aws:///{zone}/{instance_id}"
+
+
 def instance_id_of(provider_id: str) -> str:
     """Return the instance ID in a provider ID; empty if it does not have one."""
     last = provider_id.rsplit("/", 1)[-1]

@@ -3,7 +3,7 @@
 A claim fails at once only if EC2 has no capacity, its EC2NodeClass is not ready, or its instance was lost. Any other
 cause may pass or be fixed by a person, so the claim stays, reports the cause, and retries with growing pauses.
 
-If EC2 answered with a refusal, the claim is given up after `LAUNCH_WITHIN` and its pods are planned again. If EC2 did
+If EC2 answered with a refusal, the claim is given up after `LAUNCH_TIMEOUT` and its pods are planned again. If EC2 did
 not answer, the claim keeps trying: a new claim would only add load while EC2 is down.
 """
 
@@ -17,7 +17,7 @@ from tenon.lifecycle.messages.launch import LaunchWait
 from tenon.lifecycle.state import NodeState, Stage
 from tenon.lifecycle.timeline import record
 
-LAUNCH_WITHIN = timedelta(minutes=5)
+LAUNCH_TIMEOUT = timedelta(minutes=5)
 """The age at which a claim is given up if EC2 still refuses its launch (LIF-05)."""
 ANSWER_GRACE = timedelta(minutes=2)
 """How long an instance may take to appear after a fleet request whose answer was lost."""
@@ -34,7 +34,7 @@ def pause(failures: int) -> timedelta:
 
 def should_give_up(created_at: datetime | None, now: datetime, *, answered: bool) -> bool:
     """True if a claim whose launch failed is not retried. ``answered`` is false if EC2 made no decision."""
-    return answered and created_at is not None and now - created_at > LAUNCH_WITHIN
+    return answered and created_at is not None and now - created_at > LAUNCH_TIMEOUT
 
 
 def with_retry(state: NodeState, wait: LaunchWait, now: datetime) -> NodeState:

@@ -15,12 +15,12 @@ from tenon.apis.nodeclaim import LAUNCHED
 from tenon.apis.nodepool import NODE_REGISTRATION_HEALTHY, NodePool
 from tenon.apis.reasons import Reason
 from tenon.kube.claim_record import ClaimRecord
+from tenon.lifecycle.launch_retry import LAUNCH_TIMEOUT
 from tenon.lifecycle.startup_stages import REGISTRATION_TIMEOUT
 
 RESULTS = 4
 """How many results count."""
 MAX_FAILURES = 1
-LAUNCH_TIMEOUT = timedelta(minutes=5)
 _ROUNDING = timedelta(seconds=2)
 """Times in NodeClaims are whole seconds."""
 _NO_FAULT_OF_ITS_SPEC = frozenset({Reason.INSUFFICIENT_CAPACITY.camel_case, Reason.NODECLASS_NOT_READY.camel_case})

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from tenon.ec2.avoided import MAX_AVOIDED, UnavailableOfferings, by_offering, grouped
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.breaker import UNTRIED_FOR, merged, refused, untried
-from tenon.lifecycle.launch_retry import LAUNCH_WITHIN, MAX_PAUSE, should_give_up
+from tenon.lifecycle.launch_retry import LAUNCH_TIMEOUT, MAX_PAUSE, should_give_up
 from tenon.lifecycle.messages.provisioning import LaunchBreaker, LaunchReport
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -49,10 +49,10 @@ def test_reports_open_and_close_the_breakers_of_their_own_pools_only() -> None:
 
 
 def test_lif05_only_a_claim_that_ec2_answered_is_given_up() -> None:
-    late = NOW + LAUNCH_WITHIN + timedelta(seconds=1)
+    late = NOW + LAUNCH_TIMEOUT + timedelta(seconds=1)
     assert should_give_up(NOW, late, answered=True)
     assert not should_give_up(NOW, late, answered=False)
-    assert not should_give_up(NOW, NOW + LAUNCH_WITHIN, answered=True)
+    assert not should_give_up(NOW, NOW + LAUNCH_TIMEOUT, answered=True)
 
 
 def test_refused_offerings_travel_in_groups_and_arrive_as_they_were() -> None:

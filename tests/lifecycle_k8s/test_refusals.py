@@ -20,7 +20,7 @@ from activities.launch_failure import TRIES_IN_PLACE
 from activities.launching import RESUMED_AFTER, Launching
 from tenon.apis.reasons import Reason
 from tenon.kube.offerings import OfferingKey
-from tenon.lifecycle.launch_retry import LAUNCH_WITHIN
+from tenon.lifecycle.launch_retry import LAUNCH_TIMEOUT
 from tenon.lifecycle.messages.launch import (
     Instance,
     LaunchGroup,
@@ -137,7 +137,7 @@ async def test_an_ec2_that_is_busy_or_away_is_tried_again_soon_and_then_later(er
             await launching.launch(LaunchInput(claim=REF, request=REQUEST))
         assert there(world)
     world, launching = waiting(Refuser(launch=error, prepare=error), tries=TRIES_IN_PLACE)
-    world.clock.instant += 2 * LAUNCH_WITHIN
+    world.clock.instant += 2 * LAUNCH_TIMEOUT
     launch = (await launching.launch(LaunchInput(claim=REF, request=REQUEST))).waits
     prepare = (await launching.prepare(PrepareLaunchInput(claim=REF))).waits
     assert launch is not None
@@ -162,7 +162,7 @@ async def test_a_preparation_that_fails_keeps_the_claim_until_its_time_is_over(e
     assert (result.request, there(world)) == (None, True)
     assert result.waits is not None
     assert world.status_of("Launched") == ("Unknown", reason)
-    world.clock.instant += LAUNCH_WITHIN + timedelta(seconds=1)
+    world.clock.instant += LAUNCH_TIMEOUT + timedelta(seconds=1)
     late = await launching.prepare(PrepareLaunchInput(claim=REF))
     assert (late.waits, late.reason, there(world)) == (None, "launch_timeout", False)
     assert reason in late.message

@@ -12,8 +12,7 @@ from datetime import datetime
 from temporalio.client import Client
 
 from activities.clock import utc_now
-from activities.launch_breakers import UNAVAILABLE_OFFERINGS_TTL
-from tenon.ec2.avoided import grouped
+from tenon.ec2.avoided import UNAVAILABLE_OFFERINGS_TTL, grouped
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.messages.launch import OfferingRef
 from tenon.lifecycle.messages.provisioning import LaunchReport

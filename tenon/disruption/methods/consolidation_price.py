@@ -13,6 +13,7 @@ from math import inf
 
 from tenon.apis import labels
 from tenon.disruption.model import NodeDetail
+from tenon.ec2.launch_filters import PREFERRED_CAPACITY_TYPES
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import IN, Requirement, Requirements
 from tenon.scheduling.model import OFFERING_KEYS, InstanceType, Offering, PlannedClaim, Pool, Problem
@@ -23,8 +24,6 @@ With fewer, replacing spot nodes again and again would end at the cheapest type,
 LEAST_SAVING = 1e-6
 """Dollars an hour below which a move is not a saving but a rounding error."""
 _STRICTLY = 1 - 1e-9
-_WORST_FIRST = (labels.RESERVED, labels.SPOT, labels.ON_DEMAND)
-"""The order in which a launch chooses the capacity type (SCH-103)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +69,7 @@ class PriceRule:
         self._types = {pool.name: {kind.name: kind for kind in pool.instance_types} for pool in problem.pools}
         self._best_effort = problem.min_values_best_effort
         self._spot_to_spot = spot_to_spot
-        self._sells_without_spot = any(
-            pool.instance_types and not pool.requirements.get(labels.CAPACITY_TYPE).has(labels.SPOT)
-            for pool in problem.pools
-        )
+        self._sells_without_spot = any(pool.instance_types and not may_be_spot(pool) for pool in problem.pools)
         self._least_saving = least_saving
         self._asked = asked
         self._sales: dict[tuple[str, tuple[Requirement, ...]], dict[str, Sale]] = {}
@@ -117,7 +113,7 @@ class PriceRule:
 
         Otherwise an on-demand node could be launched at a price that was compared as spot.
         """
-        for capacity_type in _WORST_FIRST:
+        for capacity_type in PREFERRED_CAPACITY_TYPES:
             if not claim.requirements.get(labels.CAPACITY_TYPE).has(capacity_type):
                 continue
             only = Requirement.new(labels.CAPACITY_TYPE, IN, (capacity_type,))
@@ -180,9 +176,9 @@ class PriceRule:
         )
 
 
-def may_be_spot(claim: PlannedClaim) -> bool:
-    """Whether a new node may be a spot node."""
-    return claim.requirements.get(labels.CAPACITY_TYPE).has(labels.SPOT)
+def may_be_spot(wanted: PlannedClaim | Pool) -> bool:
+    """Whether a new node of the claim or pool may be a spot node."""
+    return wanted.requirements.get(labels.CAPACITY_TYPE).has(labels.SPOT)
 
 
 def _values(requirements: Requirements, key: str, pool: Pool, sales: Iterable[Sale]) -> set[str]:

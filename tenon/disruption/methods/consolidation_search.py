@@ -15,9 +15,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from tenon.apis import labels
 from tenon.disruption.carried_out import carried_out
-from tenon.disruption.methods.consolidation_price import allows
+from tenon.disruption.methods.consolidation_price import allows, may_be_spot
 from tenon.disruption.methods.joined_moves import Joining
 from tenon.disruption.methods.move_planner import Budget, Planner, Terms
 from tenon.disruption.methods.moves import Move, independent_parts
@@ -85,7 +84,7 @@ class _Look:
         nodes = self._planner.rescheduler.nodes()
         self._rooms = RoomEstimate(nodes, model.problem.pools, model.details)
         self._prices = PriceEstimate(self._rooms.names, _sold(model.problem.pools))
-        without_spot = (pool for pool in model.problem.pools if not _allows_spot(pool))
+        without_spot = (pool for pool in model.problem.pools if not may_be_spot(pool))
         self._prices_without_spot = PriceEstimate(self._rooms.names, _sold(without_spot))
         self._shared: dict[str, float] = {}
         """By candidate, the price of its pods' share of nodes, which each of several set sizes asks for."""
@@ -219,10 +218,6 @@ class _Look:
             self._settled.update(move.plan.placements)
             self._rooms.accept(move.claims, move.plan)
         self._found += within
-
-
-def _allows_spot(pool: Pool) -> bool:
-    return pool.requirements.get(labels.CAPACITY_TYPE).has(labels.SPOT)
 
 
 def _sold(pools: Iterable[Pool]) -> Iterable[tuple[Mapping[str, int], float]]:

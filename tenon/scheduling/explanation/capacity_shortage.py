@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tenon.resources import CPU, PODS, format_quantity
+from tenon.resources import CPU, PODS, binary_unit, format_quantity
 from tenon.scheduling.limits import NODES, Limits
 from tenon.scheduling.pod_classes import PodClass
 from tenon.scheduling.template import State, Template
@@ -18,7 +18,6 @@ StateCounts = Sequence[tuple[State, int]]
 
 _UNLIKELY_CPU = 1_000_000_000
 """Millicores. A larger CPU request was probably meant in another unit."""
-_BINARY = ((2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
 
 
 def shortage(
@@ -125,7 +124,7 @@ def _amount(name: str, units: int) -> str:
     """Format an amount for people: '96 CPU', '1.5Gi memory'."""
     if name == CPU:
         return f"{units / 1000:.3f}".rstrip("0").rstrip(".") + " CPU"
-    for size, suffix in _BINARY if units >= 2**20 else ():
-        if units >= size:
-            return f"{round(units / size, 1):g}{suffix} {name}"
+    size, suffix = binary_unit(units)
+    if size >= 2**20:
+        return f"{round(units / size, 1):g}{suffix} {name}"
     return f"{units} {name}"

@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 
 from tenon.apis import labels
 from tenon.kube.requirements import Requirement, Requirements
-from tenon.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
+from tenon.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources, binary_unit
 from tenon.scheduling.model import OFFERING_KEYS, InstanceType, Offering, PlannedClaim, Pool, Problem
 
-_BINARY = ((2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
 _ALIKE = 0.005
 """Prices whose relative difference is below this are reported as the same."""
 
@@ -218,7 +217,7 @@ def _amount(name: str, units: int, digits: int = 1) -> str:
         return f"{round(units / 1000, max(digits, 2)):g} CPU"
     if name in (MEMORY, EPHEMERAL_STORAGE) or name.startswith("hugepages-"):
         plain = "" if name == MEMORY else f" {name}"
-        size, suffix = next(((size, suffix) for size, suffix in _BINARY if units >= size), (1, ""))
+        size, suffix = binary_unit(units)
         return f"{f'{units / size:.{digits}f}'.removesuffix('.0')}{suffix}{plain}"
     return f"{units} {name}"
 
