@@ -12,7 +12,8 @@ from botocore.exceptions import ClientError
 
 from activities.ec2.client import Ec2
 from activities.ec2.errors import EC2Error, translated
-from activities.ec2.launch import fleet_parameters, template_parameters
+from activities.ec2.launch import fleet_parameters
+from activities.ec2.launch_templates import template_parameters
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.ec2.cluster import Cluster
 from tenon.ec2.dry_runs import REASONS, Trial, trials_of

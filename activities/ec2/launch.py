@@ -1,22 +1,22 @@
-"""Launches instances: creates launch templates by name, then sends one EC2 Fleet request exactly as recorded."""
+"""Launches instances: sends one EC2 Fleet request exactly as recorded, and reads what EC2 answers."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from activities.ec2.client import Ec2
-from activities.ec2.errors import EC2Error, retry_throttled, translated
+from activities.ec2.errors import EC2Error, retry_throttled
 from activities.ec2.instances import Instances
+from activities.ec2.launch_templates import LaunchTemplates
 from activities.ec2.single_flight import SingleFlight
 from tenon.apis import labels
 from tenon.ec2 import errors as codes
-from tenon.ec2.launch_template import LaunchTemplate, tag_list
+from tenon.ec2.launch_template import tag_list
 from tenon.ec2.tags import group_tags
 from tenon.evolve import evolve
-from tenon.housekeeping.facts import ObservedTemplate
 from tenon.kube.claim_record import provider_id_of
 from tenon.lifecycle.messages.launch import (
     FleetOverride,
@@ -31,8 +31,6 @@ from tenon.provisioning.launch_groups import group_token
 if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import CreateFleetResultTypeDef
 
-KNOWN_SECONDS = 60.0
-"""How long a template is assumed to exist without a check. Others may delete it."""
 SHARED_SECONDS = 600.0
 """How long the answer to a launch group's request is kept for the members that ask later."""
 VISIBILITY_ATTEMPTS = 3
@@ -49,7 +47,7 @@ class Launcher:
         self,
         clients: Ec2,
         instances: Instances,
-        cluster: str,
+        templates: LaunchTemplates,
         *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
@@ -58,103 +56,11 @@ class Launcher:
         """``mark_full`` gets each subnet in which EC2 has no address left."""
         self._clients = clients
         self._instances = instances
-        self._cluster = cluster
+        self._templates = templates
         self._clock = clock
         self._sleep = sleep
         self._mark_full = mark_full
-        self._known: SingleFlight[None] = SingleFlight(KNOWN_SECONDS, clock)
         self._answers: SingleFlight[CreateFleetResultTypeDef] = SingleFlight(SHARED_SECONDS, clock)
-
-    def ensure_templates(self, templates: Iterable[LaunchTemplate], *, afresh: bool = False) -> None:
-        """Create the templates that are not known to exist. A template that already exists is used as it is.
-
-        Concurrent launches that need the same template wait for the one that creates it. ``afresh`` ignores what is
-        known to exist, because a launch, perhaps on another replica, has just failed for lack of a template.
-        """
-        for template in templates:
-            if afresh:
-                self._known.forget(template.name)
-            self._known.get(template.name, partial(self._create_template, template))
-
-    def _create_template(self, template: LaunchTemplate) -> None:
-        try:
-            retry_throttled(
-                "CreateLaunchTemplate",
-                lambda: self._clients.ec2.create_launch_template(**template_parameters(template)),
-                self._clock,
-            )
-        except EC2Error as error:
-            if error.code not in codes.TEMPLATE_EXISTS:
-                raise
-
-    def delete_templates(self, node_class: str) -> int:
-        """Delete all launch templates of a node class. Return how many there were."""
-        deleted: set[str] = set()
-        while names := self._template_names(node_class) - deleted:
-            for name in sorted(names):
-                try:
-                    with translated("DeleteLaunchTemplate"):
-                        self._clients.ec2.delete_launch_template(LaunchTemplateName=name)
-                except EC2Error as error:
-                    if not error.not_found:
-                        raise
-            deleted |= names
-        for name in deleted:
-            self._known.forget(name)
-        return len(deleted)
-
-    def templates(self) -> list[ObservedTemplate]:
-        """All launch templates of the cluster that were created for an EC2NodeClass. Others do not belong to Tenon."""
-        pages = self._clients.ec2.get_paginator("describe_launch_templates").paginate(
-            Filters=[
-                {"Name": f"tag:{labels.TAG_CLUSTER}", "Values": [self._cluster]},
-                {"Name": "tag-key", "Values": [labels.TAG_NODECLASS]},
-            ]
-        )
-        with translated("DescribeLaunchTemplates"):
-            return [
-                ObservedTemplate(
-                    id=each["LaunchTemplateId"],
-                    name=each["LaunchTemplateName"],
-                    created_at=each["CreateTime"],
-                    node_class=next((t["Value"] for t in each.get("Tags", []) if t["Key"] == labels.TAG_NODECLASS), ""),
-                )
-                for page in pages
-                for each in page["LaunchTemplates"]
-            ]
-
-    def delete_template(self, template: ObservedTemplate) -> bool:
-        """Delete exactly this template, not a newer one of the same name. Return False if it is gone already."""
-        self._known.forget(template.name)
-        try:
-            with translated("DeleteLaunchTemplate"):
-                self._clients.ec2.delete_launch_template(LaunchTemplateId=template.id)
-        except EC2Error as error:
-            # Under a policy that asks for tags, EC2 refuses the call for a template that does not exist.
-            if error.not_found or (error.code in codes.UNAUTHORIZED and not self._exists(template.id)):
-                return False
-            raise
-        return True
-
-    def _exists(self, template_id: str) -> bool:
-        try:
-            with translated("DescribeLaunchTemplates"):
-                self._clients.ec2.describe_launch_templates(LaunchTemplateIds=[template_id])
-        except EC2Error as error:
-            if error.not_found:
-                return False
-            raise
-        return True
-
-    def _template_names(self, node_class: str) -> set[str]:
-        pages = self._clients.ec2.get_paginator("describe_launch_templates").paginate(
-            Filters=[
-                {"Name": f"tag:{labels.TAG_CLUSTER}", "Values": [self._cluster]},
-                {"Name": f"tag:{labels.TAG_NODECLASS}", "Values": [node_class]},
-            ]
-        )
-        with translated("DescribeLaunchTemplates"):
-            return {each["LaunchTemplateName"] for page in pages for each in page["LaunchTemplates"]}
 
     def create_fleet(self, request: LaunchRequest) -> LaunchResult:
         """Send the request. A repeated request has the same client token and finds what the first one bought.
@@ -191,7 +97,7 @@ class Launcher:
                 raise EC2Error(error.code, error.message, retryable=True)
             return LaunchResult(instance=found)
         if error.code in codes.TEMPLATE_NOT_FOUND:
-            self._forget(request)
+            self._templates.forget(template.name for template in request.templates)
         unavailable = self._unavailable(request, [{"ErrorCode": error.code, "ErrorMessage": error.message}])
         reason = codes.reason_for(error.code, error.message)
         # EC2 may have accepted the same request before and its answer may be lost. The caller decides.
@@ -214,7 +120,7 @@ class Launcher:
         if not failures:
             return self._without_a_reason(request)
         if any(failure.get("ErrorCode") in codes.TEMPLATE_NOT_FOUND for failure in failures):
-            self._forget(request)
+            self._templates.forget(template.name for template in request.templates)
         busy = next((f for f in failures if f.get("ErrorCode") in codes.BUSY), None)
         capacity = codes.INSUFFICIENT_CAPACITY | codes.NO_SPOT | {codes.SUBNET_FULL}
         decisive = busy or next((f for f in failures if f.get("ErrorCode") not in capacity), failures[0])
@@ -289,10 +195,6 @@ class Launcher:
             partition=request.partition,
         )
 
-    def _forget(self, request: LaunchRequest) -> None:
-        for template in request.templates:
-            self._known.forget(template.name)
-
 
 def _row(request: LaunchRequest, instance_type: str, zone: str) -> FleetOverride | None:
     rows = (row for template in request.templates for row in template.overrides)
@@ -321,15 +223,6 @@ def _as_requested(request: LaunchRequest, found: Instance) -> Instance:
 
 def _tried(request: LaunchRequest) -> list[tuple[str, str]]:
     return [(row.instance_type, row.zone) for template in request.templates for row in template.overrides]
-
-
-def template_parameters(template: LaunchTemplate) -> dict[str, Any]:
-    """The CreateLaunchTemplate parameters."""
-    return {
-        "LaunchTemplateName": template.name,
-        "LaunchTemplateData": template.data,
-        "TagSpecifications": [{"ResourceType": "launch-template", "Tags": tag_list(template.tags)}],
-    }
 
 
 def _target(request: LaunchRequest) -> str:

@@ -24,6 +24,7 @@ from activities.ec2.errors import (
 )
 from activities.ec2.instances import Instances
 from activities.ec2.launch import Launcher
+from activities.ec2.launch_templates import LaunchTemplates
 from activities.ec2.network import Network
 from activities.ec2.nodeclass import NodeClassResolver
 from activities.ec2.pricing import Pricing
@@ -96,7 +97,8 @@ class Ec2Provider:
             reservations=self._reservations,
         )
         self._instances = Instances(clients, cluster.name, self.catalogue.price, reserved=reserved_capacity)
-        self._launcher = Launcher(clients, self._instances, cluster.name, mark_full=self._network.mark_full)
+        self._templates = LaunchTemplates(clients, cluster.name)
+        self._launcher = Launcher(clients, self._instances, self._templates, mark_full=self._network.mark_full)
 
     def resolve_node_class(self, node_class: EC2NodeClass, kubernetes_version: str = "") -> EC2NodeClassStatus:
         """The class's new status with its conditions. Creates the instance profile if the class needs one.
@@ -203,7 +205,7 @@ class Ec2Provider:
             why = f"{error}; no subnet of the class in {', '.join(full)} has a free address" if full else str(error)
             raise InsufficientCapacityError(why, refused) from error
         self._network.expect(plan.request.client_token, plan.addresses)
-        self._launcher.ensure_templates(plan.templates, afresh=attempt > 1)
+        self._templates.ensure(plan.templates, afresh=attempt > 1)
         _warn_of_few_types(claim, plan.request)
         return plan.request
 
@@ -273,15 +275,15 @@ class Ec2Provider:
 
     def launch_templates(self) -> list[ObservedTemplate]:
         """All launch templates of the cluster that were created for an EC2NodeClass."""
-        return self._launcher.templates()
+        return self._templates.of_cluster()
 
     def delete_launch_template(self, template: ObservedTemplate) -> bool:
         """Delete exactly this template. Return False if it is gone already. A later launch creates it again."""
-        return self._launcher.delete_template(template)
+        return self._templates.delete(template)
 
     def delete_launch_templates(self, node_class_name: str) -> int:
         """Delete the launch templates of a node class. Return how many there were."""
-        return self._launcher.delete_templates(node_class_name)
+        return self._templates.delete_of_class(node_class_name)
 
     def delete_instance_profile(self, node_class: EC2NodeClass) -> None:
         """Delete the instance profiles that were created for the class's roles. One that the class names stays."""

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from activities.ec2.launch import Launcher
+from activities.ec2.launch_templates import LaunchTemplates
 from tenon.ec2.avoided import UnavailableOfferings
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.messages.launch import FleetOverride, FleetTemplate, Instance, LaunchRequest, LaunchResult
@@ -26,6 +27,11 @@ ROWS = [
     FleetOverride(instance_type=name, zone="us-west-2a", subnet_id="subnet-a", price=0.1)
     for name in ("m5.large", "c5.large")
 ]
+
+
+def launcher(clients: SimpleNamespace, found: SimpleNamespace) -> Launcher:
+    ec2 = cast("Any", clients)
+    return Launcher(ec2, cast("Any", found), LaunchTemplates(ec2, "sandbox"))
 
 
 def overrides(row: FleetOverride) -> dict[str, str]:
@@ -47,10 +53,9 @@ def launched(
     answer = {"Errors": failures, "Instances": [{"InstanceIds": [each]} for each in instances]}
     clients = SimpleNamespace(ec2=SimpleNamespace(create_fleet=lambda **_: answer))
     found = SimpleNamespace(describe=lambda _: BOUGHT, by_token=lambda _: by_token)
-    launcher = Launcher(cast("Any", clients), cast("Any", found), "sandbox")
     template = FleetTemplate(name="t", image_id="ami-1", overrides=ROWS)
     request = LaunchRequest(client_token="token", capacity_type=capacity_type, templates=[template], tags={})
-    return launcher.create_fleet(request)
+    return launcher(clients, found).create_fleet(request)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +133,7 @@ def test_aws126_a_new_instance_that_is_described_before_its_reservation_is_reser
         tags={},
         reservation_type="default",
     )
-    instance = Launcher(cast("Any", clients), cast("Any", found), "sandbox").create_fleet(request).instance
+    instance = launcher(clients, found).create_fleet(request).instance
     assert instance is not None
     assert (instance.capacity_type, instance.reservation_id, instance.reservation_type) == (
         "reserved",

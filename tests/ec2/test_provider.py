@@ -18,6 +18,7 @@ from activities.ec2.errors import (
 )
 from activities.ec2.instances import Instances
 from activities.ec2.launch import Launcher
+from activities.ec2.launch_templates import LaunchTemplates
 from activities.ec2.provider import Ec2Provider
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.kube.claim_record import instance_id_of
@@ -331,12 +332,13 @@ class Late(Instances):
 def test_an_instance_that_ec2_does_not_show_yet(provider: Ec2Provider, clients: Ec2, ready_class: EC2NodeClass) -> None:
     """AWS-014: EC2 may deny for a moment what it has just launched; after a while the fleet's own answer must do."""
     request = request_for(provider, ready_class, "unseen-1")
+    templates = LaunchTemplates(clients, "sandbox")
     waits: list[float] = []
-    seen = Launcher(clients, Late(clients, provider, 2), "sandbox", sleep=waits.append).create_fleet(request).instance
+    late = Late(clients, provider, 2)
+    seen = Launcher(clients, late, templates, sleep=waits.append).create_fleet(request).instance
     assert len(waits) == 2
-    unseen = (
-        Launcher(clients, Late(clients, provider, 99), "sandbox", sleep=waits.append).create_fleet(request).instance
-    )
+    late = Late(clients, provider, 99)
+    unseen = Launcher(clients, late, templates, sleep=waits.append).create_fleet(request).instance
     assert seen is not None
     assert unseen is not None
     unknown = {"private_dns_name": "", "launched_at": None, "security_group_ids": ()}
