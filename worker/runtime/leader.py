@@ -1,0 +1,224 @@
+"""What the leader does until it loses the Lease: its controllers, planning, and what needs a Temporal client."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import uuid
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+from temporalio.client import Client
+from temporalio.service import RPCError
+from temporalio.worker import Worker
+
+from activities import loggers
+from activities.ec2.instance_statuses import failing
+from activities.kubernetes.client import Kube
+from activities.planning.batching import Batcher, Window
+from activities.planning.budget_reporting import BudgetReporter
+from activities.planning.buffers import BufferRoom
+from activities.planning.disrupting import Disruptor
+from activities.planning.held_node_events import HeldNodeEvents
+from activities.planning.launch_refusals import LaunchRefusals
+from activities.planning.moves import MoveFinder, methods_within
+from activities.planning.planner import Planner
+from activities.planning.slowed_pools import SlowedPools
+from tenon.provisioning.planning_policy import PlanPolicy
+from worker.cache.changes import Topic
+from worker.cache.cluster import ClusterCache
+from worker.cache.planning_view import PlanningView
+from worker.controllers.base import Controller
+from worker.controllers.capacity_buffer import CapacityBufferController
+from worker.controllers.capacity_reservations import (
+    CapacityBlockExpirationController,
+    ReservedCapacityTypeController,
+)
+from worker.controllers.ended_disruption_commands import DisruptionCommandController
+from worker.controllers.instance_status import InstanceStatusController
+from worker.controllers.instance_type_metrics import InstanceTypeMetricsController
+from worker.controllers.node_overlay import NodeOverlayController
+from worker.controllers.node_repair import NodeRepairController
+from worker.controllers.nodeclaim_consistency import NodeClaimConsistencyController
+from worker.controllers.nodeclaim_disruption import NodeClaimDisruptionController
+from worker.controllers.nodeclaim_finalizer import NodeClaimFinalizerController
+from worker.controllers.nodeclaim_pod_events import PodEventsController
+from worker.controllers.nodeclaim_workflows import NodeClaimWorkflowController
+from worker.controllers.nodeclass_workflows import NodeClassWorkflowController
+from worker.controllers.nodepool_status import NodePoolStatusController
+from worker.controllers.not_ready_nodes import NotReadyNodeController
+from worker.controllers.static_nodepool import StaticNodePoolController
+from worker.controllers.zonal_shift import ZonalShiftController
+from worker.runtime.assembly import BUILD_ID, Clients
+from worker.runtime.child_processes import METRICS_FOLDER
+from worker.runtime.disabled_gate_warnings import warn_of_disabled_gates
+from worker.runtime.housekeeping_schedule import reconcile_schedule, sweep_now
+from worker.runtime.leader_announcements import Announcements
+from worker.runtime.legacy_serving import serve_legacy
+from worker.runtime.memory import return_free_memory
+from worker.runtime.plan_activities import PlanActivities
+from worker.runtime.temporal_connection import Connection
+from worker.settings import Settings
+from workflows import names
+
+log = loggers.PROCESS
+
+TEMPORAL_PAUSE = 2.0
+"""Seconds between two attempts of a call that Temporal did not answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Planning:
+    """The parts that decide from the cache. The controllers need some of them too."""
+
+    view: PlanningView
+    policy: PlanPolicy
+    room: BufferRoom
+    refusals: LaunchRefusals
+    slowed: SlowedPools
+    batcher: Batcher
+    planner: Planner
+    moves: MoveFinder
+    disruptor: Disruptor
+
+
+async def lead(settings: Settings, temporal: Connection, clients: Clients, cache: ClusterCache) -> None:
+    """Serve the plan queues and run the controllers until cancelled."""
+    kube, gates = clients.kube, settings.feature_gates
+    planning = _planning(settings, clients, cache)
+    controllers = _controllers(settings, clients, cache, planning)
+    async with asyncio.TaskGroup() as group:
+        for controller in controllers:
+            group.create_task(controller.run(), name=controller.name)
+        group.create_task(serve_legacy(kube, clients.recorder, cache, settings, clients.ec2.cluster), name="legacy")
+        group.create_task(warn_of_disabled_gates(kube, gates), name="disabled gates")
+        try:
+            await temporal.serve(lambda client: _decide(client, kube, settings, cache, planning))
+        finally:
+            planning.moves.close()
+
+
+def _planning(settings: Settings, clients: Clients, cache: ClusterCache) -> Planning:
+    view = PlanningView(cache)
+    gates, policy = settings.feature_gates, settings.plan_policy()
+    room = BufferRoom(gate=gates.capacity_buffer)
+    window = Window(settings.batch_idle_duration.total_seconds(), settings.batch_max_duration.total_seconds())
+    refusals = LaunchRefusals(lambda pool: cache.changes.publish(Topic.POOL, pool))
+    slowed = SlowedPools(lambda pool: cache.changes.publish(Topic.POOL, pool))
+    batcher = Batcher(view, buffers=room, window=window, refusals=refusals)
+    planner = Planner(
+        view, clients.ec2, clients.kube, clients.recorder, batcher, policy=policy, buffers=room, refusals=refusals
+    )
+    methods = partial(methods_within, spot_to_spot=gates.spot_to_spot_consolidation)
+    moves = MoveFinder(
+        view,
+        clients.ec2,
+        batcher,
+        clients.recorder,
+        methods,
+        policy=policy,
+        buffers=room,
+        refusals=refusals,
+        slowed=slowed,
+        free_memory=return_free_memory,
+    )
+    disruptor = Disruptor(
+        view,
+        promised=batcher.nominated_nodes,
+        buffers=room,
+        moves=moves,
+        budgets=BudgetReporter(clients.recorder),
+        slowed=slowed,
+        held=HeldNodeEvents(clients.recorder),
+    )
+    return Planning(view, policy, room, refusals, slowed, batcher, planner, moves, disruptor)
+
+
+def _controllers(settings: Settings, clients: Clients, cache: ClusterCache, planning: Planning) -> list[Controller]:
+    """The leader's controllers that need no Temporal client."""
+    kube, view, gates = clients.kube, planning.view, settings.feature_gates
+    controllers: list[Controller] = [
+        NodePoolStatusController(
+            kube,
+            clients.recorder,
+            cache,
+            view,
+            static_capacity=gates.static_capacity,
+            measured=not settings.disable_cluster_state_observability,
+            refusals=planning.refusals,
+            slowed=planning.slowed,
+        ),
+        PodEventsController(kube, cache),
+        NodeClaimDisruptionController(
+            kube, cache, view, clients.ec2, settings.cluster_name, ca_bundle=clients.ec2.cluster.ca_bundle
+        ),
+        NodeClaimFinalizerController(kube, cache, settings.cluster_name),
+        NodeClaimConsistencyController(kube, clients.recorder, cache, settings.cluster_name),
+        InstanceStatusController(kube, clients.recorder, cache, settings.cluster_name, partial(failing, clients.aws)),
+    ]
+    if gates.reserved_capacity:
+        controllers.append(ReservedCapacityTypeController(kube, cache, clients.ec2))
+        controllers.append(CapacityBlockExpirationController(kube, clients.recorder, cache, view.node_class))
+    if settings.enable_zonal_shift:
+        controllers.append(ZonalShiftController(clients.recorder, cache, view, clients.ec2))
+    folder = os.environ.get(METRICS_FOLDER)
+    if folder and not settings.disable_cluster_state_observability:
+        controllers.append(InstanceTypeMetricsController(cache, view, clients.ec2, planning.refusals, Path(folder)))
+    if gates.node_overlay:
+        controllers.append(NodeOverlayController(kube, cache, view, clients.ec2))
+    if gates.node_repair:
+        controllers.append(NodeRepairController(kube, clients.recorder, cache, settings.cluster_name))
+    if gates.capacity_buffer:
+        controllers.append(
+            CapacityBufferController(kube, cache, view, planning.room, planning.policy, planning.batcher.reserved)
+        )
+    if gates.static_capacity:
+        controllers.append(StaticNodePoolController(kube, cache, view, clients.ec2, planning.policy))
+    return controllers
+
+
+async def _decide(client: Client, kube: Kube, settings: Settings, cache: ClusterCache, planning: Planning) -> None:
+    """Everything that a leader does through this Temporal client, until cancelled."""
+    cluster = settings.cluster_name
+    queue = names.leader_queue(cluster, f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}")
+    announcements = Announcements(client, cluster, queue)
+    plan = PlanActivities(planning.batcher, planning.planner, planning.disruptor, announcements)
+
+    async def sweep() -> None:
+        await sweep_now(client, cluster)
+
+    def serving(task_queue: str) -> Worker:
+        return Worker(
+            client,
+            task_queue=task_queue,
+            activities=[plan.await_batch, plan.plan, plan.await_disruption, plan.validate_command, plan.measure_saving],
+            build_id=BUILD_ID,
+            max_concurrent_activities=10,
+            graceful_shutdown_timeout=timedelta(),  # long polls have nothing to finish, and a plan is retried
+        )
+
+    await _temporal_serves(client)  # a Worker that starts while Temporal is unavailable would end the process
+    async with serving(queue), serving(names.plan_queue(cluster)), asyncio.TaskGroup() as group:
+        log.info("The worker leads and plans for the cluster", extra={"cluster": cluster})
+        group.create_task(announcements.run(), name="announcements")
+        group.create_task(
+            reconcile_schedule(client, cluster, settings.garbage_collection_interval), name="housekeeping"
+        )
+        group.create_task(NotReadyNodeController(cache, sweep).run(), name="lost nodes")
+        nodeclaims = NodeClaimWorkflowController(client, cache, cluster, queue, settings.workflow_revision)
+        group.create_task(nodeclaims.run(), name="nodeclaim workflows")
+        group.create_task(DisruptionCommandController(client, kube, cache, cluster).run(), name="disruption commands")
+        group.create_task(NodeClassWorkflowController(client, cache, cluster).run(), name="nodeclass workflows")
+
+
+async def _temporal_serves(client: Client) -> None:
+    """Wait until Temporal answers. A leader survives outages of Temporal."""
+    while True:
+        with contextlib.suppress(RPCError):  # the Temporal health check logs it once a minute
+            if await client.service_client.check_health():
+                return
+        await asyncio.sleep(TEMPORAL_PAUSE)

@@ -1,0 +1,58 @@
+"""The activities of the plan queues, which only the leader serves: what they need is in its memory."""
+
+from __future__ import annotations
+
+from temporalio import activity
+
+from activities.planning.batching import Batcher
+from activities.planning.disrupting import Disruptor
+from activities.planning.planner import Planner
+from tenon.lifecycle.messages.base import ActivityName
+from tenon.lifecycle.messages.disruption import (
+    AwaitDisruptionInput,
+    DisruptInput,
+    DisruptionDecision,
+    MeasureInput,
+    MeasureResult,
+    StepResult,
+)
+from tenon.lifecycle.messages.provisioning import AwaitBatchInput, BatchSummary, PlanInput, PlanResult
+from worker.runtime.leader_announcements import Announcements
+
+
+class PlanActivities:
+    """The activities of the plan queues."""
+
+    def __init__(self, batcher: Batcher, planner: Planner, disruptor: Disruptor, announced: Announcements) -> None:
+        self._batcher = batcher
+        self._planner = planner
+        self._disruptor = disruptor
+        self._announced = announced
+
+    @activity.defn(name=ActivityName.AWAIT_BATCH)
+    async def await_batch(self, given: AwaitBatchInput) -> BatchSummary:
+        """Wait for pods that fit on no node."""
+        with self._announced.question_of(activity.info().workflow_id or ""):
+            return await self._batcher.await_batch(given)
+
+    @activity.defn(name=ActivityName.PLAN)
+    async def plan(self, given: PlanInput) -> PlanResult:
+        """Plan one batch."""
+        with self._announced.question_of(activity.info().workflow_id or ""):
+            return await self._planner.plan(given)
+
+    @activity.defn(name=ActivityName.AWAIT_DISRUPTION)
+    async def await_disruption(self, given: AwaitDisruptionInput) -> DisruptionDecision:
+        """Wait for nodes that may be disrupted."""
+        with self._announced.question_of(activity.info().workflow_id or ""):
+            return await self._disruptor.await_candidates(given)
+
+    @activity.defn(name=ActivityName.VALIDATE_COMMAND)
+    async def validate_command(self, given: DisruptInput) -> StepResult:
+        """Check that a disruption command still holds."""
+        return await self._disruptor.validate(given.command)
+
+    @activity.defn(name=ActivityName.MEASURE_SAVING)
+    async def measure_saving(self, given: MeasureInput) -> MeasureResult:
+        """Compare what a disruption command saves with what was predicted."""
+        return await self._disruptor.measure(given)
