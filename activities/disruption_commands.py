@@ -100,13 +100,13 @@ class CommandActivities:
             ref = _ref(given.cluster, candidate)
             claim = await read_claim(self._kube, ref)
             if claim is None or claim.deleting:
-                return StepResult(failure=f"NodeClaim {candidate.claim} is leaving already")
+                return StepResult(failure=f"NodeClaim {candidate.claim} is already leaving")
             other = claim.annotations.get(labels.DISRUPTED_BY, given.command.id)
             if other != given.command.id:
                 return StepResult(failure=f"NodeClaim {candidate.claim} belongs to command {other}")
             node = (await find_node(self._kube, NodeInput(claim=ref), claim)).node
             if node is None or object_json.is_deleting(node):
-                return StepResult(failure=f"the Node of NodeClaim {candidate.claim} is leaving already")
+                return StepResult(failure=f"the Node of NodeClaim {candidate.claim} is already leaving")
             await annotate_claim(self._kube, ref, {labels.DISRUPTED_BY: given.command.id})
             update = ConditionUpdate(DISRUPTION_REASON, "True", camel_case(given.command.reason))
             await update_conditions(self._kube, ref, [update], self._now)
@@ -176,7 +176,7 @@ class CommandActivities:
                 return StepResult()
             text = "; ".join(f"{name} {what}" for name, what in sorted(waiting.items())[:3])
             if self._now() >= given.until:
-                return StepResult(failure=f"its replacements are not initialized in time: {text}")
+                return StepResult(failure=f"its replacements were not initialized in time: {text}")
             activity.heartbeat(text)
             await asyncio.sleep(POLL_SECONDS)
 
@@ -197,7 +197,7 @@ class CommandActivities:
 
     @activity.defn(name=ActivityName.CHECK_CANDIDATES)
     async def check_candidates(self, given: DisruptInput) -> StepResult:
-        """Look at the candidates' pods for the last time. A candidate that is leaving already needs no look."""
+        """Look at the candidates' pods for the last time. A candidate that is already leaving needs no look."""
         command = given.command
         budgets: dict[str, list[Object]] = {}
         for candidate in command.candidates:
@@ -285,9 +285,9 @@ class CommandActivities:
                 return True
             await asyncio.sleep(POLL_SECONDS)
         if activity.info().attempt < MAX_ATTEMPTS:
-            raise ApplicationError(f"NodeClaim {ref.name} has accepted the command and is not leaving yet")
+            raise ApplicationError(f"NodeClaim {ref.name} has accepted the command but is not leaving yet")
         log.warning(
-            "A node accepted a disruption command and does not leave, so the command gives it up",
+            "A node accepted a disruption command but does not leave, and the command gives up on it",
             extra={"nodeclaim": ref.name},
         )
         return False

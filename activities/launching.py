@@ -207,7 +207,7 @@ class Launching:
             known, lost = await self._launched_before(claim, given.claim, self._now())
             return LaunchResult(instance=known, reason=Reason.INSTANCE_GONE if lost else "", message=lost)
         if given.request.group is not None and self._groups.is_left(given.request.group):
-            message = "the launch group was refused: its NodeClaims launch alone"
+            message = "EC2 refused the launch group: its NodeClaims launch alone"
             wait = LaunchWait(reason=nodeclaims.LAUNCH_FAILED, message=message)
             return await self._putting_off.unlaunched(claim, given.claim, LaunchResult(waits=wait))
         if breaker := await self._breakers.admit(claim.pool, given.claim.name, sends=True):

@@ -31,14 +31,16 @@ SCHEDULING_SECONDS = Histogram(
     buckets=_DURATIONS,
 )
 SCHEDULING_TIMEOUTS = Counter(
-    "tenon_scheduler_timeouts_total", "Decisions that reached their limit of time and left pods over.", ["controller"]
+    "tenon_scheduler_timeouts_total",
+    "Decisions that reached their time limit and did not reach all pods.",
+    ["controller"],
 )
 SCHEDULING_FAILURES = Counter(
     "tenon_scheduler_failures_total", "Decisions for which the scheduling engine failed on some pods.", ["controller"]
 )
 QUEUE_DEPTH = Gauge(
     "karpenter_scheduler_queue_depth",
-    "Pods waiting to be decided in the batch at hand.",
+    "Pods of the current batch that wait for a decision.",
     ["controller"],
     multiprocess_mode="mostrecent",
 )
@@ -50,7 +52,7 @@ UNSCHEDULABLE_PODS = Gauge(
 )
 IGNORED_PODS = Gauge(
     "karpenter_scheduler_ignored_pods_count",
-    "Pending pods that cannot be considered.",
+    "Pending pods that Tenon leaves out.",
     multiprocess_mode="mostrecent",
 )
 CLAIMS_CREATED = Counter(
@@ -66,7 +68,7 @@ CLAIMS_TERMINATED = Counter(
 )
 CLAIMS_DISRUPTED = Counter(
     "karpenter_nodeclaims_disrupted_total",
-    "NodeClaims taken away.",
+    "NodeClaims disrupted.",
     ["reason", "nodepool", "capacity_type", "consolidation_policy", "termination_mode"],
 )
 CLAIMS_UNHEALTHY = Counter(
@@ -101,7 +103,7 @@ POOL_LIMIT = Gauge(
 )
 POOL_USAGE = Gauge(
     "karpenter_nodepools_usage",
-    "What a NodePool's nodes use of its limits.",
+    "Resources that a NodePool's nodes use, to compare with its limits.",
     ["resource_type", "nodepool"],
     multiprocess_mode="mostrecent",
 )
@@ -194,7 +196,7 @@ CONSOLIDATION_MOVES = Counter(
 )
 FAILED_VALIDATIONS = Counter(
     "karpenter_voluntary_disruption_failed_validations_total",
-    "Disruption commands that no longer held when they were validated.",
+    "Disruption commands that were no longer valid when they were checked.",
     ["consolidation_type"],
 )
 ELIGIBLE_NODES = Gauge(
@@ -251,12 +253,12 @@ OFFERING_AVAILABLE = TextGauge(
 )
 OFFERING_PRICE = TextGauge(
     "karpenter_cloudprovider_instance_type_offering_price_estimate",
-    "The price of an hour by which plans decide.",
+    "The hourly price that plans use.",
     ("instance_type", "capacity_type", "zone"),
 )
 POOL_PRICE = TextGauge(
     "tenon_nodepools_price_per_hour",
-    "The price of an hour of the instances of a NodePool, by the prices by which plans decide.",
+    "The hourly price of the instances of a NodePool, at the prices that plans use.",
     ("nodepool", "capacity_type"),
 )
 INTERRUPTION_RECEIVED = Counter(
@@ -316,7 +318,7 @@ BLOCKED_CLAIMS = Gauge(
 )
 WORKFLOW_TASK_FAILURES = Counter(
     "tenon_workflow_task_failures_total",
-    "Workflow tasks that failed on an error in the code of the workflow, and that Temporal tries again.",
+    "Workflow tasks that failed on an error in the code of the workflow, and that Temporal retries.",
     ["workflow"],
 )
 PAYLOADS_UNREADABLE = Counter(

@@ -128,7 +128,7 @@ class NodeActivities:
             instance = await asyncio.to_thread(self._ec2.describe_instance, claim.instance_id)
         except EC2Error as error:
             log.warning(
-                "The worker failed to read the partition of an instance, and its node has no label of it",
+                "The worker failed to read the partition of an instance, and its node lacks the label",
                 extra={"nodeclaim": claim.name, "instance": claim.instance_id, "error": str(error)},
             )
             return {}
@@ -232,12 +232,14 @@ class NodeActivities:
             found = await with_heartbeat(living_instance(self._ec2, given.claim.name, claim))
             if found is None:
                 settled = given.search_until is None or utc_now() >= given.search_until
-                return TerminateResult(terminated=settled, state="" if settled else "not visible, if there is one")
+                return TerminateResult(
+                    terminated=settled, state="" if settled else "not found yet, and EC2 may show it later"
+                )
             instance_id = found.id
         await nodeclaims.mark_instance_terminating(self._kube, given.claim, utc_now)
         state = await with_heartbeat(self._terminations.terminate(instance_id, TERMINATION_WAIT_SECONDS))
         if state is None and await self._may_not_be_shown_yet(given):
-            return TerminateResult(state="not shown by EC2 yet")
+            return TerminateResult(state="not visible in EC2 yet")
         if state in (None, TERMINATED):
             log.info("An instance terminated", extra={"nodeclaim": given.claim.name, "instance": instance_id})
             return TerminateResult(terminated=True, state=state or "gone")

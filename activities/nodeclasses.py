@@ -161,7 +161,7 @@ class NodeClassActivities:
                 )
         except EC2Error as error:
             log.warning(
-                "The worker failed to delete unused instance profiles and tries again later",
+                "The worker failed to delete unused instance profiles and retries later",
                 extra={"ec2nodeclass": node_class.metadata.name, "error": str(error)},
             )
         self._profiles_read[uid] = now

@@ -58,7 +58,7 @@ def application(codec: PayloadCodec, ui: str) -> web.Application:
     ) -> web.StreamResponse:
         asks = request.headers.get("Origin")
         if asks is not None and asks != origin:
-            raise web.HTTPForbidden(text=f"Pages of {asks} may not ask: start the server with --ui {asks}.\n")
+            raise web.HTTPForbidden(text=f"Pages of {asks} may not use this server: start it with --ui {asks}.\n")
         answer: web.StreamResponse
         try:
             answer = web.Response() if request.method == "OPTIONS" else await handler(request)

@@ -72,11 +72,11 @@ async def _hand_back(cluster: str | None, lease: str) -> None:
         print(f"ended {ended} workflows of cluster {context.cluster}, and the Schedule {schedule_id(context.cluster)}")
         nodes, claims = await _tenon_objects(kube)
         cleaned = sum(await bounded([*nodes, *claims], CONCURRENCY, lambda obj: _clean(kube, obj)))
-        print(f"took Tenon's marks off {cleaned} of {len(nodes)} Nodes and {len(claims)} NodeClaims")
+        print(f"removed Tenon's marks from {cleaned} of {len(nodes)} Nodes and {len(claims)} NodeClaims")
         unlaunched = sorted(claim.name for claim in map(ClaimRecord.of, claims) if not claim.provider_id)
         if unlaunched:
             print(f"not launched yet, Karpenter launches them: {', '.join(unlaunched)}")
-        print("Karpenter may be started now")
+        print("you can start Karpenter now")
     finally:
         await kube.close()
 
@@ -100,7 +100,7 @@ async def wait_until_lease_free(kube: Kube, name: str) -> None:
     before = await _held(kube, name)
     if not before:
         return
-    print(f"a worker holds the Lease {', '.join(before)}: waiting {LEASE_SECONDS:.0f} s for it to run out")
+    print(f"a worker holds the Lease {', '.join(before)}: waiting {LEASE_SECONDS:.0f} s for it to expire")
     for _ in range(round(LEASE_SECONDS / PAUSE)):
         await asyncio.sleep(PAUSE)
         renewed = [lease for lease, version in (await _held(kube, name)).items() if before.get(lease) != version]

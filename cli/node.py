@@ -108,9 +108,9 @@ async def _signal(name: str, cluster: str | None, signal: Any, *arguments: Any) 
 
 def _not_found(handle: WorkflowHandle[Any, Any], error: RPCError | WorkflowQueryFailedError) -> str:
     if isinstance(error, WorkflowQueryFailedError):
-        return f"Node life {handle.id} does not answer: {error}."
+        return f"The workflow {handle.id} does not answer: {error}."
     if error.status is RPCStatusCode.NOT_FOUND:
-        return f"No node life {handle.id} is running: `tenon node list` shows the ones that are."
+        return f"No workflow {handle.id} is running: `tenon node list` shows the nodes whose workflow runs."
     return _refused(error)
 
 

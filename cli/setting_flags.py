@@ -108,4 +108,4 @@ def _option(name: str) -> Any:
 def _unknown(name: str) -> str:
     near = nearest(name.lstrip("-").replace("-", "_"))
     advice = f"did you mean {flag_of(near)}?" if near else "--help lists all."
-    return f"There is no flag {name}: {advice}" if name.startswith("-") else f"{name!r} is not a flag: {advice}"
+    return f"Unknown flag {name}: {advice}" if name.startswith("-") else f"{name!r} is not a flag: {advice}"

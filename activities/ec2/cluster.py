@@ -39,8 +39,8 @@ def describe_cluster(
         if not (endpoint and ca_bundle and server_version):
             raise
         log.warning(
-            "The worker failed to describe the EKS cluster: nodes get what the settings say, and no AL2023 node can "
-            "launch until EKS reports the range of service addresses",
+            "The worker failed to describe the EKS cluster: nodes use the settings, and AL2023 nodes cannot "
+            "launch until EKS reports the service CIDR",
             extra={"cluster": name, "error": str(error)},
         )
     return Cluster(

@@ -42,7 +42,7 @@ class Pricing:
         self._no_list = (
             "the price list service has no endpoint in an isolated VPC"
             if isolated
-            else "the price list service does not answer to accounts of AWS GovCloud"
+            else "the price list service does not serve accounts of AWS GovCloud"
             if clients.region.startswith("us-gov-")
             else ""
         )
@@ -69,17 +69,17 @@ class Pricing:
         prices, failures, region = self._prices, dict(self._failures), self._clients.region
         if not self._is_listed and "list" in failures and not (self._no_list and region in self._table.regions):
             found.append(
-                f"the on-demand prices of {region} are not known ({failures['list']}): those of {self._table.region} "
-                f"are used, from {self._table}"
+                f"the on-demand prices of {region} are unknown ({failures['list']}): Tenon uses those of "
+                f"{self._table.region}, from {self._table}"
             )
         if not prices.spot and "spot" in failures:
             found.append(
-                f"the spot prices of {region} are not known ({failures['spot']}): spot counts at the on-demand price"
+                f"the spot prices of {region} are unknown ({failures['spot']}): Tenon uses on-demand prices for spot"
             )
         if self._dedicated_refresh_at is not None and not self._dedicated:
             found.append(
-                f"the prices of dedicated instances of {region} are not known ({failures['dedicated']}): those of "
-                "shared tenancy are used"
+                f"the prices of dedicated instances of {region} are unknown ({failures['dedicated']}): Tenon uses "
+                "those of shared tenancy"
             )
         return found
 

@@ -144,7 +144,7 @@ class Profiles:
             if error.code == LIMIT_EXCEEDED:
                 raise ProfileLimitError(
                     f"IAM does not create the instance profile of role {node_class.spec.role} ({error.message}): "
-                    "raise the account's quota of instance profiles, or delete unused ones"
+                    "raise the account's quota for instance profiles, or delete unused ones"
                 ) from error
             if error.code not in codes.ALREADY_EXISTS:
                 raise

@@ -17,11 +17,11 @@ def event_for(found: Finding) -> SweepEvent | None:
     match found.kind:
         case Kind.INSTANCE_WITHOUT_CLAIM:
             about = reference(NODEPOOLS, found.pool) if found.pool else claim
-            whose = f"NodeClaim {found.claim}" if found.claim else "no NodeClaim"
-            text = f"Terminated instance {found.instance_id}: it was bought for {whose}, which does not hold it"
+            bought = f"; it was bought for NodeClaim {found.claim}" if found.claim else ""
+            text = f"Terminated instance {found.instance_id}, which no NodeClaim refers to{bought}"
             return about, "InstanceWithoutNodeClaim", text
         case Kind.CLAIM_WITHOUT_INSTANCE:
-            text = f"Instance {found.instance_id} is gone without having been asked to end: the node leaves"
+            text = f"Instance {found.instance_id} is gone although Tenon did not terminate it: the node leaves"
             return claim, "NodeClaimWithoutInstance", text
         case Kind.CLAIM_WITHOUT_WORKFLOW:
             return claim, "NodeClaimWithoutWorkflow", "No workflow managed this node: a new one was started"
@@ -29,15 +29,15 @@ def event_for(found: Finding) -> SweepEvent | None:
             text = "The NodeClaim is gone but its workflow was open: the workflow terminates the instance"
             return claim, "WorkflowWithoutNodeClaim", text
         case Kind.NODE_WITHOUT_CLAIM:
-            text = f"NodeClaim and instance {found.instance_id} are gone: let the Node go"
+            text = f"NodeClaim and instance {found.instance_id} are gone: deleted the Node"
             return reference(NODES, found.node_name, found.uid), "NodeWithoutNodeClaim", text
         case Kind.UNUSED_TEMPLATE:
             about = reference(EC2NODECLASSES, found.node_class)
             return about, "LaunchTemplateUnused", f"Deleted launch template {found.template}, which nothing uses"
         case Kind.FOREIGN_FINALIZER:
             text = (
-                f"The node is gone; finalizers of others hold the NodeClaim: {', '.join(found.finalizers)}. "
-                "Their controllers, or an operator, must remove them"
+                "The node is gone, but finalizers of other controllers keep the NodeClaim: "
+                f"{', '.join(found.finalizers)}. Their controllers, or an operator, must remove them"
             )
             return claim, "HeldByFinalizer", text
         case Kind.UNTAGGED_INSTANCE:

@@ -73,7 +73,7 @@ class Access:
             await self._gain()
         except ConfigError as error:
             log.warning(
-                "The credentials for Kubernetes changed, but cannot be used: the old ones stay in use",
+                "The new credentials for Kubernetes cannot be used, and the worker keeps the old ones",
                 extra={"error": str(error)},
             )
         else:
@@ -197,7 +197,7 @@ def _kubeconfig(stated: str | None) -> str:
     """The kubeconfig path or paths to use; empty in a pod without a stated path, where the service account is used."""
     if stated:
         if not any(Path(part).exists() for part in stated.split(os.pathsep)):
-            raise FileNotFoundError(f"there is no file {stated}")
+            raise FileNotFoundError(f"the file {stated} does not exist")
         return stated
     if "KUBERNETES_SERVICE_HOST" in os.environ:
         return ""

@@ -114,5 +114,5 @@ async def _publish_left_behind(recorder: EventPublisher, node: Object, sentences
     if not sentences:
         return
     more = f"; and {len(sentences) - 3} more" if len(sentences) > 3 else ""
-    text = f"not waited for any longer: {'; '.join(sentences[:3])}{more}"
+    text = f"the drain no longer waits for these pods:  {'; '.join(sentences[:3])}{more}"
     await recorder.publish(node, "FailedDraining", text, "Warning")

@@ -58,8 +58,8 @@ async def register(
         await recorder.publish(
             found.node,
             UNREGISTERED_MISSING,
-            f"Node {name} joined without the taint karpenter.sh/unregistered:NoExecute, so pods may have come before "
-            "its labels and taints did: register it with the taint in its user data",
+            f"Node {name} joined without the taint karpenter.sh/unregistered:NoExecute, so pods may have started "
+            "before Tenon added its labels and taints: add the taint to the kubelet's arguments in its user data",
             "Warning",
         )
     written = await change(

@@ -83,10 +83,10 @@ class ClaimWrite:
         where = f"NodePool {self.planned.pool}: its NodeClaim"
         if self.refusal is not None:
             return (
-                f"{where} was refused by the API server: {self.refusal.message}; change what refuses it, or the"
-                " NodePool. It is tried again with growing pauses"
+                f"{where} was refused by the API server: {self.refusal.message}; change the policy that refuses it, "
+                "or the NodePool. Tenon retries with growing pauses"
             )
-        return f"{where} could not be written: {self.error}; it is retried at once"
+        return f"{where} could not be written: {self.error}; Tenon retries at once"
 
 
 @dataclass(frozen=True, slots=True)

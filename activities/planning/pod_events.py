@@ -23,7 +23,7 @@ CONCURRENCY = 50
 """The number of events that a plan waits for."""
 PAUSE = 0.05
 """Seconds between the events that are written in the background."""
-UNREACHED = "the plan ran out of time before it; it is planned in the next batch, at once"
+UNREACHED = "the plan ran out of time before it reached the pod; the next batch starts at once and includes it"
 _REMEMBERED = 50_000
 _PLACES, _PODS_OF_A_PLACE = 50, 10
 """The maximum number of nodes with Nominated events, and of such events per node. Their rate is limited anyway."""

@@ -125,7 +125,7 @@ class Solver:
         if found.error is not None and found.failing is not None:
             metrics.SCHEDULING_FAILURES.labels("provisioner").inc()
             log.error(
-                "The scheduling engine failed and plans the other pods: report this with the file of the problem",
+                "The scheduling engine failed on some pods and plans the others: report this with the problem file",
                 exc_info=found.error,
                 extra={"pods": sorted(found.apart)[:5], "pod-count": len(found.apart), "problem": self._keep(found)},
             )
@@ -159,7 +159,7 @@ class Solver:
                 return f"not written: {self._folder} holds {MAX_FILES} of them, delete those that were reported"
             text = gzip.compress(to_json(found.failing), mtime=0)
             if len(text) > MAX_BYTES:
-                return f"not written: it has {len(text)} bytes, and more than {MAX_BYTES} may be too many"
+                return f"not written: it has {len(text)} bytes, more than the limit of {MAX_BYTES}"
             path.touch(mode=0o600)
             path.write_bytes(text)
         except OSError as error:
@@ -178,5 +178,5 @@ async def _quietly(thread: asyncio.Future[IsolatedPlan]) -> None:
 def _sentence(error: str) -> str:
     return (
         f"Tenon failed to plan for it because of an internal error ({error[:_MAX_ERROR_TEXT]}): please report it with"
-        " the file that the worker's log names. It is tried again with growing pauses"
+        " the file that the worker's log names. Tenon retries with growing pauses"
     )

@@ -80,7 +80,7 @@ async def _rights(kube: Kube) -> list[Finding]:
 
     await bounded(RIGHTS, CONCURRENCY, review)
     if not missing:
-        return [ok("rights in Kubernetes", f"All {len(RIGHTS)} rights of deploy/rbac.yaml are there.")]
+        return [ok("rights in Kubernetes", f"These credentials have all {len(RIGHTS)} rights of deploy/rbac.yaml.")]
     named = first_few(sorted(map(str, missing)), SHOWN)
     return [fault("rights in Kubernetes", f"These credentials may not {named}.", "apply deploy/rbac.yaml")]
 

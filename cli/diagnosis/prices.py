@@ -11,7 +11,7 @@ from activities.ec2.pricing import Pricing
 from cli.diagnosis.finding import Finding, ok, warning
 
 MEND = "allow the call, or state the prices in a NodeOverlay: instance types are chosen by them"
-STATE = "state their prices in a NodeOverlay if nodes of these types are wanted"
+STATE = "state their prices in a NodeOverlay if you want nodes of these types"
 
 
 def check_prices(aws: Ec2, *, isolated: bool) -> Finding:

@@ -20,7 +20,7 @@ def read_problem(path: Path) -> Problem:
     try:
         return from_json(gzip.decompress(path.read_bytes()))
     except EOFError as error:
-        raise ValueError("it is not whole") from error
+        raise ValueError("it is incomplete") from error
 
 
 def solve_again(problem: Problem) -> str:

@@ -34,7 +34,7 @@ def show(report: Report, console: Console | None = None) -> None:
         console.print(_whys(report.reasons))
         console.print()
     if taking:
-        console.print(_nodes("Nodes that are there and take pods", taking, console.width))
+        console.print(_nodes("Existing nodes that take pods", taking, console.width))
     _unschedulable(console, report.document["unschedulable"])
     _disruption(console, report.document["disruption"])
     _staying(console, report.document.get("staying", ()))
@@ -135,7 +135,7 @@ def _disruption(console: Console, entries: Sequence[Document]) -> None:
 def _command(console: Console, entry: Document) -> None:
     names, saving = ", ".join(entry["candidates"]), entry["savingPerHour"]
     money = f"saves ${saving}" if saving >= 0 else f"costs ${-saving} more"
-    text = f"{entry['reason']}: {names} would be taken away, which {money} an hour"
+    text = f"{entry['reason']}: {names} would be removed, which {money} an hour"
     console.print(escape(text))
     for line in entry.get("explanation", ()):
         console.print(f"  {escape(line)}", highlight=False, soft_wrap=True)
@@ -153,7 +153,7 @@ def _staying(console: Console, entries: Sequence[Document]) -> None:
     console.print(table("Nodes that stay", columns, console.width))
     if len(entries) > len(shown):
         console.print(f"and {len(entries) - len(shown)} more nodes: see -o json", highlight=False)
-    console.print("[dim]All that keeps one of them: --node NAME[/dim]", highlight=False)
+    console.print("[dim]To see everything that keeps one of them: --node NAME[/dim]", highlight=False)
     console.print()
 
 

@@ -49,7 +49,7 @@ class Fault:
         if not 0 <= self.latency_seconds <= 600:
             raise ValueError(f"latency_seconds {self.latency_seconds} is out of bounds: give 0 to 600")
         if self.count is not None and self.count < 1:
-            raise ValueError(f"count {self.count} makes no sense: give 1 or more, or leave it null for always")
+            raise ValueError(f"count {self.count} is out of bounds: give 1 or more, or null for no limit")
 
     def meets(self, action: str, parameters: Mapping[str, str]) -> bool:
         """Whether the fault applies to the next call, of this action. Draws a random number if ``chance`` is

@@ -27,7 +27,7 @@ class Hold:
 
     def __post_init__(self) -> None:
         if self.count is not None and self.count < 1:
-            raise ValueError(f"count {self.count} makes no sense: give 1 or more, or leave it null for always")
+            raise ValueError(f"count {self.count} is out of bounds: give 1 or more, or null for no limit")
 
 
 class HoldTable:

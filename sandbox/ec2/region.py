@@ -37,6 +37,6 @@ def check_region(region: str) -> None:
     known = (session.get_available_regions("ec2", name) for name in ("aws", "aws-cn", "aws-us-gov"))
     if not any(region in regions for regions in known):
         raise UnknownRegionError(
-            f"{VARIABLE} is {region}, which is no region of AWS, its China regions or GovCloud: set one such "
+            f"{VARIABLE} is {region}, which is not a region of AWS, AWS China or AWS GovCloud: set one such "
             "as us-west-2, or leave it out"
         )

@@ -20,7 +20,7 @@ def named(name: str) -> NamedFault:
         SandboxError: there is none.
     """
     if name not in FAULTS:
-        raise SandboxError(f"There is no fault {name}: `tenon sandbox fault list` shows them all.")
+        raise SandboxError(f"Unknown fault {name}: `tenon sandbox fault list` shows them all.")
     return FAULTS[name]
 
 

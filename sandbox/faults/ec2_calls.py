@@ -9,7 +9,7 @@ from sandbox.faults.registry import Done, Heal, fault
 
 Action = Annotated[str, "Action, such as CreateFleet; * for all."]
 Chance = Annotated[float, "Share of the calls that fail, 0 to 1."]
-Seed = Annotated[int, "Draws which; the same seed draws the same."]
+Seed = Annotated[int, "Seed of the random choice: the same seed makes the same choice."]
 
 
 def _clear(label: str) -> Heal:

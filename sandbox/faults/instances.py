@@ -11,7 +11,7 @@ from tenon.apis import labels
 
 Type = Annotated[str, "Only instances of this type; empty for all."]
 Chance = Annotated[float, "Share of the instances, 0 to 1."]
-Seed = Annotated[int, "Draws which; the same seed draws the same."]
+Seed = Annotated[int, "Seed of the random choice: the same seed makes the same choice."]
 Instance = Annotated[str, "Instance id; empty draws one that runs."]
 
 
@@ -83,7 +83,7 @@ def impaired(
     instance: Instance = "",
     seed: Seed = 0,
     check: Annotated[str, "The failing status check: instance or system."] = "instance",
-    seconds: Annotated[float, "Since how many seconds it fails."] = 0.0,
+    seconds: Annotated[float, "How many seconds ago it began to fail."] = 0.0,
 ) -> Done:
     """EC2's status check of a running instance fails from now on; its Node stays as it is."""
     chosen = _choose(sandbox, instance, seed)

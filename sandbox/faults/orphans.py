@@ -34,7 +34,7 @@ def _remove(sandbox: Sandbox) -> None:
 def orphans(
     sandbox: Sandbox,
     count: Annotated[int, "How many in all."] = 20,
-    seed: Annotated[int, "Draws the mix; the same seed draws the same."] = 0,
+    seed: Annotated[int, "Seed of the random mix: the same seed makes the same mix."] = 0,
     age: Annotated[float, "Seconds since their launch or creation."] = 3600.0,
     kinds: Annotated[str, f"Of these kinds, separated by commas: {', '.join(KINDS)}; empty for all."] = "",
 ) -> Done:
@@ -45,7 +45,7 @@ def orphans(
     wanted = [kind.strip() for kind in kinds.split(",") if kind.strip()] or list(KINDS)
     unknown = sorted(set(wanted) - set(KINDS))
     if unknown:
-        raise ValueError(f"there is no kind {unknown[0]}: give some of {', '.join(KINDS)}")
+        raise ValueError(f"unknown kind {unknown[0]}: give one or more of {', '.join(KINDS)}")
     draw = random.Random(seed)
     mix = [wanted[number % len(wanted)] for number in range(count)]
     draw.shuffle(mix)

@@ -30,7 +30,7 @@ class Rule:
         except re.error as error:
             raise ValueError(f"path {self.path!r} is not a regular expression: {error}") from error
         if self.count is not None and self.count < 1:
-            raise ValueError(f"count {self.count} makes no sense: give 1 or more, or leave it null for always")
+            raise ValueError(f"count {self.count} is out of bounds: give 1 or more, or null for no limit")
 
     def fits(self, method: str, path: str) -> bool:
         """Whether the rule matches a request."""

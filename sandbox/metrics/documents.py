@@ -48,7 +48,7 @@ def not_found(what: str) -> Document:
         "status": "Failure",
         "reason": "NotFound",
         "code": 404,
-        "message": f"{what} is not measured: only what runs is",
+        "message": f"{what} has no metrics: only running objects have them",
     }
 
 

@@ -92,7 +92,7 @@ def evaluate(text: str, variables: Mapping[str, int | str]) -> int:
     if result.type().name() == "ERROR":
         raise ExpressionError(_error_text(str(value)))
     if not math.isfinite(value):
-        raise ExpressionError("it gives no finite number")
+        raise ExpressionError("its result is not a finite number")
     whole: int = math.trunc(value)
     if not 0 <= whole <= MAX_VALUE:
         raise ExpressionError(f"it gives {value:g}, and a number from 0 to {MAX_VALUE} is needed")

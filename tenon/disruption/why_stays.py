@@ -84,7 +84,7 @@ class WhyStays:
         """What excludes the node whatever the reason: the rules of `tenon.disruption.deciding.eligible`."""
         given = self._situation
         if node.leaving:
-            yield "It is leaving already"
+            yield "It is already leaving"
             return
         if node.pool not in given.policies:
             yield f"NodePool {node.pool} does not exist or cannot be read"

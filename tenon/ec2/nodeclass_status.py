@@ -255,7 +255,7 @@ def _awaited(findings: Mapping[str, CheckResult]) -> CheckResult:
     """Say which conditions must hold before a launch can be tried out."""
     if not (awaited := [type_ for type_ in DEPENDENCIES if findings[type_].reason]):
         return PASSED
-    message = f"the calls of a launch are tested when {', '.join(awaited)} hold"
+    message = f"the calls of a launch are tested once {', '.join(awaited)} {'is' if len(awaited) == 1 else 'are'} True"
     return CheckResult(DEPENDENCIES_NOT_READY, message, unknown=True)
 
 

@@ -230,7 +230,7 @@ def instant(text: str | None) -> float:
 
 
 def _unsupported(spec: PodSpec) -> str:
-    return "it asks for dynamic resource claims, which are not planned for yet" if spec.resource_claims else ""
+    return "it asks for dynamic resource claims, which Tenon does not support yet" if spec.resource_claims else ""
 
 
 def _volumes(metadata: Metadata, spec: PodSpec) -> tuple[VolumeUse, ...]:

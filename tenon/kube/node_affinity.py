@@ -32,7 +32,7 @@ def required_terms(spec: PodSpec) -> tuple[tuple[Requirements, ...], str]:
         elif term.match_expressions:
             terms.append(base.with_(requirements(term.match_expressions)))
     if fields:
-        return tuple(terms), "it has a node affinity by matchFields, which no new node can be known to meet"
+        return tuple(terms), "its node affinity uses matchFields, and no new node is known to match them"
     if not terms:
         return (), "its required node affinity has only empty terms, which match no node"
     return tuple(terms), ""

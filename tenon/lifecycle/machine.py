@@ -74,7 +74,7 @@ def apply(state: NodeState, event: Message, now: datetime) -> NodeState:
             return evolve(state, keep_recorded=True)
         case Withdrawn():
             stays = evolve(state, disrupted=False)
-            return record(stays, now, "removed a disruption taint that nothing followed") if event.removed else stays
+            return record(stays, now, "removed a disruption taint that no command followed") if event.removed else stays
         case ExpirationResult():
             return expiration.may_expire(state, event, now)
         case CordonResult():

@@ -59,7 +59,7 @@ def leave(state: NodeState, request: LeaveRequest, now: datetime, *, only_if_emp
             update["blocked"] = ""
     else:
         update |= {"look": True, "force_at": min(state.force_at or now, now)}
-        text = "force asked for: pods are deleted without eviction from here on"
+        text = "force drain requested: pods are deleted without eviction from now on"
     return record(evolve(state, **update), now, text)
 
 

@@ -76,9 +76,7 @@ def _explained(made: Converted, body: JsonObject, expiry: Mapping[str, str]) -> 
             if owner in expiry:
                 notes.append(Note(f"expireAfter is that of NodePool {owner}", "spec.expireAfter"))
             if body.get("kind") == "Machine":
-                notes.append(
-                    Note("created in a cluster, it launches a separate node: the Machine's node stays the Machine's")
-                )
+                notes.append(Note("if you create it in a cluster, it launches a new node: the Machine keeps its own"))
             if body.get("kind") == "Machine" and (claim.get("status") or {}).get("conditions"):
                 sentence = "conditions have lost the prefix Machine; MachineEmpty and MachineExpired no longer exist"
                 notes.append(Note(sentence, "status.conditions"))

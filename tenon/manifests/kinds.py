@@ -44,5 +44,5 @@ def unknown_kind(item: Item) -> tuple[str, str, str] | None:
     group = item.api_version.partition("/")[0]
     kinds = sorted({kind for kind, version in MODELS if version.partition("/")[0] == group})
     meant = next(iter(get_close_matches(item.kind, kinds, 1)), "")
-    hint = f"did you mean {meant}?" if meant else f"there are {', '.join(kinds)}"
+    hint = f"did you mean {meant}?" if meant else f"use one of {', '.join(kinds)}"
     return "kind", f"{item.kind or 'nothing'} is not a kind of {item.api_version}: {hint}", meant

@@ -84,7 +84,7 @@ def resolved(buffer: CapacityBuffer, found: Mapping[str, Any] | None) -> Resolve
     except ValueError as error:
         return unreadable(f"the requests of the pods of {kind} {name} cannot be read: {error}")
     if count > MAX_PODS:
-        return unreadable(f"it reserves {count} pods, more than the {MAX_PODS} that are planned for: lower it")
+        return unreadable(f"it reserves {count} pods, more than the limit of {MAX_PODS}: lower it")
     generation = found["metadata"].get("generation") if of_template else None
     return Resolved(RESOLVED, "", template, count, name if of_template else "", generation)
 

@@ -101,9 +101,9 @@ def _parse(
         if not equals:
             faults.append(f"{part!r} is not Gate=true or Gate=false")
         elif name not in known and name not in removed:
-            faults.append(f"there is no feature gate {name!r}: {_suggestion(name, list(known))}")
+            faults.append(f"unknown feature gate {name!r}: {_suggestion(name, list(known))}")
         elif value not in _TRUE | _FALSE:
-            faults.append(f"the gate {name} is true or false, not {value!r}")
+            faults.append(f"the gate {name} must be true or false, not {value!r}")
         elif name in removed:
             notes.append(f"The feature gate {name} no longer exists: {removed[name]}.")
         else:

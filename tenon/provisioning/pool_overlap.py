@@ -49,8 +49,8 @@ def sentence(others: Sequence[str]) -> str:
     more = f" and {len(others) - _NAMED} others" if len(others) > _NAMED else ""
     kinds = "NodePool" if len(others) == 1 else "NodePools"
     return (
-        f"it takes the same pods as {kinds} {', '.join(others[:_NAMED])}{more}, at the same weight, so nothing says "
-        "whose nodes they get: separate the pools by taints or requirements, or give them different weights"
+        f"it takes the same pods as {kinds} {', '.join(others[:_NAMED])}{more}, at the same weight, so it is undefined "
+        "which of them serves these pods: separate the pools by taints or requirements, or give them different weights"
     )
 
 

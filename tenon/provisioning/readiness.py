@@ -53,7 +53,7 @@ def why_class_unready(pool: NodePool, node_class: NodeClasses) -> str:
 
 
 STATIC_IS_OFF = (
-    "it is static (spec.replicas is set) and this worker keeps no static NodePools: start it with "
+    "it is static (spec.replicas is set) and this worker ignores static NodePools: start it with "
     "FEATURE_GATES=StaticCapacity=true, or make a NodePool without replicas"
 )
 

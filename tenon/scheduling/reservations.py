@@ -117,5 +117,5 @@ def used_up(pod_class: PodClass, fleets: Iterable[Fleet]) -> dict[str, str]:
             held.setdefault(pool.name, []).extend(names)
             if not names:
                 bought.add(pool.name)
-    text = "NodePool {}: no place that would hold it is left in capacity reservation {}"
+    text = "NodePool {}: no free place that fits it is left in capacity reservation {}"
     return {name: text.format(name, ", ".join(names)) for name, names in held.items() if name not in bought}

@@ -15,11 +15,11 @@ def add_buffer_pods(objects: Objects) -> None:
     for found in list(objects.of("CapacityBuffer")):
         spec = CapacityBuffer.model_validate(found.body).spec
         if spec.provisioning_strategy != ACTIVE_CAPACITY:
-            objects.note(f"{found.subject} is left out: strategy {spec.provisioning_strategy} is not followed")
+            objects.note(f"{found.subject} is left out: strategy {spec.provisioning_strategy} is not supported")
             continue
         template, scaled, missing = _template(objects, found, spec.model_dump(by_alias=True))
         if template is None:
-            objects.note(f"{found.subject} is left out: {missing} is not here")
+            objects.note(f"{found.subject} is left out: {missing} is not in the input")
             continue
         count = buffer_size(spec, unit_requests(template), scaled)
         if len(pods) + count > MAX_PODS:

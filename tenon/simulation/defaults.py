@@ -73,7 +73,7 @@ def _node_classes(objects: Objects, expressions: bool) -> None:
             filled = {**found.body, "status": {**status, "conditions": conditions}}
             classes[found.key] = Found(found.kind, filled, found.source)
         if computed and expressions:
-            objects.note(f"EC2NodeClass {found.name}: its expressions are read, and change no figure of the catalogue")
+            objects.note(f"EC2NodeClass {found.name}: its expressions are read, but do not change the instance types")
     for pool in objects.of("NodePool"):
         name = pool.body["spec"]["template"]["spec"]["nodeClassRef"]["name"]
         if name not in classes:

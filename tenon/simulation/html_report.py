@@ -44,10 +44,10 @@ def to_html(report: Report) -> str:
         _bound(totals["pricePerHour"], totals["lowerBoundPricePerHour"]),
         f"<p class=quiet>{escape(report.rules)}.</p>",
         *_section("New nodes", map(_node, (node for node in report.nodes if node.price is not None))),
-        *_section("Nodes that are there and take pods", map(_node, (n for n in report.nodes if n.price is None))),
+        *_section("Existing nodes that take pods", map(_node, (n for n in report.nodes if n.price is None))),
         *_section("Unschedulable pods", map(_refusal, report.document["unschedulable"])),
         f"<p>{escape(before_and_after(totals))}.</p>" if "nodesBeforeDisruption" in totals else "",
-        *_section("Nodes that would be taken away", map(_removal, report.document["disruption"])),
+        *_section("Nodes that would be removed", map(_removal, report.document["disruption"])),
         *_section("Nodes that stay", map(_stay, report.document.get("staying", ()))),
     ]
     return "\n".join(part for part in parts if part) + "\n</html>\n"
@@ -72,7 +72,7 @@ def _section(title: str, entries: Iterable[str]) -> list[str]:
 def _node(node: NodeReport) -> str:
     price = f"${node.price:.4f} an hour" if node.price is not None else "there already"
     where = ", ".join(part for part in (node.zone, node.capacity_type) if part)
-    others = f", {node.alternatives} other types would do" if node.alternatives else ""
+    others = f", {node.alternatives} other types would also fit" if node.alternatives else ""
     bars = "".join(_bar(node, resource) for resource in SHOWN)
     if node.why:
         bars += f"<p class=why>{escape(node.why)}</p>"

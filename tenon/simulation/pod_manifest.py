@@ -199,7 +199,7 @@ class Spread(ApiModel):
     @model_validator(mode="after")
     def _makes_sense(self) -> Spread:
         if self.min_domains is not None and self.when_unsatisfiable != "DoNotSchedule":
-            raise ValueError("minDomains goes with whenUnsatisfiable DoNotSchedule only")
+            raise ValueError("minDomains requires whenUnsatisfiable DoNotSchedule")
         _joins_a_selector("matchLabelKeys", self.match_label_keys, self.label_selector)
         return self
 

@@ -108,11 +108,11 @@ def read_settings(texts: Iterable[str]) -> tuple[PlanSettings, list[ManifestErro
         elif name in CHOICES:
             settings.values[name] = value
             if value not in CHOICES[name]:
-                wrong = f"{name} is one of {', '.join(CHOICES[name])}"
+                wrong = f"{name} must be one of {', '.join(CHOICES[name])}"
         elif name in NUMBERS:
             number = float(value) if _NUMBER.fullmatch(value) else None
             if number is None or not NUMBERS[name].holds(number):
-                wrong = f"{name} is {NUMBERS[name]}"
+                wrong = f"{name} must be {NUMBERS[name]}"
             else:
                 settings.numbers[name] = number
         elif name in (GATES, GATES_OF_AWS):
@@ -126,7 +126,7 @@ def read_settings(texts: Iterable[str]) -> tuple[PlanSettings, list[ManifestErro
         elif name in WITHOUT_EFFECT_ON_PLANS:
             notes.append(f"setting {name} has no effect on a simulation")
         else:
-            wrong = f"there is no setting {name[:80]}"
+            wrong = f"unknown setting {name[:80]}"
         if wrong:
             faults.append(ManifestError(Source(f"--set {text}"), wrong))
     return settings, faults, notes

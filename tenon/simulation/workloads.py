@@ -31,7 +31,7 @@ def expand(objects: Objects) -> None:
                 continue
             if count and (kind, workload.key) in owned:
                 objects.note(
-                    f"{workload.subject} is expanded although objects of it are here too: leave one of them out"
+                    f"{workload.subject} is expanded although its objects are in the input too: leave one of them out"
                 )
             for pod in _pods(workload, count):
                 add_template_claims(objects, workload, pod)

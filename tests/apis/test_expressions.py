@@ -67,7 +67,7 @@ def _nested(times: int) -> str:
     [
         ("memory_mib / (vcpus - 4)", "divide by zero"),
         ("9223372036854775807 + vcpus", "integer overflow"),
-        ("1.0 / 0.0", "no finite number"),
+        ("1.0 / 0.0", "not a finite number"),
         ("vcpus - 5", "it gives -1, and a number from 0 to 2147483647 is needed"),
         ("memory_mib * 1000000", "it gives 1.6384e+10, and a number from 0 to 2147483647 is needed"),
         (_nested(6), "Iteration budget exceeded"),

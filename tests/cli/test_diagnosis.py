@@ -209,8 +209,8 @@ def test_aws130_prices_that_are_not_known_are_a_warning(server: Server, without:
     without("ec2:DescribeSpotPriceHistory")
     found = prices(server)
     assert found.state is State.WARNING
-    assert found.sentence.startswith("The spot prices of us-west-2 are not known (")
-    assert found.sentence.endswith("spot counts at the on-demand price.")
+    assert found.sentence.startswith("The spot prices of us-west-2 are unknown (")
+    assert found.sentence.endswith("Tenon uses on-demand prices for spot.")
     assert "NodeOverlay" in found.mend
 
 

@@ -100,11 +100,11 @@ def test_all_that_cannot_be_used_is_told_at_once_a_sentence_each(command: str, m
     assert found.exit_code == 2
     lines = found.stderr.splitlines()
     assert [line.split(":")[0] for line in lines] == [
-        "There is no flag --metrics-prt",
-        "There is no flag --aims",
+        "Unknown flag --metrics-prt",
+        "Unknown flag --aims",
         "'stray' is not a flag",
         "The flag --log-level needs a value",
-        "There is no setting BATCH_MAX_DURATON",
+        "Unknown setting BATCH_MAX_DURATON",
         "RESERVED_ENIS='-1' cannot be used",
         "LOG_LEVEL='loud' cannot be used",
     ]

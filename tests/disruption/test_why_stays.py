@@ -32,7 +32,7 @@ def sentences(found: Situation, name: str = "n1", **options: Any) -> tuple[str, 
 @pytest.mark.parametrize(
     ("node", "more", "sentence"),
     [
-        ({"leaving": True}, {}, "It is leaving already"),
+        ({"leaving": True}, {}, "It is already leaving"),
         ({"initialized": False}, {}, "Its NodeClaim is not initialized"),
         (
             {"protected": True},

@@ -174,7 +174,7 @@ async def test_what_cannot_be_done_is_said_in_a_sentence(tenon: Run, worker: Wor
     )
     assert (wrong.returncode, unknown.returncode) == (2, 2)
     assert "'soon' is not a duration" in wrong.stderr
-    assert "No node life nodeclaim/sandbox/nobody is running" in unknown.stderr
+    assert "No workflow nodeclaim/sandbox/nobody is running" in unknown.stderr
     assert "Traceback" not in wrong.stderr + unknown.stderr
 
 

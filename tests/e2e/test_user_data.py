@@ -45,7 +45,7 @@ async def test_aws098_a_setting_that_bottlerocket_does_not_have_keeps_the_node_a
         requirements=SMALL, amiSelectorTerms=[{"alias": "bottlerocket@latest"}], userData=NOT_A_SETTING
     )
     await pool.deploy(1)
-    assert "there is no setting settings.kubernetes.max-podz" in await console(sandbox, pool)
+    assert "unknown setting settings.kubernetes.max-podz" in await console(sandbox, pool)
 
 
 async def test_aws095_aws098_the_kubelets_of_both_families_use_what_the_class_says(

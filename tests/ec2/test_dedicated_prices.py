@@ -50,9 +50,9 @@ def test_aws003_unknown_dedicated_prices_are_said_and_asked_for_again(clients: E
     _, stand_in = pricing.current(dedicated=True)
     assert stand_in.on_demand == shared.on_demand
     (said,) = pricing.warnings()
-    assert said.startswith("the prices of dedicated instances of us-west-2 are not known (")
+    assert said.startswith("the prices of dedicated instances of us-west-2 are unknown (")
     assert "allow pricing:GetProducts in the IAM policy" in said
-    assert said.endswith("those of shared tenancy are used")
+    assert said.endswith("Tenon uses those of shared tenancy")
     server.world.faults.clear()
     clock.now = RETRY_SECONDS
     _, known = pricing.current(dedicated=True)
@@ -76,7 +76,7 @@ def test_aws003_without_a_price_list_dedicated_prices_are_not_known() -> None:
     assert pricing.warnings() == []
     assert pricing.current(dedicated=True)[1].on_demand["m5.large"] == 0.121
     (said,) = pricing.warnings()
-    assert "dedicated instances of us-gov-west-1 are not known (the price list service does not answer" in said
+    assert "dedicated instances of us-gov-west-1 are unknown (the price list service does not serve" in said
 
 
 def test_aws003_a_dedicated_claim_is_launched_at_its_price(

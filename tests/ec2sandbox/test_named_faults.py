@@ -194,6 +194,6 @@ def test_what_cannot_be_made_is_one_sentence(sandbox: Sandbox) -> None:
         assert answer.stderr.count("\n") == 1
         return answer
 
-    assert "there is no kind dragons" in refused("orphans", "--kinds", "dragons").stderr
-    assert "There is no fault dragons" in refused("clear", "dragons").stderr
+    assert "unknown kind dragons" in refused("orphans", "--kinds", "dragons").stderr
+    assert "Unknown fault dragons" in refused("clear", "dragons").stderr
     assert "Cannot stop temporal" in refused("temporal-down").stderr

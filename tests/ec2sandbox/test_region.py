@@ -13,7 +13,7 @@ from sandbox.cluster import Sandbox, SandboxError
 from sandbox.ec2.region import UnknownRegionError, check_region
 
 SENTENCE = (
-    "TENON_SANDBOX_REGION is us-west-9, which is no region of AWS, its China regions or GovCloud: set one such as "
+    "TENON_SANDBOX_REGION is us-west-9, which is not a region of AWS, AWS China or AWS GovCloud: set one such as "
     "us-west-2, or leave it out"
 )
 
@@ -25,7 +25,7 @@ def test_regions_of_the_three_partitions_are_known(region: str) -> None:
 
 @pytest.mark.parametrize("region", ["us-west-9", "us-west-2a", "US-WEST-2", "us-iso-east-1"])
 def test_another_region_is_refused(region: str) -> None:
-    with pytest.raises(UnknownRegionError, match=f"^TENON_SANDBOX_REGION is {region}, which is no region of AWS"):
+    with pytest.raises(UnknownRegionError, match=f"^TENON_SANDBOX_REGION is {region}, which is not a region of AWS"):
         check_region(region)
 
 

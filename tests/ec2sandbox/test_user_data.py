@@ -78,14 +78,14 @@ def test_aws073_raid0_is_asked_for_in_the_familys_own_way(family: str) -> None:
 @pytest.mark.parametrize(
     ("more", "why"),
     [
-        ("max-podz = 3", "there is no setting settings.kubernetes.max-podz"),
+        ("max-podz = 3", "unknown setting settings.kubernetes.max-podz"),
         ('max-pods = "3"', "settings.kubernetes.max-pods must be a number"),
         ('cluster-dns-ip = "1.2.3"', "is not an IP address"),
         ('[settings.kubernetes.eviction-hard]\n"memory.available" = "100%"', "less than 100 %"),
         ('[settings.kubernetes.kube-reserved]\npid = "100"', "is not one of cpu, memory, ephemeral-storage"),
         ('[settings.kubernetes.node-taints]\ndedicated = ["gpu"]', "a colon and an effect"),
         ('[settings.kubernetes.node-labels]\nteam = "a b"', "is not the value of a label"),
-        ("[settings.motto]\nx = 1", "there is no setting settings.motto"),
+        ("[settings.motto]\nx = 1", "unknown setting settings.motto"),
         ("[settings.host-containers.admin]\nenabled = 1", "must be true or false"),
         ("[settings", "is not TOML"),
     ],

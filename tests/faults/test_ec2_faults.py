@@ -246,7 +246,7 @@ async def test_instances_that_end_unasked(
             report = await sweep(client, sandbox.cluster_name)
         assert report.figures[Kind.CLAIM_WITHOUT_INSTANCE].ended == len(pools)
         for pool, claim in zip(pools, claims, strict=True):
-            await pool.seen(claim, "NodeClaimWithoutInstance", "is gone without having been asked to end")
+            await pool.seen(claim, "NodeClaimWithoutInstance", "is gone although Tenon did not terminate it")
             await pool.gone(claim, within=100)
             await seen.whole(pool)
             assert (await life_of(client, sandbox, claim)).reason == "garbage_collected"

@@ -287,7 +287,7 @@ async def test_without_configuration_one_sentence_says_what_to_set(tmp_path: Pat
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
-    with pytest.raises(ConfigError, match=r"there is no file .*none"):
+    with pytest.raises(ConfigError, match=r"the file .*none does not exist"):
         await Kube.connect()
     monkeypatch.delenv("KUBECONFIG")
     with pytest.raises(ConfigError, match="Set KUBECONFIG"):

@@ -108,7 +108,7 @@ async def test_files_that_cannot_be_used_leave_the_old_ones_in_use(
         (tmp_path / "worker.key").write_bytes(key)
         await kube.request("GET", "/version")
     await kube.close()
-    assert caplog.text.count("the old ones stay in use") == 3
+    assert caplog.text.count("the worker keeps the old ones") == 3
 
 
 async def test_the_authority_and_the_token_of_a_service_account_are_renewed(

@@ -25,7 +25,7 @@ def test_dis66_a_live_node_loses_the_taint_and_goes_on() -> None:
     assert step.activity is ActivityName.WITHDRAW
     state = machine.apply(state, Withdrawn(removed=True), NOW)
     assert machine.next_step(state, NOW) == Wait(pending.due, "leaves, if nothing changed")
-    assert state.timeline[-1].text == "removed a disruption taint that nothing followed"
+    assert state.timeline[-1].text == "removed a disruption taint that no command followed"
 
 
 def test_dis66_nothing_is_noted_of_a_taint_that_was_gone_by_itself() -> None:

@@ -101,7 +101,7 @@ async def test_a_candidate_of_another_command_is_left_alone() -> None:
 async def test_a_candidate_that_leaves_already_ends_the_command() -> None:
     world = World().put_live()
     await world.kube.delete(NODECLAIMS, REF.name)
-    assert "is leaving already" in (await steps(world).taint_candidates(given())).failure
+    assert "is already leaving" in (await steps(world).taint_candidates(given())).failure
 
 
 async def test_dis_61_replacements_are_created_once() -> None:

@@ -46,16 +46,16 @@ def test_gat08_the_gate_of_drift_is_accepted_with_a_note(value: str) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("NodeOverlays=true", "there is no feature gate 'NodeOverlays': did you mean NodeOverlay"),
-        ("nodeoverlay=true", "there is no feature gate 'nodeoverlay': did you mean NodeOverlay"),
+        ("NodeOverlays=true", "unknown feature gate 'NodeOverlays': did you mean NodeOverlay"),
+        ("nodeoverlay=true", "unknown feature gate 'nodeoverlay': did you mean NodeOverlay"),
         ("NodeRepair", "'NodeRepair' is not Gate=true or Gate=false"),
-        ("NodeRepair=yes", "the gate NodeRepair is true or false, not 'yes'"),
-        ("Drift=maybe", "the gate Drift is true or false, not 'maybe'"),
-        ("=true", "there is no feature gate ''"),
+        ("NodeRepair=yes", "the gate NodeRepair must be true or false, not 'yes'"),
+        ("Drift=maybe", "the gate Drift must be true or false, not 'maybe'"),
+        ("=true", "unknown feature gate ''"),
         (
             "NodeOverlays=true,NodeRepair,NodeRepair=yes",
-            "there is no feature gate 'NodeOverlays': did you mean NodeOverlay; 'NodeRepair' is not Gate=true or "
-            "Gate=false; the gate NodeRepair is true or false, not 'yes'",
+            "unknown feature gate 'NodeOverlays': did you mean NodeOverlay; 'NodeRepair' is not Gate=true or "
+            "Gate=false; the gate NodeRepair must be true or false, not 'yes'",
         ),
     ],
 )

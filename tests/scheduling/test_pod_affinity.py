@@ -32,7 +32,7 @@ def test_sch063_a_group_that_wants_itself_gets_one_node() -> None:
 def test_sch063_what_does_not_fit_on_the_one_node_is_left_over_and_says_so() -> None:
     plan = solve(problem(web(4, near(HOST), cpu="40"), pool()))
     assert on_each(plan) == [2]
-    assert "wants a node with a pod that it asks for, and none has room" in plan.unschedulable["default/web-3"]
+    assert "needs a node with a matching pod, and no such node has room" in plan.unschedulable["default/web-3"]
 
 
 def test_sch063_pods_go_where_the_pods_that_they_ask_for_run() -> None:
@@ -61,7 +61,7 @@ def test_sch063_a_chain_of_groups_is_planned_in_one_batch() -> None:
 
 def test_sch063_nobody_to_join_is_said() -> None:
     plan = solve(problem(web(1, near(HOST, "db")), pool()))
-    assert "finds no pod that it asks for" in plan.unschedulable["default/web-0"]
+    assert "finds no matching pod" in plan.unschedulable["default/web-0"]
     plan = solve(problem(web(1, near(app="db")), pool()))
     assert "pod affinity over topology.kubernetes.io/zone rules out us-west-2a" in plan.unschedulable["default/web-0"]
 
@@ -78,7 +78,7 @@ def test_sch063_sch067_one_pod_must_meet_all_terms() -> None:
     both = pod("db", labels={"app": "db", "tier": "data"})
     halves = (pod("db", labels=DB), pod("other", labels={"tier": "data"}))
     (apart,) = solve(problem(web(1, asked), pool(), nodes=[node("n", cpu="8", pods=halves)])).unschedulable.values()
-    assert "its pod affinity over kubernetes.io/hostname finds no pod that it asks for" in apart
+    assert "its pod affinity over kubernetes.io/hostname finds no matching pod" in apart
     plan = solve(problem(web(1, asked), pool(), nodes=[node("m", cpu="8"), node("n", cpu="8", pods=(both,))]))
     assert list(plan.placements) == ["n"]
 

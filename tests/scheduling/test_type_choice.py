@@ -41,7 +41,7 @@ def test_the_winner_the_next_and_the_cheaper_one_that_is_too_small() -> None:
     asked = problem([pod("p", "7500m", "16.2Gi")], pool("default", ON_DEMAND, types=SMALL))
     assert why(asked) == (
         "m5.2xlarge in us-west-2a (on-demand): the cheapest of 2 types that hold 7.5 CPU and 16.2Gi; "
-        "next is m5a.2xlarge, 4 % dearer; c5.2xlarge is cheaper but has 15.5Gi, 16.2Gi are needed"
+        "next is m5a.2xlarge, 4 % more expensive; c5.2xlarge is cheaper but has 15.5Gi, 16.2Gi are needed"
     )
 
 

@@ -48,7 +48,7 @@ def test_no_type_has_both() -> None:
 def test_daemons_are_blamed_where_they_take_the_room() -> None:
     text = reason(pod("p", "95"), pool(), daemons=(pod("d", "1"),))
     needs = "no type that it allows has 95 CPU and 1Gi memory at once"
-    daemons = "once its DaemonSets have their room: next to the rest there is room for 94.9 CPU"
+    daemons = "in addition to its DaemonSets: with the rest of the pod there is room for 94.9 CPU"
     assert text == f"NodePool default: {needs}, {daemons}"
 
 
@@ -56,7 +56,7 @@ def test_of_two_resources_the_one_that_lacks_least_is_told() -> None:
     sizes = need(labels.INSTANCE_TYPE, "In", "c5.4xlarge", "r5.2xlarge")
     assert reason(pod("p", "15", "40Gi"), pool("default", sizes)) == (
         "NodePool default: no type that it allows has 15 CPU and 40Gi memory at once: "
-        "next to the rest there is room for 31.5Gi memory"
+        "with the rest of the pod there is room for 31.5Gi memory"
     )
     assert reason(pod("p", "10", "60Gi"), pool("default", sizes)).endswith("there is room for 7.9 CPU")
 

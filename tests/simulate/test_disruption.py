@@ -114,7 +114,7 @@ def test_one_node_alone_is_explained_in_full(tmp_path: Path) -> None:
         "  Pod default/b: annotation karpenter.sh/do-not-disrupt protects it",
     ]
     goes = simulate(tmp_path, SHARED, "--now", NOW, "--node", "n1", form="table")
-    assert goes.out.splitlines()[0] == "Underutilized: n1 would be taken away, which saves $0.192 an hour"
+    assert goes.out.splitlines()[0] == "Underutilized: n1 would be removed, which saves $0.192 an hour"
     plan = simulate(tmp_path, SHARED, "--now", NOW, "--node", "n2").plan
     assert ([*plan["disruption"]], [entry["node"] for entry in plan["staying"]]) == ([], ["n2"])
 
@@ -129,10 +129,10 @@ def test_a_node_that_the_input_does_not_have_is_a_fault(tmp_path: Path) -> None:
 
 def test_tables_and_pages_show_both(tmp_path: Path) -> None:
     shown = disrupted(tmp_path, SHARED, form="table").out
-    assert "Underutilized: n1 would be taken away" in shown
+    assert "Underutilized: n1 would be removed" in shown
     assert "Nodes that stay" in shown
     page = disrupted(tmp_path, SHARED, form="html").out
-    assert "Nodes that would be taken away (1)" in page
+    assert "Nodes that would be removed (1)" in page
     assert "Nodes that stay (1)" in page
     assert "karpenter.sh/do-not-disrupt protects it" in page
 

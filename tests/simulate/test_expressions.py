@@ -33,7 +33,7 @@ def test_without_the_gate_nothing_is_launched_from_the_class(tmp_path: Path) -> 
 def test_with_the_gate_the_class_launches_and_a_note_says_what_it_counts(tmp_path: Path) -> None:
     answer = simulate(tmp_path, POOL + CLASS + deployment(replicas=1), *GATE)
     assert len(answer.plan["nodeClaims"]) == 1
-    assert "note: EC2NodeClass default: its expressions are read, and change no figure of the catalogue" in answer.err
+    assert "note: EC2NodeClass default: its expressions are read, but do not change the instance types" in answer.err
 
 
 @pytest.mark.parametrize("gate", [(), GATE])
@@ -47,5 +47,5 @@ def test_an_expression_that_cannot_be_read_stops_it(tmp_path: Path, gate: tuple[
 
 def test_set30_a_gate_that_does_not_exist_is_a_fault(tmp_path: Path) -> None:
     answer = simulate(tmp_path, POOL, "--set", "AWS_FEATURE_GATES=NodeClassCell=true")
-    assert "there is no feature gate 'NodeClassCell': did you mean NodeClassCEL" in answer.err
+    assert "unknown feature gate 'NodeClassCell': did you mean NodeClassCEL" in answer.err
     assert answer.status == 2

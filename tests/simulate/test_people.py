@@ -1,4 +1,4 @@
-"""What people see: tables, the page, nodes that would be taken away."""
+"""What people see: tables, the page, nodes that would be removed."""
 
 from __future__ import annotations
 

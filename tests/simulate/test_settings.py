@@ -37,15 +37,15 @@ def test_nothing_set_is_the_policy_of_a_worker_that_sets_nothing() -> None:
 @pytest.mark.parametrize(
     ("text", "wrong"),
     [
-        ("MIN_VALUES_POLICY=strict", "MIN_VALUES_POLICY is one of Strict, BestEffort"),
-        ("NODE_CHARGE=-1", "NODE_CHARGE is a number from 0 up to 1000"),
-        ("NODE_CHARGE=nan", "NODE_CHARGE is a number from 0 up to 1000"),
-        ("NODE_CHARGE=1001", "NODE_CHARGE is a number from 0 up to 1000"),
-        ("NODE_CHARGE=", "NODE_CHARGE is a number from 0 up to 1000"),
-        ("MAX_WORKLOAD_SHARE_PER_NODE=0", "MAX_WORKLOAD_SHARE_PER_NODE is a number above 0 up to 1"),
-        ("MAX_WORKLOAD_SHARE_PER_NODE=1.5", "MAX_WORKLOAD_SHARE_PER_NODE is a number above 0 up to 1"),
+        ("MIN_VALUES_POLICY=strict", "MIN_VALUES_POLICY must be one of Strict, BestEffort"),
+        ("NODE_CHARGE=-1", "NODE_CHARGE must be a number from 0 up to 1000"),
+        ("NODE_CHARGE=nan", "NODE_CHARGE must be a number from 0 up to 1000"),
+        ("NODE_CHARGE=1001", "NODE_CHARGE must be a number from 0 up to 1000"),
+        ("NODE_CHARGE=", "NODE_CHARGE must be a number from 0 up to 1000"),
+        ("MAX_WORKLOAD_SHARE_PER_NODE=0", "MAX_WORKLOAD_SHARE_PER_NODE must be a number above 0 up to 1"),
+        ("MAX_WORKLOAD_SHARE_PER_NODE=1.5", "MAX_WORKLOAD_SHARE_PER_NODE must be a number above 0 up to 1"),
         ("NODE_CHARGE", "is not NAME=VALUE"),
-        ("NODE_CHARGES=1", "there is no setting NODE_CHARGES"),
+        ("NODE_CHARGES=1", "unknown setting NODE_CHARGES"),
     ],
 )
 def test_what_is_malformed_is_one_fault(text: str, wrong: str) -> None:

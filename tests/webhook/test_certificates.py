@@ -40,7 +40,7 @@ def test_it_is_renewed_long_before_it_ends() -> None:
     served = issued(NAMES, NOW)
     last = NOW + LIFETIME - RENEWED_BEFORE
     assert why_renew(served, NAMES, last) == ""
-    assert "it ends at" in why_renew(served, NAMES, last + timedelta(seconds=1))
+    assert "it expires at" in why_renew(served, NAMES, last + timedelta(seconds=1))
 
 
 def test_after_a_renewal_both_authorities_are_trusted_until_the_old_one_ends() -> None:

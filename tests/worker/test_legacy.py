@@ -177,7 +177,7 @@ async def test_what_an_old_object_does_not_become_any_more_is_named_on_it() -> N
         cluster.edit(PROVISIONERS, "old", {"providerRef": {"name": "mine"}})
         await looked()
         assert (
-            "EC2NodeClass old was made from it earlier and is of no use any more: delete it"
+            "EC2NodeClass old was created from it earlier and is no longer used: delete it"
             in (cluster.condition(PROVISIONERS, "old", "Converted")["message"])
         )
         cluster.go(EC2NODECLASSES, "old")

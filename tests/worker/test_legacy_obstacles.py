@@ -60,7 +60,7 @@ async def test_nc07_a_name_that_another_controllers_pool_has_is_taken() -> None:
     async with keeping((NODEPOOLS, theirs), (PROVISIONERS, provisioner()), (AWSNODETEMPLATES, template())) as cluster:
         await asyncio.sleep(3 * RESYNC)
         assert cluster.condition(PROVISIONERS, "old", "Active")["reason"] == "NameTaken"
-        assert "another controller's" in cluster.condition(PROVISIONERS, "old", "Active")["message"]
+        assert "belongs to another controller" in cluster.condition(PROVISIONERS, "old", "Active")["message"]
 
 
 async def test_one_that_cannot_act_never_stops_the_others() -> None:

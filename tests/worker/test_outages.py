@@ -79,7 +79,7 @@ def test_a_slow_look_does_not_stretch_the_minute(pause: float, caplog: pytest.Lo
 @pytest.mark.parametrize(
     ("error", "text"),
     [
-        (RPCError("tcp connect error", RPCStatusCode.UNAVAILABLE, b""), "no connection can be made"),
+        (RPCError("tcp connect error", RPCStatusCode.UNAVAILABLE, b""), "the connection failed"),
         (RPCError("", RPCStatusCode.UNKNOWN, b""), "RPCError"),
         (RPCError("Namespace x is not found.", RPCStatusCode.NOT_FOUND, b""), "Namespace x is not found"),
         (TimeoutError(), "no answer in time"),

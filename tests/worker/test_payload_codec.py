@@ -124,7 +124,7 @@ async def test_keys_that_become_unusable_leave_the_old_ones_in_use_and_are_logge
     await asyncio.to_thread(file.unlink)
     for _ in range(2):
         assert await codec.decode([before]) == [PLAIN]
-    told = [record for record in caplog.records if "the old ones stay in use" in record.getMessage()]
+    told = [record for record in caplog.records if "the worker keeps the old ones" in record.getMessage()]
     assert len(told) == 1
     write(file, "new", "old")
     (after,) = await codec.encode([PLAIN])

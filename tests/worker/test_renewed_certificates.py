@@ -154,7 +154,7 @@ async def test_files_that_do_not_fit_together_leave_the_connection_as_it_is(
         await connection.check()
         assert connection.client is not first
         assert await connection.client.service_client.check_health()
-    told = [record.getMessage() for record in caplog.records if "the old ones stay in use" in record.getMessage()]
+    told = [record.getMessage() for record in caplog.records if "the worker keeps the old ones" in record.getMessage()]
     assert len(told) == 2, told
 
 

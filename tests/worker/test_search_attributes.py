@@ -87,7 +87,7 @@ async def test_where_nothing_is_told_the_worker_starts_with_a_warning(
     async with front(server.address, denied) as address:
         await ensure_search_attributes(await Client.connect(address))
     (warning,) = [record for record in caplog.records if record.name == "worker.temporal"]
-    assert "cannot see whether Temporal has its search attributes" in warning.message
+    assert "cannot check for its search attributes in Temporal" in warning.message
     assert "TenonBlocked" in vars(warning)["search-attributes"]
 
 

@@ -121,7 +121,7 @@ def test_v1b21_gat08_the_drift_gate_is_told_and_passed_over() -> None:
 def test_a_slip_of_the_pen_stops_the_worker(name: str, meant: str) -> None:
     with pytest.raises(SettingsError) as refused:
         load_all({}, {**NAMED, name: "8080"})
-    assert str(refused.value).startswith(f"There is no setting {name}: did you mean {meant}? ")
+    assert str(refused.value).startswith(f"Unknown setting {name}: did you mean {meant}? ")
 
 
 @pytest.mark.parametrize(

@@ -429,7 +429,7 @@ async def test_a_pool_for_which_nothing_is_sold_is_looked_at_ever_less_often(cap
         server.put_pool(2)
         await settle()
         assert len(server.standing()) == 2, "a changed pool is served at once"
-    assert "no node can be made for it" in str([record.__dict__.get("error") for record in caplog.records])
+    assert "no node can be created for it" in str([record.__dict__.get("error") for record in caplog.records])
 
 
 async def test_a_watch_of_nodepools_that_lags_takes_no_pause_away() -> None:
@@ -538,4 +538,4 @@ async def test_sch100_a_limit_on_nodes_is_kept_and_told_of(caplog: pytest.LogCap
     server = served(3, limits={"nodes": "2"})
     async with keeping(server):
         assert len(server.standing()) == 2
-    assert "limits.nodes keeps 1" in str([record.__dict__.get("error") for record in caplog.records])
+    assert "limits.nodes prevents 1" in str([record.__dict__.get("error") for record in caplog.records])

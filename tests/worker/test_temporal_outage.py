@@ -65,7 +65,7 @@ async def test_an_outage_is_lived_through_and_work_goes_on_where_it_was(
             await watching
     told = [record for record in caplog.records if record.name == "worker.temporal"]
     assert [record.message for record in told] == ["A service does not answer", "A service answers again"]
-    assert "nothing new is decided" in vars(told[0])["consequence"]
+    assert "decides nothing new" in vars(told[0])["consequence"]
     assert vars(told[1])["service"] == vars(told[0])["service"] == f"Temporal at {server.address}"
 
 

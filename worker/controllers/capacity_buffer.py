@@ -133,7 +133,7 @@ class CapacityBufferController(Controller):
             return unreadable("; ".join(str(fault) for fault in faults))
         kind, name = refers_to(buffer)
         if buffer.spec.scalable_ref is not None and kind not in SCALABLE:
-            return unreadable(f"{kind} {name} is not a supported workload: {', '.join(SCALABLE)} are")
+            return unreadable(f"{kind} {name} is not a supported workload: use one of {', '.join(SCALABLE)}")
         try:
             found = await self._kube.get(REFERRED[kind], name, record.body["metadata"]["namespace"])
         except ApiError as error:

@@ -141,7 +141,7 @@ class CapacityBlockExpirationController(Controller):
             "kind": "NodeClaim",
             "metadata": {"name": claim.name, "uid": claim.uid},
         }
-        message = f"Capacity block {name} ends soon, and EC2 ends its instances before"
+        message = f"Capacity block {name} ends soon, and EC2 terminates its instances before that"
         await self._recorder.publish(reference, "CapacityReservationExpiring", message, "Warning")
         self._log.info(
             "A node leaves because its capacity block ends soon",

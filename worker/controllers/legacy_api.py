@@ -129,7 +129,7 @@ class LegacyApiController(Controller):
         else:
             outcome = await self._materializer.reconcile(old, mine, claimed, free)
         if outcome.became and (unused := self._unused.get(record.uid)):
-            text = f"{', '.join(unused)} was made from it earlier and is of no use any more: delete it"
+            text = f"{', '.join(unused)} was created from it earlier and is no longer used: delete it"
             outcome = replace(outcome, notes=[*outcome.notes, text])
         for body in mine.manifests if outcome.reason not in (NAME_TAKEN, LEFT_OVER) else ():
             claimed.setdefault((body["kind"], name_of(body)), f"{resource.kind} {record.name}")

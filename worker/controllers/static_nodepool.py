@@ -96,9 +96,7 @@ class StaticNodePoolController(Controller):
         backoff.launched(claim.name for claim in cached if claim.launched)
         found = _balance(pool, cached)
         if found.held_back:
-            self._log_reason(
-                pool.metadata.name, f"limits.nodes keeps {found.held_back} of its replicas from being made"
-            )
+            self._log_reason(pool.metadata.name, f"limits.nodes prevents {found.held_back} of its replicas")
         if found.surplus or not found.missing:
             return found.surplus > 0
         now = asyncio.get_running_loop().time()
@@ -136,8 +134,10 @@ class StaticNodePoolController(Controller):
         now = asyncio.get_running_loop().time()
         count = backoff.allowed_creations(now)
         if count == 0:
-            when = f"tried in {seconds:.0f} s" if (seconds := backoff.wait(now)) else "under way"
-            self._log_reason(pool.metadata.name, f"nothing could be launched for it: one NodeClaim is {when}")
+            when = f"starts in {seconds:.0f} s" if (seconds := backoff.wait(now)) else "is in progress"
+            self._log_reason(
+                pool.metadata.name, f"nothing could be launched for it: the next attempt, with one NodeClaim, {when}"
+            )
         elif why := why_no_new_nodes(pool, self._view.node_class):
             self._log_reason(pool.metadata.name, why)
             return 0
@@ -164,7 +164,7 @@ class StaticNodePoolController(Controller):
             )
         except NoEmptyNodeError as error:
             backoff.failed(asyncio.get_running_loop().time())
-            self._log_reason(name, f"no node can be made for it: {error}")
+            self._log_reason(name, f"no node can be created for it: {error}")
             return
         for claim in decision.create:
             with contextlib.suppress(ConflictError):  # another leader created it from the same ordinal

@@ -93,7 +93,9 @@ class Materializer:
         if other:
             return Outcome(reason=NAME_TAKEN, problem=f"{other} becomes {kind} {name} too: rename one of them")
         if kind == "NodePool" and name in self._cache.pools.left_out:
-            return Outcome(reason=NAME_TAKEN, problem=f"NodePool {name} is another controller's: rename one of the two")
+            return Outcome(
+                reason=NAME_TAKEN, problem=f"NodePool {name} belongs to another controller: rename one of the two"
+            )
         record = self.present(body)
         if record is None:
             return None
@@ -106,7 +108,10 @@ class Materializer:
         if mine or free(record.body, body):
             return None
         if _of_same_name(record.body, old):
-            return Outcome(reason=WAITING, problem=f"{kind} {name} was made from an earlier one and is about to go")
+            return Outcome(
+                reason=WAITING,
+                problem=f"{kind} {name} was created from an earlier object of this name and is about to be deleted",
+            )
         return Outcome(
             reason=NAME_TAKEN,
             problem=f"{kind} {name} exists and was not created from it: delete it, or rename one of the two",
@@ -129,7 +134,7 @@ class Materializer:
             fresh = await self._kube.get(resource, name)
             # Do not own an orphaned object (--cascade=orphan) again: it would be deleted with its old owner.
             if fresh is None or not (belongs_to(fresh, old) or free(fresh, body)):
-                raise ConflictError(409, "Conflict", f"{kind} {name} is not what it was a moment ago")
+                raise ConflictError(409, "Conflict", f"{kind} {name} changed meanwhile")
             if differs(fresh, body):
                 await self._update(resource, fresh, body, old)
         else:
@@ -152,7 +157,7 @@ class Materializer:
         if differs(answer, body):
             metadata = answer["metadata"]
             self._overruled[body["kind"], name] = (metadata["uid"], metadata.get("generation"), body)
-            text = f"it differs from {_shown(old)}: perhaps an admission policy changes what is written"
+            text = f"it differs from {_shown(old)}: an admission policy may have changed it"
             log.warning(
                 "An object differs from its source of an older API",
                 extra={"kind": body["kind"], "object": name, "source-object": _shown(old), "error": text},
@@ -165,7 +170,7 @@ class Materializer:
         )
         _, before = self._alike.get((body["kind"], name), ("", body))
         if before == body:  # a user edited the v1 object and not the old one
-            text = f"it is as {_shown(old)} says again: edit the older object to change it"
+            text = f"Tenon reset it to match {_shown(old)}: edit the older object instead"
             await self._recorder.publish(regarding, "KeptInStep", text)
 
 

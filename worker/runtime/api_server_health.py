@@ -21,7 +21,7 @@ async def watch_api_server(kube: Kube, readiness: ReadinessLike, period: float =
     """Check until cancelled. While the API server does not serve, the process is not ready and reports why."""
     outage = Outage(
         f"The Kubernetes API server at {kube.host}",
-        "nodes live on, and nothing is decided or changed until it is back",
+        "nodes keep running, and Tenon decides and changes nothing until it is back",
         log,
     )
     readiness.checks.append(outage)

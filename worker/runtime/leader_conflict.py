@@ -60,7 +60,7 @@ class ForeignLease:
 
     def __str__(self) -> str:
         if not self.holder:
-            return f"another controller has only just released the Lease {self.namespace}/{self.name}"
+            return f"another controller has just released the Lease {self.namespace}/{self.name}"
         who = "another Tenon" if self.is_tenon else "Karpenter"
         return f"{who} ({self.holder}) leads by the Lease {self.namespace}/{self.name}"
 
@@ -98,7 +98,7 @@ class LeaderConflict:
         self._seen: dict[tuple[str, str], _Observation] = {}
         self._blind = False
         self._log_limiter = LogRateLimiter()
-        self.unseen = "it is not known yet whether another controller, such as Karpenter, leads"
+        self.unseen = "Tenon has not checked yet whether another controller, such as Karpenter, leads"
         """Why this is unknown. Empty after the first check that succeeded."""
         self._free = asyncio.Event()
         self._taken = asyncio.Event()
@@ -137,7 +137,7 @@ class LeaderConflict:
             self._blind = True
             if self.unseen:
                 self.unseen = (
-                    f"it is not known whether another controller leads, because Leases cannot be listed: {why}"
+                    f"Tenon cannot check whether another controller leads, because it cannot list Leases: {why}"
                 )
             if self._log_limiter.count(why) is not None:
                 log.warning("The worker failed to list the Leases of other controllers", extra={"error": why})
@@ -201,7 +201,7 @@ class LeaderConflict:
         if rival is None:
             if gone is not None:
                 log.info(
-                    "The Lease of another controller expired, and Tenon begins",
+                    "The Lease of another controller expired, and Tenon starts",
                     extra={"lease": f"{gone.namespace}/{gone.name}"},
                 )
             self._taken.clear()
@@ -209,7 +209,7 @@ class LeaderConflict:
             return
         self._free.clear()
         self._taken.set()
-        when = f"begins by itself {DURATION:.0f} s after that Lease was last renewed or released"
+        when = f"starts by itself {DURATION:.0f} s after that Lease was last renewed or released"
         log.warning(
             "Another controller leads, and Tenon stands by",
             extra={"lease": f"{rival.namespace}/{rival.name}", "holder": rival.holder},

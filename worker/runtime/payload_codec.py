@@ -161,11 +161,11 @@ class EncryptionCodec(PayloadCodec):
         except PayloadCodecError as error:
             if self._log_limiter.count(str(error)) is not None:
                 log.warning(
-                    "The encryption keys changed, but cannot be used: the old ones stay in use",
+                    "The new encryption keys cannot be used, and the worker keeps the old ones",
                     extra={"error": str(error)},
                 )
             return
-        log.info("The encryption keys changed, and are in use", extra={"key": self._first.decode()})
+        log.info("The encryption keys changed, and the worker uses the new ones", extra={"key": self._first.decode()})
 
     def _use(self, found: Keys) -> None:
         self._encrypts = found.encrypt

@@ -87,7 +87,7 @@ async def _missing_by_queries(client: Client) -> Keys:
     unknown = [key for key, exists in found if exists is None]
     if unknown:
         log.warning(
-            "The worker cannot see whether Temporal has its search attributes, without which no workflow can start",
+            "The worker cannot check for its search attributes in Temporal, and workflows cannot start without them",
             extra={"namespace": client.namespace, "search-attributes": _names(unknown)},
         )
     return [key for key, exists in found if exists is False]

@@ -143,7 +143,7 @@ async def watch_temporal(
     """
     outage = Outage(
         f"Temporal at {connection.client.service_client.config.target_host}",
-        "nodes live on, and nothing new is decided until it is back",
+        "nodes keep running, and Tenon decides nothing new until it is back",
         log,
     )
     readiness.checks.append(outage)
@@ -160,7 +160,7 @@ async def _why_away(client: Client, seconds: float) -> str:
     try:
         async with asyncio.timeout(seconds):
             if not await client.service_client.check_health():
-                return "it says that it does not serve"
+                return "it reports that it is not serving"
             # The health of a frontend says nothing about the database, which this request reads.
             await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=client.namespace))
     except RPCError as error:
@@ -176,9 +176,9 @@ _QUOTED = re.compile(r'(?:message|error): "([^"]+)"')
 _REFUSED = re.compile(r"code: (PermissionDenied|Unauthenticated)\b")
 _CERTIFICATE = re.compile(r"InvalidCertificate\((\w+)")
 _PLAIN = {
-    "tcp connect error": "no connection can be made",
+    "tcp connect error": "the connection failed",
     "transport error": "the connection broke",
-    "dns error": "the name of the host is not known",
+    "dns error": "the host name cannot be resolved",
 }
 
 

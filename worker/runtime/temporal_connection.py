@@ -69,7 +69,7 @@ class Connection:
         except TemporalError as error:
             if self._log_limiter.count(str(error)) is not None:
                 log.warning(
-                    "The certificates for Temporal changed, but cannot be used: the old ones stay in use",
+                    "The new certificates for Temporal cannot be used, and the worker keeps the old ones",
                     extra={"error": str(error)},
                 )
             return

@@ -31,7 +31,7 @@ def parse_duration(value: Any) -> timedelta:
         raise ValueError(f"{text!r} is not a duration: write it like 10s, 1m30s or 2h")
     seconds = sum(float(number) * _UNITS[unit] for number, unit in parts)
     if seconds > MAX_DURATION.total_seconds():
-        raise ValueError(f"{text!r} is longer than any duration that can be waited for: a hundred years, 876000h")
+        raise ValueError(f"{text!r} is too long for a duration: the maximum is 876000h, a hundred years")
     return timedelta(seconds=seconds)
 
 
@@ -45,7 +45,7 @@ def parse_wait(value: Any) -> timedelta | None:
         return None
     wait = parse_duration(value)
     if timedelta() < wait < SHORTEST_WAIT:
-        raise ValueError(f"it is shorter than {SHORTEST_WAIT.seconds}s; 0 or {NEVER} means to wait for ever")
+        raise ValueError(f"it must be at least {SHORTEST_WAIT.seconds}s; 0 or {NEVER} means no limit")
     return wait or None
 
 
@@ -55,7 +55,7 @@ def between(least: str, most: str = "") -> BeforeValidator:
     def parse(value: Any) -> timedelta:
         duration = parse_duration(value)
         if duration < parse_duration(least) or (most and duration > parse_duration(most)):
-            raise ValueError(f"it is not between {least} and {most}" if most else f"it is shorter than {least}")
+            raise ValueError(f"it must be between {least} and {most}" if most else f"it must be at least {least}")
         return duration
 
     return BeforeValidator(parse)

@@ -46,7 +46,7 @@ def check_environment(environment: Mapping[str, str]) -> tuple[list[str], list[s
         if name in REMOVED:
             passed.append(f"{name} is no longer a setting and is ignored: {REMOVED[name]}.")
         elif (meant := _suggestion(name, known)) and not _is_service_link(name, environment[name]):
-            stops.append(f"There is no setting {name}: did you mean {meant}? Correct the name, or unset the variable.")
+            stops.append(f"Unknown setting {name}: did you mean {meant}? Correct the name, or unset the variable.")
     return stops, passed
 
 

@@ -25,7 +25,7 @@ def _aws_gates(value: Any) -> AwsFeatureGates:
 def _paths(value: Any) -> tuple[str, ...]:
     parts = tuple(part.strip() for part in (value.split(",") if isinstance(value, str) else value))
     if not all(parts):
-        raise ValueError("it is a list of stdout, stderr and paths of files, with commas between")
+        raise ValueError("it must be a list of stdout, stderr and paths of files, separated by commas")
     return parts
 
 
@@ -48,14 +48,14 @@ def _address(value: str, schemes: tuple[str, ...]) -> None:
     except ValueError:
         good = False
     if not good:
-        raise ValueError(f"it is an address like {schemes[-1]}://name.example.com")
+        raise ValueError(f"it must be an address like {schemes[-1]}://name.example.com")
 
 
 def _bundle(value: str) -> str:
     try:
         base64.b64decode("".join(value.split()), validate=True)
     except (binascii.Error, ValueError):
-        raise ValueError("it is the base64 text of the certificate authority, as kubeconfig files have it") from None
+        raise ValueError("it must be the certificate authority in base64, as in a kubeconfig file") from None
     return "".join(value.split())
 
 

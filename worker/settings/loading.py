@@ -24,12 +24,12 @@ Source = Literal["flag", "environment", "ConfigMap", "default"]
 MAX_SHOWN = 500
 """Maximum number of characters of a value that a message quotes."""
 _PLAINER = {
-    "bool_parsing": "it is true or false",
-    "bool_type": "it is true or false",
-    "int_parsing": "it is a whole number",
-    "int_from_float": "it is a whole number",
-    "float_parsing": "it is a number",
-    "finite_number": "it is a number",
+    "bool_parsing": "it must be true or false",
+    "bool_type": "it must be true or false",
+    "int_parsing": "it must be a whole number",
+    "int_from_float": "it must be a whole number",
+    "float_parsing": "it must be a number",
+    "finite_number": "it must be a number",
 }
 """Replaces pydantic's error messages, which are written for programmers."""
 

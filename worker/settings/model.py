@@ -40,9 +40,11 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     cluster_name: str = Field(min_length=1, max_length=100, description="Name of the cluster.")
-    cluster_endpoint: Endpoint = Field("", description="Address of its API server for nodes; asked of EKS when empty.")
+    cluster_endpoint: Endpoint = Field(
+        "", description="Address of the API server for nodes. Empty: Tenon reads it from EKS."
+    )
     cluster_ca_bundle: CaBundle = Field(
-        "", description="Its certificate authority for nodes, base64; asked of EKS when empty."
+        "", description="Certificate authority of the API server for nodes, base64. Empty: Tenon reads it from EKS."
     )
     eks_control_plane: bool = Field(False, description="Ask EKS, not the API server, for the version of Kubernetes.")
     isolated_vpc: bool = Field(False, description="Call no service without a VPC endpoint: no price list.")
@@ -62,7 +64,7 @@ class Settings(BaseModel):
         ge=0,
         lt=1,
         allow_inf_nan=False,
-        description="Share of an instance's memory that the hypervisor uses, until a node of the type reported it.",
+        description="Share of an instance's memory that the hypervisor uses, until a node of the type reports it.",
     )
     reserved_enis: int = Field(0, ge=0, description="Network interfaces of each instance that pods cannot use.")
     default_instance_profile: str = Field(
@@ -83,7 +85,7 @@ class Settings(BaseModel):
         "Respect", description="Respect or Ignore preferred affinities and ScheduleAnyway spread."
     )
     min_values_policy: Literal["Strict", "BestEffort"] = Field(
-        "Strict", description="minValues of NodePools: Strict, or BestEffort, which lowers them where it must."
+        "Strict", description="minValues of NodePools: Strict, or BestEffort, which lowers them if necessary."
     )
     ignore_dra_requests: bool = Field(True, description="Ignore pods with dynamic resource claims.")
     scheduler_config: SchedulerDocument = Field(
@@ -115,8 +117,8 @@ class Settings(BaseModel):
         REVISION,
         ge=0,
         le=REVISION,
-        description="Order of steps in which workflows of new nodes run. "
-        "During an upgrade, that of the previous version: a rollback then interrupts none.",
+        description="Version of the order of steps in the workflows of new nodes. "
+        "During an upgrade, set that of the previous version, so that a rollback interrupts no node.",
     )
     payload_encryption_config: str = Field(
         "", description="Path of the file with the keys that encrypt payloads; empty: they are not encrypted."
@@ -143,7 +145,7 @@ class Settings(BaseModel):
         "info", description="debug, info, warn or error."
     )
     log_output_paths: Paths = Field(("stdout",), description="Where logs go: stdout, stderr, files, with commas.")
-    log_error_output_paths: Paths = Field(("stderr",), description="Where faults of logging itself go.")
+    log_error_output_paths: Paths = Field(("stderr",), description="Where errors of logging itself go.")
 
     disable_leader_election: bool = Field(False, description="Plan without holding a Lease.")
     leader_election_name: str = Field(

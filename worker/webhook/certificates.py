@@ -70,13 +70,13 @@ def why_renew(served: Served, names: Sequence[str], now: datetime) -> str:
         certificate.verify_directly_issued_by(authorities[0])
         key = serialization.load_pem_private_key(served.key, password=None)
     except Exception as error:  # cryptography does not say which exceptions it raises for bad input
-        return f"it does not fit its authority or its key ({type(error).__name__})"
+        return f"it does not match its authority or its key ({type(error).__name__})"
     if key.public_key() != certificate.public_key():
-        return "its key is another's"
+        return "its key belongs to another certificate"
     if max(certificate.not_valid_before_utc, authorities[0].not_valid_before_utc) > now:
         return "it is not valid yet"
     if certificate.not_valid_after_utc - now < RENEWED_BEFORE:
-        return f"it ends at {certificate.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}"
+        return f"it expires at {certificate.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}"
     stated = _names(certificate)
     missing = [name for name in names if general_name(name) not in stated]
     return f"it is not for {', '.join(missing)}" if missing else ""

@@ -69,7 +69,7 @@ class CertificateSecret:
                 "The worker issued a certificate for the conversion webhook", extra={"reason": why, "dns-names": wanted}
             )
             return fresh
-        raise ConflictError(409, "Conflict", f"Secret {self._namespace}/{SECRET} is written by others all the time")
+        raise ConflictError(409, "Conflict", f"Secret {self._namespace}/{SECRET} keeps being changed by other clients")
 
     async def _write(self, found: JsonObject | None, served: Served) -> None:
         values = (served.authorities, served.certificate, served.key)

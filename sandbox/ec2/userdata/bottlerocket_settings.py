@@ -100,7 +100,7 @@ def table(fields: Mapping[str, Check]) -> Check:
             if name in fields:
                 yield from fields[name](f"{path}.{name}", one)
             else:
-                yield f"there is no setting {path}.{name}"
+                yield f"unknown setting {path}.{name}"
 
     return check
 

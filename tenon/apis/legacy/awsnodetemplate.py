@@ -92,13 +92,13 @@ def _converted(manifest: Mapping[str, Any], defaults: Defaults, *, is_template: 
     volumes = spec.get("blockDeviceMappings") or ()
     fields, added, notes = convert_family(family, terms, volumes, annotations)
     if family != stated:
-        sentence = f"it names no amiFamily, and AL2 has no images for this Kubernetes version: {family} is taken"
+        sentence = f"it names no amiFamily, and AL2 has no images for this Kubernetes version: Tenon uses {family}"
         notes.append(Note(sentence, "spec.amiSelectorTerms"))
     for field, what in (("subnetSelector", "subnets"), ("securityGroupSelector", "security groups")):
         selector = spec.get(field)
         fields[f"{field}Terms"] = selector_terms(selector) if selector else ANYTHING_DISCOVERED
         if not selector:
-            sentence = f"it names no {what}: those with the tag karpenter.sh/discovery are taken"
+            sentence = f"it names no {what}: Tenon uses those with the tag karpenter.sh/discovery"
             notes.append(Note(sentence, f"spec.{field}Terms"))
     if spec.get("launchTemplate"):
         sentence = (
@@ -158,7 +158,7 @@ def _problems(spec: Mapping[str, Any], given: Mapping[str, Any], defaults: Defau
         selector = spec.get(field) or {}
         ids = [key for key in IDS if key in selector]
         if ids and len(selector) > 1:
-            yield FieldError(f"spec.{field}[{ids[0]}]", "stands alone: ids are not combined with tags")
+            yield FieldError(f"spec.{field}[{ids[0]}]", "must stand alone: ids cannot be combined with tags")
         elif ids and not _split(selector[ids[0]]):
             yield FieldError(f"spec.{field}[{ids[0]}]", "names no id")
         if "" in selector:

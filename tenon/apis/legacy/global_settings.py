@@ -34,7 +34,7 @@ RENAMED: Mapping[str, str] = {
     "loglevel.controller": "LOG_LEVEL",
 }
 DROPPED: Mapping[str, str] = {
-    "featureGates.driftEnabled": "Tenon replaces no node for drift, neither with it nor without",
+    "featureGates.driftEnabled": "drift is always on",
     "aws.assumeRoleARN": "give the worker's own credentials the rights",
     "aws.assumeRoleDuration": "give the worker's own credentials the rights",
     "aws.enablePodENI": "pods that ask for vpc.amazonaws.com/pod-eni are counted on types that have it",

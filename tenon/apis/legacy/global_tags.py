@@ -41,7 +41,7 @@ def tags_of(data: Mapping[str, str]) -> tuple[dict[str, str], list[Note]]:
             continue
         refused = {tag: why for tag, value in given.items() if (why := _refusal(tag, value))}
         if len(refused) == len(given):
-            notes.append(Note(f"{key} says no tag that could be used"))
+            notes.append(Note(f"{key} contains no usable tag"))
         else:
             used.append(Note(f"{key} is {DEFAULT_TAGS} now"))
         notes += [Note(f"the tag {tag!r} of {SETTING} is left out: {why}", path) for tag, why in refused.items()]

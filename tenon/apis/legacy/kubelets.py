@@ -41,7 +41,7 @@ def move_kubelets(
         if class_name not in classes:
             for name in names:
                 if kubelets[name]:
-                    moved.notes[name] = f"its kubelet settings wait for EC2NodeClass {class_name}, which is not here"
+                    moved.notes[name] = f"its kubelet settings wait for EC2NodeClass {class_name}, which is missing"
             continue
         node_class = classes[class_name]
         alike = len({kubelet or "" for kubelet in kubelets.values()}) == 1

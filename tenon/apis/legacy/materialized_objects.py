@@ -23,7 +23,7 @@ from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import parse
 
 PROVISIONER, TEMPLATE = "Provisioner", "AWSNodeTemplate"
-EDITS = ": edit that one, for edits made here are put back"
+EDITS = ": edit that one, because Tenon reverts edits of this one"
 MODELS: Mapping[str, type[NodePool] | type[EC2NodeClass]] = {"NodePool": NodePool, NODE_CLASS_KIND: EC2NodeClass}
 
 ClassSpec = Callable[[str], Mapping[str, Any] | None]
@@ -63,13 +63,13 @@ def made_of_provisioner(
     base = classes[0]["spec"] if classes else class_spec(named)
     if not kubelet:
         missing = (
-            [] if base is not None else [f"AWSNodeTemplate {named} is not here, and no node is launched without it"]
+            [] if base is not None else [f"AWSNodeTemplate {named} is missing, and no node is launched without it"]
         )
         return _made(PROVISIONER, body, replace(converted, notes=[*missing, *converted.notes]))
     settings = json.loads(kubelet)
     if base is None:
         return Materialized(
-            problem=f"its kubelet settings wait for AWSNodeTemplate {named}, which is not here: create it"
+            problem=f"its kubelet settings wait for AWSNodeTemplate {named}, which is missing: create it"
         )
     own = name_of(classes[0]) if classes else f"{named}-{name_of(body)}"
     node_class = {
@@ -155,7 +155,7 @@ def _made(kind: str, owner: Mapping[str, Any], converted: Converted) -> Material
         _, problems = parse(model, body)
         if problems:
             return Materialized(
-                problem=f"what it becomes is not a valid {body['kind']}: {'; '.join(map(str, problems))}"
+                problem=f"the result of its conversion is not a valid {body['kind']}: {'; '.join(map(str, problems))}"
             )
     return Materialized(manifests, tuple(map(str, converted.notes)))
 

@@ -72,7 +72,7 @@ def _pod_spec(spec: JsonObject, notes: list[str]) -> JsonObject:
         found["affinity"] = _with_keys_renamed(spec["affinity"])
         changed = True
     if changed:
-        notes.append(f"its choice of nodes by {PROVISIONER_NAME} is by {labels.NODEPOOL} now")
+        notes.append(f"it selects nodes by {labels.NODEPOOL} now, not by {PROVISIONER_NAME}")
     return found
 
 

@@ -180,7 +180,7 @@ def _old_karpenter_defaults(keys: Iterable[str], stated: Iterable[str], notes: l
         ]
     if added:
         texts = (f"{term['key']} {term['operator']} [{', '.join(term['values'])}]" for term in added)
-        sentence = f"what was added to a Provisioner by default is written out: {'; '.join(texts)}"
+        sentence = f"the defaults of a Provisioner are written out: {'; '.join(texts)}"
         notes.append(Note(sentence, "spec.template.spec.requirements"))
     return added
 

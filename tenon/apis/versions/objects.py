@@ -60,5 +60,5 @@ def _expire(claim: JsonObject, expiry: Mapping[str, str] | None) -> None:
         return
     owner = (claim["metadata"].get("labels") or {}).get(labels.NODEPOOL)
     if owner is not None and expiry is None:
-        raise UnconvertibleError(f"how long nodes of NodePool {owner} live is not known yet: try again")
+        raise UnconvertibleError(f"the expireAfter of NodePool {owner} is not known yet: try again")
     spec["expireAfter"] = (expiry or {}).get(str(owner), DEFAULT_EXPIRY)

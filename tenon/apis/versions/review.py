@@ -28,7 +28,7 @@ def reviewed(review: Any, expiry: Mapping[str, str] | None = None) -> JsonObject
     """
     request = review.get("request") if isinstance(review, dict) and review.get("kind") == KIND else None
     if not isinstance(request, dict) or review.get("apiVersion") != API_VERSION:
-        raise UnconvertibleError(f"the body is no {KIND} of {API_VERSION} with a request")
+        raise UnconvertibleError(f"the body is not a {KIND} of {API_VERSION} with a request")
     return {"apiVersion": API_VERSION, "kind": KIND, "response": _response(request, expiry)}
 
 

@@ -175,7 +175,7 @@ class DisruptAnswer(Message):
     accepted: bool
     why: str = ""
     leaving: bool = False
-    """It refused because it is leaving already, or is gone."""
+    """It refused because it is already leaving, or is gone."""
 
 
 class Keep(Message):

@@ -61,7 +61,7 @@ def _too_large(pod_class: PodClass, template: Template, states: Sequence[State])
 def _not_at_once(pod_class: PodClass, template: Template, states: Sequence[State]) -> str:
     amounts = dict(zip(template.table.names, pod_class.amounts, strict=True))
     needs = " and ".join(_amount(name, amount) for name, amount in amounts.items() if amount and name != PODS)
-    daemons = ", once its DaemonSets have their room" if any(state.daemons for state in states) else ""
+    daemons = ", in addition to its DaemonSets" if any(state.daemons for state in states) else ""
     text = f"no type that it allows has {needs} at once{daemons}"
     rooms = [
         (room / amount, name, room)
@@ -71,7 +71,7 @@ def _not_at_once(pod_class: PodClass, template: Template, states: Sequence[State
     if not rooms:
         return text
     _, name, room = max(rooms)
-    return f"{text}: next to the rest there is room for {_amount(name, room)}"
+    return f"{text}: with the rest of the pod there is room for {_amount(name, room)}"
 
 
 def _room_left(pod_class: PodClass, template: Template, states: Sequence[State], number: int) -> int:

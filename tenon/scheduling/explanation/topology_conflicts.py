@@ -22,10 +22,10 @@ def obstacle(pod_class: PodClass, placer: Placer, counts: TopologyCounts) -> str
     for term in pod_class.near:
         if counts.totals.get(term.group):
             return (
-                f"its pod affinity over {HOSTNAME} wants a node with a pod that it asks for, and none has room for it"
+                f"its pod affinity over {HOSTNAME} needs a node with a matching pod, and no such node has room for it"
             )
         if not term.counts_itself:
-            return f"its pod affinity over {HOSTNAME} finds no pod that it asks for"
+            return f"its pod affinity over {HOSTNAME} finds no matching pod"
     if pod_class.area is None:
         return ""
     blocked: dict[str, set[str]] = {}
@@ -52,7 +52,7 @@ def obstacle(pod_class: PodClass, placer: Placer, counts: TopologyCounts) -> str
         return ""
     missing = {name for name, _, rules in _single(pod_class.area) if _matches_no_pod(rules, counts)}
     said = " and ".join(
-        f"{rule} rules out {_listed(where)}{', because no pod that it asks for has a node' if rule in missing else ''}"
+        f"{rule} rules out {_listed(where)}{', because no matching pod has a node' if rule in missing else ''}"
         for rule, where in sorted(blocked.items())
     )
     return f"{said}, and in {_listed(open_to)} no node can take it" if open_to else said

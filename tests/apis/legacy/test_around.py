@@ -48,7 +48,7 @@ def test_v1b04_pools_that_differ_get_classes_of_their_own() -> None:
 def test_v1b04_without_the_class_the_settings_wait() -> None:
     found = moved((), a={"maxPods": 5})
     assert (found.pools, found.classes) == ({}, {})
-    assert "EC2NodeClass foo, which is not here" in found.notes["a"]
+    assert "EC2NodeClass foo, which is missing" in found.notes["a"]
 
 
 def test_nothing_to_move_changes_nothing() -> None:

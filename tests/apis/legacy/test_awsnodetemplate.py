@@ -87,7 +87,7 @@ def test_leg33_leg34_selectors(field: str) -> None:
     assert spec({field: {"Name": "", "team": "a"}})[terms] == [{"tags": {"Name": "*", "team": "a"}}]
     for key in ("aws-ids", "aws::ids"):
         assert spec({field: {key: f"{prefix}-1,{prefix}-2"}})[terms] == [{"id": f"{prefix}-1"}, {"id": f"{prefix}-2"}]
-        assert "stands alone" in problems(converted({field: {key: f"{prefix}-1", "Name": "x"}}))[0]
+        assert "must stand alone" in problems(converted({field: {key: f"{prefix}-1", "Name": "x"}}))[0]
         assert "names no id" in problems(converted({field: {key: " , "}}))[0]
     assert problems(converted({field: REMOVED})) == [f"spec.{field}: is required"]
 

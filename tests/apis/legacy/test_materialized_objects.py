@@ -38,7 +38,7 @@ def made(edits: dict[str, Any] | None = None, **metadata: Any) -> Materialized:
 def test_leg14_a_pool_belongs_to_its_provisioner_and_its_nodes_carry_both_names() -> None:
     (pool,) = made().manifests
     assert pool["metadata"]["labels"] == {"karpenter.sh/provisioner-name": "old"}
-    said = {labels.MADE_FROM: "Provisioner old: edit that one, for edits made here are put back"}
+    said = {labels.MADE_FROM: "Provisioner old: edit that one, because Tenon reverts edits of this one"}
     assert pool["metadata"]["annotations"] == said
     (owner,) = pool["metadata"]["ownerReferences"]
     assert (owner["kind"], owner["uid"], owner["controller"], owner["blockOwnerDeletion"]) == (
@@ -90,8 +90,8 @@ def test_leg05_kubelet_settings_wait_for_the_template() -> None:
 def test_leg06_a_template_that_is_not_there_is_told_of() -> None:
     found = made_of_provisioner(provisioner({"providerRef": {"name": "nowhere"}}), class_spec)
     assert len(found.manifests) == 1
-    assert found.notes[0] == "AWSNodeTemplate nowhere is not here, and no node is launched without it"
-    assert not any("is not here" in note for note in made().notes)
+    assert found.notes[0] == "AWSNodeTemplate nowhere is missing, and no node is launched without it"
+    assert not any("is missing" in note for note in made().notes)
 
 
 def test_leg07_an_empty_node_waits_for_nothing_but_its_time() -> None:
@@ -134,7 +134,7 @@ def test_leg31_without_a_word_on_images_a_family_that_has_some_is_taken() -> Non
     assert terms({}, Defaults()) == terms({"amiFamily": "AL2"}, new) == [{"alias": "al2@latest"}]
     assert terms({}, new) == [{"alias": "al2023@latest"}]
     assert terms({"amiSelector": {"aws::ids": "ami-1"}}, new) == [{"id": "ami-1"}]
-    assert any("AL2023 is taken" in note for note in made_of_template(template(), new).notes)
+    assert any("Tenon uses AL2023" in note for note in made_of_template(template(), new).notes)
 
 
 def test_what_cannot_be_converted_or_is_refused_by_v1_says_why() -> None:
