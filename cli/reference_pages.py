@@ -34,7 +34,7 @@ This page lists the fields of the newest version of each kind, with the types, d
 checks. `kubectl explain nodepool.spec` prints the fields from a cluster. [concepts.md](concepts.md) says what the kinds
 are for, and [old-apis.md](old-apis.md) says what Tenon does with older versions.
 
-- A field in **bold** is required where the object that holds it is given.
+- A field in **bold** is required if its parent object is set.
 - `[]` stands for each item of a list, and `.*` for each entry of a map.
 - A field without a default is absent unless you set it.
 - Only Tenon writes the fields of a status.

@@ -56,22 +56,22 @@ class CapacityBufferSpec(ApiModel):
     pod_template_ref: PodTemplateRef | None = None
     """The PodTemplate of the pods."""
     scalable_ref: ScalableRef | None = None
-    """The workload whose pods they are like."""
+    """The workload whose pods are the model for those of the buffer."""
     replicas: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
-    """For how many pods."""
+    """How many pods to keep room for."""
     percentage: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
-    """For which part of the workload's replicas."""
+    """The percentage of the workload's replicas to keep room for."""
     limits: Amounts = {}
-    """The most that all of them may ask for."""
+    """The most that all pods of the buffer may request."""
 
 
 class CapacityBufferStatus(ApiModel):
     """What became of the buffer."""
 
     pod_template_ref: PodTemplateRef | None = None
-    """The PodTemplate that the room was last kept by."""
+    """The PodTemplate that the buffer last used."""
     replicas: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
-    """For how many pods room is kept."""
+    """The number of pods that room is kept for."""
     pod_template_generation: int | None = None
     """The generation of that PodTemplate."""
     provisioning_strategy: str | None = None

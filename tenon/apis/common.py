@@ -93,7 +93,7 @@ class Condition(ApiModel):
     type: Annotated[str, Field(max_length=316)]
     """What the fact is about, such as Ready."""
     status: ConditionStatus
-    """Whether it holds."""
+    """True, False or Unknown."""
     reason: Annotated[str, Field(max_length=1024)] = ""
     """Why, in one CamelCase word."""
     message: Annotated[str, Field(max_length=32768)] = ""
@@ -120,7 +120,7 @@ class Taint(ApiModel):
     effect: Effect
     """What happens to pods that do not tolerate the taint."""
     time_added: Instant | None = None
-    """When the taint was put on, as Kubernetes notes it for NoExecute; nothing depends on it."""
+    """When the taint was added, which Kubernetes records for NoExecute; nothing depends on it."""
 
 
 _SAME = "s.key == t.key && s.effect == t.effect"
@@ -176,7 +176,7 @@ class SelectorRequirement(ApiModel):
     values: list[Value] = []
     """The values: at least one for In; exactly one whole number for Gt, Lt, Gte, Lte; none for Exists, DoesNotExist."""
     min_values: Annotated[int, Field(ge=1, le=50)] | None = None
-    """How many different values of the label a launch must stay flexible over."""
+    """How many different values of the label a launch must allow at least."""
 
 
 class NodeClassRef(ApiModel):
@@ -208,7 +208,7 @@ class NodeSpec(ApiModel):
     taints: Taints = []
     """Taints of the node, from its registration to its end."""
     startup_taints: Taints = []
-    """Taints that something else removes before the node counts as initialized; planning ignores them."""
+    """Taints that another agent removes before the node counts as initialized; plans ignore them."""
     requirements: Annotated[list[SelectorRequirement], Field(max_length=MAX_REQUIREMENTS)]
     """Rules on the labels of the node."""
     node_class_ref: NodeClassRef
@@ -216,4 +216,4 @@ class NodeSpec(ApiModel):
     expire_after: Duration = Duration("720h")
     """How old the node may become; Never turns expiry off."""
     termination_grace_period: PlainDuration | None = None
-    """How long draining may take before it becomes forceful; unset waits for ever."""
+    """How long draining may take before it becomes forceful; unset means no limit."""

@@ -33,7 +33,7 @@ class BlockDevice(ApiModel):
     )
 
     delete_on_termination: bool | None = None
-    """Whether the volume goes with the instance."""
+    """Whether the volume is deleted with the instance."""
     encrypted: bool | None = None
     """Whether the volume is encrypted."""
     iops: Annotated[int, Field(ge=1)] | None = None

@@ -123,15 +123,15 @@ class LaunchSettings(ApiModel):
     user_data: str | None = None
     """The user's part of the instances' user data."""
     role: Annotated[str, Field(min_length=1)] | None = None
-    """The IAM role of the nodes, for which an instance profile is made."""
+    """The IAM role of the nodes; Tenon creates an instance profile for it."""
     instance_profile: Annotated[str, Field(min_length=1)] | None = None
     """An instance profile that exists already."""
     tags: Annotated[dict[str, str], Field(max_length=MAX_TAGS)] = {}
-    """Tags of everything that is made in EC2."""
+    """Tags of everything that Tenon creates in EC2."""
     block_device_mappings: Annotated[list[BlockDeviceMapping], Field(max_length=50)] = []
     """The volumes of the instances; none means those of the family."""
     instance_store_policy: Literal["RAID0"] | None = None
-    """What becomes of local disks: RAID0 joins them for pods and images."""
+    """How local disks are used: RAID0 joins them for pods and images."""
     detailed_monitoring: bool | None = None
     """Whether the instances report metrics every minute."""
     context: str | None = None
@@ -200,7 +200,7 @@ class EC2NodeClassSpec(LaunchSettings):
     ami_selector_terms: Annotated[list[AMISelectorTerm], Field(min_length=1, max_length=30)]
     """The machine images that instances may run."""
     ami_family: AMIFamily | None = None
-    """How user data and defaults are made; unset takes the family of the alias."""
+    """How user data and defaults are generated; unset uses the family of the alias."""
     kubelet: KubeletConfiguration | None = None
     """Settings of the nodes' kubelet."""
     network_interfaces: Annotated[list[NetworkInterface], Field(max_length=150)] = []

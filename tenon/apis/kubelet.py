@@ -170,7 +170,7 @@ class KubeletConfiguration(SharedSettings):
     kube_reserved: Annotated[dict[str, Reserved], Field(max_length=10)] = {}
     """Resources kept for Kubernetes itself: amounts, or expressions in the same units."""
     register_with_taints: Annotated[list[Any], Field(json_schema_extra={"items": _ANYTHING})] | None = None
-    """Not allowed, because it would undo what a node must carry when it joins: use the taints of the NodePool."""
+    """Not allowed: it would replace the taints that a node must have when it joins. Use the taints of the NodePool."""
 
     @property
     def passed_on(self) -> dict[str, object]:

@@ -56,11 +56,11 @@ class NodeClaimStatus(ApiModel):
     image_id: str | None = None
     """The machine image of the instance."""
     capacity: ResourceList = {}
-    """All that the node has."""
+    """All resources of the node."""
     allocatable: ResourceList = {}
-    """What the node has for pods."""
+    """The resources that the node offers to pods."""
     last_pod_event_time: Timestamp | None = None
-    """When a pod was last put on the node or taken off it."""
+    """When a pod was last added to the node or removed from it."""
     conditions: Conditions = []
     """Facts about the node."""
 

@@ -61,7 +61,7 @@ class OverlayRequirement(ApiModel):
     operator: Operator
     """How the label's value relates to the values."""
     values: list[LabelValue] = []
-    """The values: some for In and NotIn; one whole number for Gt, Lt, Gte, Lte; none for Exists, DoesNotExist."""
+    """The values: at least one for In, NotIn; one whole number for Gt, Lt, Gte, Lte; none for Exists, DoesNotExist."""
 
 
 class NodeOverlaySpec(ApiModel):
@@ -78,7 +78,7 @@ class NodeOverlaySpec(ApiModel):
     )
 
     requirements: Annotated[list[OverlayRequirement], Field(max_length=MAX_REQUIREMENTS)]
-    """Rules on the labels of the types, offerings and NodePools that are meant; none means all."""
+    """Rules on the labels of the types, offerings and NodePools that the overlay applies to; none means all."""
     price: Annotated[str, Field(max_length=64, pattern=PRICE_PATTERN)] | None = None
     """The price of an offering in dollars an hour."""
     price_adjustment: Annotated[str, Field(max_length=64, pattern=ADJUSTMENT_PATTERN)] | None = None

@@ -117,11 +117,11 @@ class Budget(ApiModel):
     nodes: Annotated[str, Field(pattern=BUDGET_NODES_PATTERN)] = "10%"
     """A number of nodes, or a percentage of the pool's nodes."""
     reasons: Annotated[list[DisruptionReason], Field(max_length=50)] | None = None
-    """The reasons that this budget bounds; unset bounds all."""
+    """The reasons that this budget limits; unset means all."""
     schedule: Annotated[str, Field(json_schema_extra={"pattern": SCHEDULE_PATTERN})] | None = None
-    """When the budget begins to hold: cron of five fields, or @daily and the like, in UTC; unset holds always."""
+    """When the budget begins to apply: cron with five fields, or @daily and the like, in UTC; unset means always."""
     duration: BudgetDuration | None = None
-    """For how long the budget holds after each time of the schedule: hours and minutes."""
+    """How long the budget applies after each time of the schedule, in hours and minutes."""
 
 
 SCHEDULES_PAIRED = Rule(
@@ -132,16 +132,16 @@ SCHEDULES_PAIRED = Rule(
 
 
 class Disruption(ApiModel):
-    """When nodes of the pool may be taken away."""
+    """When nodes of the pool may be removed."""
 
     rules: ClassVar[tuple[Rule, ...]] = (SCHEDULES_PAIRED,)
 
     consolidation_policy: ConsolidationPolicy = "WhenEmptyOrUnderutilized"
-    """Which nodes may be taken away to save money."""
+    """Which nodes may be removed to save money."""
     consolidate_after: Duration = Duration("0s")
-    """How long after the last change of its pods a node may be taken away to save money; Never turns it off."""
+    """How long after the last change of its pods a node may be removed to save money; Never turns this off."""
     budgets: Annotated[list[Budget], Field(max_length=50)] = [Budget(nodes="10%")]
-    """How many nodes may be leaving at one time; the strictest budget that holds counts."""
+    """How many nodes may be leaving at one time; if several budgets apply, the strictest counts."""
 
 
 class NodePoolSpec(ApiModel):
@@ -162,13 +162,13 @@ class NodePoolSpec(ApiModel):
     disruption: Disruption = Field(
         default_factory=Disruption, json_schema_extra={"default": {"consolidateAfter": "0s"}}
     )
-    """When nodes may be taken away."""
+    """When nodes may be removed."""
     limits: dict[str, Annotated[Quantity, WithJsonSchema(AMOUNT_SCHEMA)]] = {}
-    """The most that all nodes of the pool may add up to, per resource; nodes bounds their number."""
+    """The most that all nodes of the pool may have together, for each resource; nodes limits their number."""
     weight: Annotated[int, Field(ge=1, le=100)] | None = None
     """Pools of a higher weight are tried first; unset is the lowest."""
     replicas: Annotated[int, Field(ge=0, le=2**31 - 1)] | None = None
-    """A fixed number of nodes, whatever the pods want; needs the gate StaticCapacity, is given at creation or never."""
+    """A fixed number of nodes, whatever pods request. Needs the gate StaticCapacity; can be added only at creation."""
 
 
 class NodePoolStatus(ApiModel):
@@ -179,13 +179,13 @@ class NodePoolStatus(ApiModel):
     nodes: int = 0
     """The number of nodes."""
     node_class_observed_generation: int | None = None
-    """The generation of the class when the health of registrations was last forgotten."""
+    """The generation of the class when the health of registrations was last reset."""
     conditions: Conditions = []
     """Facts about the pool."""
 
 
 class NodePool(ApiModel):
-    """A kind of node that may be made, how many, and when such nodes may be taken away."""
+    """Which nodes may be launched, how many, and when they may be removed."""
 
     api_version: Literal["karpenter.sh/v1"] = "karpenter.sh/v1"
     kind: Literal["NodePool"] = "NodePool"

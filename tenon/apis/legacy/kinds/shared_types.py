@@ -28,7 +28,7 @@ class OldCondition(ApiModel):
     type: str
     """What the fact is about, such as Ready."""
     status: ConditionStatus
-    """Whether it holds."""
+    """True, False or Unknown."""
     severity: str | None = None
     """How bad it is when it does not hold."""
     reason: str | None = None

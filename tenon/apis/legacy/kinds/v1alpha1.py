@@ -20,7 +20,7 @@ class OldBlockDevice(ApiModel):
     """An EBS volume."""
 
     delete_on_termination: bool | None = None
-    """Whether the volume goes with the instance."""
+    """Whether the volume is deleted with the instance."""
     encrypted: bool | None = None
     """Whether the volume is encrypted."""
     iops: int | None = None
@@ -120,7 +120,7 @@ class AWSNodeTemplateSpec(ApiModel):
     user_data: str | None = None
     """The user's part of the instances' user data."""
     ami_family: OldFamily | None = None
-    """How user data and defaults are made, and which images are taken by default; unset means AL2."""
+    """How user data and defaults are generated, and which images are used by default; unset means AL2."""
     ami_selector: Selector = {}
     """The machine images, by tags, or by aws::ids, aws::name and aws::owners."""
     subnet_selector: Selector = {}
@@ -136,7 +136,7 @@ class AWSNodeTemplateSpec(ApiModel):
     block_device_mappings: list[OldBlockDeviceMapping] = []
     """The volumes of the instances; none means those of the family."""
     tags: dict[str, str] = {}
-    """Tags of everything that is made in EC2."""
+    """Tags of everything that Tenon creates in EC2."""
     context: str | None = None
     """A reserved EC2 Fleet context."""
     detailed_monitoring: bool | None = None

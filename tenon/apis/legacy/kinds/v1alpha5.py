@@ -27,7 +27,7 @@ class Reference(ApiModel):
 
 
 class Consolidation(ApiModel):
-    """Whether nodes are taken away to save money."""
+    """Whether nodes are removed to save money."""
 
     enabled: bool | None = None
     """Turns consolidation on."""
@@ -83,7 +83,7 @@ class ProvisionerSpec(NodeSpec):
     ttl_seconds_until_expired: Seconds | None = None
     """How old a node may become; unset means any age."""
     consolidation: Consolidation | None = None
-    """Whether nodes are taken away to save money."""
+    """Whether nodes are removed to save money."""
     limits: Limits | None = None
     """The most that all nodes of the Provisioner may add up to."""
     weight: Annotated[int, Field(ge=1, le=100)] | None = None
@@ -102,7 +102,7 @@ class ProvisionerStatus(ApiModel):
 
 
 class Provisioner(ApiModel):
-    """A kind of node that may be made, and when such nodes may be taken away; a NodePool is made from it."""
+    """Which nodes may be launched, and when they may be removed; Tenon creates a NodePool from it."""
 
     api_version: Literal["karpenter.sh/v1alpha5"] = "karpenter.sh/v1alpha5"
     kind: Literal["Provisioner"] = "Provisioner"
@@ -130,9 +130,9 @@ class MachineStatus(ApiModel):
     provider_id: str | None = None
     """The instance."""
     capacity: ResourceList = {}
-    """All that the node has."""
+    """All resources of the node."""
     allocatable: ResourceList = {}
-    """What the node has for pods."""
+    """The resources that the node offers to pods."""
     conditions: OldConditions = []
     """Facts about the node."""
 

@@ -54,7 +54,7 @@ class Requirement(OldRequirement):
     rules: ClassVar[tuple[Rule, ...]] = (*OldRequirement.rules, MIN_VALUES_LISTED)
 
     min_values: Annotated[int, Field(ge=1, le=50)] | None = None
-    """How many different values of the label a launch must stay flexible over."""
+    """How many different values of the label a launch must allow at least."""
 
 
 class NodeSpec(ApiModel):
@@ -147,13 +147,13 @@ class Budget(ApiModel):
     nodes: Annotated[str, Field(pattern=BUDGET_NODES_PATTERN)] = "10%"
     """A number of nodes, or a percentage of the pool's nodes."""
     schedule: Annotated[str, Field(pattern=SCHEDULE_PATTERN)] | None = None
-    """When the budget begins to hold: cron of five fields, or @daily and the like, in UTC; unset holds always."""
+    """When the budget begins to apply: cron with five fields, or @daily and the like, in UTC; unset means always."""
     duration: BudgetDuration | None = None
-    """For how long the budget holds after each time of the schedule: hours and minutes."""
+    """How long the budget applies after each time of the schedule, in hours and minutes."""
 
 
 class Disruption(ApiModel):
-    """When nodes of the pool may be taken away."""
+    """When nodes of the pool may be removed."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         SCHEDULES_PAIRED,
@@ -177,13 +177,13 @@ class Disruption(ApiModel):
     )
 
     consolidation_policy: Literal["WhenEmpty", "WhenUnderutilized"] = "WhenUnderutilized"
-    """Which nodes may be taken away to save money."""
+    """Which nodes may be removed to save money."""
     consolidate_after: Duration | None = None
     """How long an empty node is kept; with WhenEmpty only."""
     expire_after: Duration = Duration("720h")
     """How old a node may become; Never turns expiry off."""
     budgets: Annotated[list[Budget], Field(max_length=50)] = [Budget(nodes="10%")]
-    """How many nodes may be leaving at one time; the strictest budget that holds counts."""
+    """How many nodes may be leaving at one time; if several budgets apply, the strictest counts."""
 
 
 class NodePoolSpec(ApiModel):
@@ -195,7 +195,7 @@ class NodePoolSpec(ApiModel):
         default_factory=Disruption,
         json_schema_extra={"default": {"consolidationPolicy": "WhenUnderutilized", "expireAfter": "720h"}},
     )
-    """When nodes may be taken away."""
+    """When nodes may be removed."""
     limits: Amounts = {}
     """The most that all nodes of the pool may add up to, per resource."""
     weight: Annotated[int, Field(ge=1, le=100)] | None = None
@@ -203,7 +203,7 @@ class NodePoolSpec(ApiModel):
 
 
 class NodePool(ApiModel):
-    """A kind of node that may be made, and when such nodes may be taken away."""
+    """Which nodes may be launched, and when they may be removed."""
 
     api_version: Literal["karpenter.sh/v1beta1"] = "karpenter.sh/v1beta1"
     kind: Literal["NodePool"] = "NodePool"

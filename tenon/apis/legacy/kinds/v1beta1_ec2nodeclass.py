@@ -66,7 +66,7 @@ class EC2NodeClassSpec(LaunchSettings):
     ami_selector_terms: Annotated[list[AMITerm], Field(max_length=30)] = []
     """The machine images that instances may run; none means the newest of the family."""
     ami_family: V1beta1AMIFamily
-    """How user data and defaults are made, and which images are taken where no term names them."""
+    """How user data and defaults are generated, and which images are used if no term names them."""
     metadata_options: OldMetadataOptions = Field(
         default_factory=lambda: OldMetadataOptions(http_put_response_hop_limit=1),
         json_schema_extra={"default": MetadataOptions().to_dict()},
