@@ -17,10 +17,11 @@ from google.protobuf.json_format import MessageToJson, Parse, ParseError
 from temporalio.api.common.v1 import Payload, Payloads
 from temporalio.converter import PayloadCodec
 
+from cli.application import create_app
 from worker.runtime.encrypted_payloads import ENCRYPTION_CONFIG, PayloadCodecError
 from worker.runtime.payload_codec import EncryptionCodec
 
-app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
+app = create_app()
 
 MAX_BODY = 8 * 1024 * 1024
 """Twice what Temporal accepts in one message, because JSON is longer."""

@@ -11,12 +11,13 @@ from typing import Annotated
 
 import typer
 
+from cli.application import create_app
 from cli.simulating.files import NAME_OF_STANDARD_INPUT, Filenames, read_named_texts
 from tenon.manifests.converting import Output, Part, convert, joined
 from tenon.manifests.documents import Diagnostic
 from tenon.manifests.faults import ManifestError, Source, one_line
 
-app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
+app = create_app()
 
 UNUSABLE = 2
 
@@ -33,10 +34,11 @@ def run(
     filename: Filenames = None,
     output: Annotated[Form, typer.Option("-o", "--output", help="Output format.")] = Form.yaml,
     output_dir: Annotated[
-        Path | None, typer.Option("-w", "--output-dir", help="Write each file under its name into this folder.")
+        Path | None,
+        typer.Option("-w", "--output-dir", metavar="FOLDER", help="Write each file under its name into this folder."),
     ] = None,
 ) -> None:
-    """Print Karpenter's manifests of any age in today's form (v1); other objects stay as they are."""
+    """Convert Karpenter's manifests of any version to v1; other objects stay as they are."""
     faults: list[ManifestError] = []
     if not filename:
         _stop(["tenon convert: name manifests with -f"])

@@ -21,6 +21,7 @@ from temporalio.client import Client
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import DEPLOYMENTS, NODEPOOLS, NODES
+from cli.application import create_app
 from cli.demo_progress import DemoProgress, NotSeenError
 from tenon.apis.conditions import READY
 from tenon.kube.conditions import is_true
@@ -28,7 +29,7 @@ from tenon.lifecycle.state import NodeClaimResult
 from worker.runtime.temporal_client import TemporalError, connect
 from workflows import names
 
-app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
+app = create_app()
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 MANIFESTS = ("ec2nodeclass.yaml", "nodepool.yaml", "inflate.yaml")
@@ -40,9 +41,9 @@ TTL = "15s"
 @app.command()
 def demo(
     keep: Annotated[bool, typer.Option("--keep", help="Leave the sandbox and the worker running.")] = False,
-    state: Annotated[Path | None, typer.Option(help="State folder of the sandbox.")] = None,
+    state: Annotated[Path | None, typer.Option(metavar="FOLDER", help="State folder of the sandbox.")] = None,
 ) -> None:
-    """Bring up the sandbox and watch pods become nodes, and nodes go again."""
+    """Start the sandbox and a worker, scale a Deployment up and down, and show what happens to its nodes."""
     from sandbox import stale_worker
     from sandbox.build import BuildError
     from sandbox.cluster import Sandbox, SandboxError

@@ -24,6 +24,7 @@ from activities.ec2.errors import EC2Error
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import EC2NODECLASSES
+from cli.application import create_app
 from cli.diagnosis.aws import check_aws, unusable_credentials
 from cli.diagnosis.finding import Finding, State, fault, ok
 from cli.diagnosis.kubernetes import check_kubernetes
@@ -36,7 +37,7 @@ from worker.settings import Settings, SettingsError, load_all
 from worker.settings.configmaps import read_cluster
 from worker.settings.namespace import own_namespace
 
-app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
+app = create_app()
 
 WIDTH = 160
 """Columns of a table that is written to a file or a pipe."""
@@ -49,7 +50,7 @@ def doctor(
     ctx: typer.Context,
     flags: dict[str, object],
     output: Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="table or json.")] = "table",
-    kubeconfig: Annotated[str | None, typer.Option(help="The cluster to check.")] = None,
+    kubeconfig: Annotated[str | None, typer.Option(metavar="FILE", help="The cluster to check.")] = None,
 ) -> None:
     """Check settings, Temporal, Kubernetes and AWS with the worker's environment, and say what to do. Changes nothing.
 

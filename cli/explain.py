@@ -8,16 +8,15 @@ from typing import Annotated, Literal
 import typer
 
 from activities.clock import utc_now
+from cli.application import create_app
 from cli.simulate import Given, simulated, stop_at_faults
 from cli.simulating.progress import show_progress
 from cli.simulating.table import show_node
 from tenon.kube.timestamps import format_instant
 from tenon.simulation.document import to_json
 
-app = typer.Typer(
+app = create_app(
     no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    add_completion=False,
     help="Explain decisions about an object, from the cluster or from files. Changes nothing.",
 )
 
@@ -29,20 +28,32 @@ def explain() -> None:
 
 @app.command()
 def node(
-    name: Annotated[str, typer.Argument(help="A Node, or its NodeClaim.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A Node, or its NodeClaim.")],
     filename: Annotated[
         list[str] | None,
-        typer.Option("-f", "--filename", help="Read manifests from this file or folder instead of the cluster."),
+        typer.Option(
+            "-f",
+            "--filename",
+            metavar="FILE",
+            help="A manifest file or a folder of manifests to read instead of the cluster.",
+        ),
     ] = None,
-    catalog: Annotated[str | None, typer.Option(help="Instance types to use instead of the built-in ones.")] = None,
+    catalog: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Instance types to use instead of the built-in ones.")
+    ] = None,
     output: Annotated[Literal["table", "json"], typer.Option("-o", "--output", help="table or json.")] = "table",
     now: Annotated[
         str | None,
-        typer.Option(help="The time of the decisions (RFC 3339). Default: now, and for files the newest time in them."),
+        typer.Option(
+            metavar="TIME",
+            help="The time of the decisions (RFC 3339). Default: now, and for files the newest time in them.",
+        ),
     ] = None,
-    setting: Annotated[list[str] | None, typer.Option("--set", help="A setting of the worker, as NAME=VALUE.")] = None,
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of the worker; repeatable.")
+    ] = None,
 ) -> None:
-    """Say what keeps a node: pods, budgets, and what a replacement would cost. Reads the kubeconfig's cluster."""
+    """Show why a node stays or leaves: pods, budgets, and what a replacement would cost."""
     live = not filename
     if live and now is None:
         now = format_instant(utc_now())

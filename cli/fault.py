@@ -1,4 +1,4 @@
-"""`tenon sandbox fault`: injects named faults into the sandbox running in this folder, and heals them."""
+"""`tenon sandbox fault`: injects named faults into the sandbox running in this folder, and undoes them."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from cli.application import create_app
 from cli.sandbox_output import Output, StateDir, fail, wide_console
 from sandbox.cluster import Sandbox, SandboxError
 from sandbox.faults import catalogue
 from sandbox.faults.registry import NamedFault, Option
 
-app = typer.Typer(
+app = create_app(
     name="fault",
     no_args_is_help=True,
     help="Inject faults into the sandbox, and undo them. With a seed, random faults are repeatable.",
@@ -31,7 +32,7 @@ def list_faults(output: OutputFormat = Output.TABLE) -> None:
             "fault": one.name,
             "about": one.about,
             "options": {option.name: None if _required(option) else option.default for option in one.options},
-            "healed by clear": one.heal is not None,
+            "canBeUndone": one.heal is not None,
         }
         for one in catalogue.ALL
     ]
@@ -43,7 +44,7 @@ def list_faults(output: OutputFormat = Output.TABLE) -> None:
             "fault": one.name,
             "what happens": one.about,
             "options": " ".join(_spelled(option) for option in one.options),
-            "heals": "" if one.heal else "no",
+            "can be undone": "yes" if one.heal else "no",
         }
         for one in catalogue.ALL
     ]
@@ -52,11 +53,11 @@ def list_faults(output: OutputFormat = Output.TABLE) -> None:
 
 @app.command()
 def clear(
-    name: Annotated[str, typer.Argument(help="A fault; without it, all faults are undone.")] = "",
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A fault; without it, all faults are undone.")] = "",
     state: StateDir = None,
     output: OutputFormat = Output.TABLE,
 ) -> None:
-    """Heal one fault, or all that can be healed."""
+    """Undo one fault, or all that can be undone."""
     try:
         healed = catalogue.clear(Sandbox.attach(state), name)
     except SandboxError as error:
@@ -64,7 +65,7 @@ def clear(
     if output is Output.JSON:
         print(json.dumps({"healed": healed}))
     else:
-        wide_console().print(f"healed: {name or 'everything that can be'}", highlight=False)
+        wide_console().print(f"undone: {name or 'all faults that can be undone'}", highlight=False)
 
 
 def _command(chosen: NamedFault) -> Callable[..., None]:
@@ -81,7 +82,7 @@ def _command(chosen: NamedFault) -> Callable[..., None]:
         wide_console().print(chosen.about, highlight=False, soft_wrap=True)
         _table(rows)
         if chosen.heal is not None:
-            wide_console().print(f"`tenon sandbox fault clear {chosen.name}` heals it.", highlight=False)
+            wide_console().print(f"`tenon sandbox fault clear {chosen.name}` undoes it.", highlight=False)
 
     keyword = inspect.Parameter.KEYWORD_ONLY
     own = [
@@ -103,7 +104,11 @@ def _required(option: Option) -> bool:
 
 def _annotated(option: Option) -> Any:
     """Required options become arguments; the others become flags."""
-    kind = typer.Argument(help=option.about) if _required(option) else typer.Option(help=option.about)
+    kind = (
+        typer.Argument(metavar=option.name.upper(), help=option.about)
+        if _required(option)
+        else typer.Option(help=option.about)
+    )
     return Annotated[option.type, kind]
 
 

@@ -8,12 +8,13 @@ from typing import Annotated
 import typer
 import yaml
 
+from cli.application import create_app
 from cli.cloudformation import TEMPLATE, template_text
 from cli.helm_values import chart_texts
 from cli.reference_pages import page_texts
 from tenon.apis.crd import custom_resource_definitions
 
-app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
+app = create_app()
 
 HEADER = "# Made by `tenon generate` from tenon/apis. Change the models there, not this file.\n"
 CRD_DIRECTORY = Path("deploy/crds")
@@ -30,7 +31,7 @@ def crd_texts() -> dict[str, str]:
 @app.command()
 def generate(
     check: Annotated[bool, typer.Option("--check", help="Write nothing; fail if a file is stale.")] = False,
-    directory: Annotated[Path, typer.Option(help="Where the CRD manifests are.")] = CRD_DIRECTORY,
+    directory: Annotated[Path, typer.Option(metavar="FOLDER", help="Where the CRD manifests are.")] = CRD_DIRECTORY,
 ) -> None:
     """Write the CustomResourceDefinitions, the CloudFormation template, parts of the Helm chart and of docs/."""
     crds = {directory / name: text for name, text in crd_texts().items()}

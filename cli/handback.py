@@ -20,6 +20,7 @@ from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConfigError
 from activities.kubernetes.resources import LEASES, NODECLAIMS, NODES
+from cli.application import create_app
 from cli.context import ContextError, resolve
 from tenon.apis import labels
 from tenon.apis.json_object import JsonObject
@@ -32,9 +33,13 @@ from worker.runtime.temporal_client import TemporalError, connect
 from workflows import names
 from workflows.housekeeping import schedule_id
 
-app = typer.Typer(add_completion=False)
-Cluster = Annotated[str | None, typer.Option("--cluster", envvar="CLUSTER_NAME", help="Name of the cluster.")]
-Lease = Annotated[str, typer.Option("--lease", envvar="LEADER_ELECTION_NAME", help="Name of the workers' Lease.")]
+app = create_app()
+Cluster = Annotated[
+    str | None, typer.Option("--cluster", metavar="NAME", envvar="CLUSTER_NAME", help="Name of the cluster.")
+]
+Lease = Annotated[
+    str, typer.Option("--lease", metavar="NAME", envvar="LEADER_ELECTION_NAME", help="Name of the workers' Lease.")
+]
 
 CONCURRENCY = 20
 PAUSE = 1.0
@@ -45,7 +50,7 @@ class StillLeadsError(TenonError):
     """A running worker would start everything again. The message is one sentence."""
 
 
-@app.callback(invoke_without_command=True)
+@app.command()
 def handback(cluster: Cluster = None, lease: Lease = LEASE_NAME) -> None:
     """End Tenon's workflows and remove what it wrote on objects, so that Karpenter takes over the same nodes.
 

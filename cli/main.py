@@ -6,10 +6,9 @@ import sys
 from importlib import import_module
 from typing import Any
 
-import typer
-from typer.core import TyperGroup
 from typer.main import get_command
 
+from cli.application import Group, create_app
 from cli.missing_extra import missing, stand_in
 from cli.streams import open_what_is_closed, report_unwritable_output
 
@@ -32,7 +31,7 @@ COMMANDS = {
 OF_THE_SANDBOX = ("demo", "sandbox")
 
 
-class Commands(TyperGroup):
+class Commands(Group):
     """Finds commands by name and loads their modules on demand."""
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002 - click's signature
@@ -50,13 +49,10 @@ class Commands(TyperGroup):
         return command
 
 
-app = typer.Typer(
+app = create_app(
     name="tenon",
     cls=Commands,
-    help="Right-sized EC2 nodes for unschedulable pods; each node's lifecycle is a durable workflow.",
     no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    add_completion=False,
 )
 
 
@@ -77,4 +73,4 @@ def main() -> None:
 
 @app.callback()
 def tenon() -> None:
-    """Right-sized EC2 nodes for unschedulable pods; each node's lifecycle is a durable workflow."""
+    """Tenon launches right-sized EC2 nodes for unschedulable pods. Each node's life is a Temporal workflow."""

@@ -21,6 +21,7 @@ from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ApiUnreachableError, ConfigError
 from activities.kubernetes.resources import NODECLAIMS
+from cli.application import create_app
 from cli.context import Context, ContextError, resolve
 from tenon.errors import TenonError
 from tenon.kube.claim_record import ClaimRecord
@@ -38,17 +39,19 @@ from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.provisioner import ProvisionerWorkflow
 
-app = typer.Typer(no_args_is_help=True, help="Watch and control nodes through their workflows.")
+app = create_app(no_args_is_help=True, help="Watch and control nodes through their workflows.")
 T = TypeVar("T")
 
 CONCURRENCY = 10
 """Maximum number of blocked nodes that are queried concurrently."""
 QUERY_TIMEOUT = timedelta(seconds=10)
 
-Name = Annotated[str, typer.Argument(help="A NodeClaim, or the Node it became.")]
-Cluster = Annotated[str | None, typer.Option("--cluster", envvar="CLUSTER_NAME", help="Name of the cluster.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A NodeClaim, or its Node.")]
+Cluster = Annotated[
+    str | None, typer.Option("--cluster", metavar="NAME", envvar="CLUSTER_NAME", help="Name of the cluster.")
+]
 Output = Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="table or json.")]
-Blocked = Annotated[bool, typer.Option("--blocked", help="Only nodes that are blocked and need a person's attention.")]
+Blocked = Annotated[bool, typer.Option("--blocked", help="Only nodes that are blocked and need attention.")]
 
 
 class NodeError(TenonError):
@@ -108,7 +111,7 @@ async def _signal(name: str, cluster: str | None, signal: Any, *arguments: Any) 
 
 def _not_found(handle: WorkflowHandle[Any, Any], error: RPCError | WorkflowQueryFailedError) -> str:
     if isinstance(error, WorkflowQueryFailedError):
-        return f"The workflow {handle.id} does not answer: {error}."
+        return f"Workflow {handle.id} does not answer: {error}."
     if error.status is RPCStatusCode.NOT_FOUND:
         return f"No workflow {handle.id} is running: `tenon node list` shows the nodes whose workflow runs."
     return _refused(error)
@@ -116,14 +119,14 @@ def _not_found(handle: WorkflowHandle[Any, Any], error: RPCError | WorkflowQuery
 
 @app.command()
 def drain(name: Name, cluster: Cluster = None) -> None:
-    """Cordon, drain and terminate a node; PodDisruptionBudgets are respected."""
+    """Cordon, drain and terminate a node, within PodDisruptionBudgets."""
     _run(_signal(name, cluster, NodeClaimWorkflow.drain))
     print(f"{name}: draining; follow it with `tenon node show {name}`")
 
 
 @app.command("force-drain")
 def force_drain(name: Name, cluster: Cluster = None) -> None:
-    """Delete a node's pods at once, whatever protects them, and terminate it."""
+    """Delete a node's pods at once, even protected ones, and terminate the node."""
     _run(_signal(name, cluster, NodeClaimWorkflow.force_drain))
     print(f"{name}: draining by force; follow it with `tenon node show {name}`")
 
@@ -138,10 +141,12 @@ def expire(name: Name, cluster: Cluster = None) -> None:
 @app.command()
 def keep(
     name: Name,
-    duration: Annotated[str, typer.Option("--for", help="How long, for example 4h or 90m.")] = "24h",
+    duration: Annotated[
+        str, typer.Option("--for", metavar="DURATION", help="How long, for example 4h or 90m.")
+    ] = "24h",
     cluster: Cluster = None,
 ) -> None:
-    """Keep a node: no disruption and no expiry before the time is over."""
+    """Protect a node from disruption and expiry for some time."""
     try:
         until = utc_now() + parse_duration(duration)
     except ValueError as error:
@@ -153,7 +158,7 @@ def keep(
 
 @app.command()
 def show(name: Name, cluster: Cluster = None, output: Output = "table") -> None:
-    """A node's state and its timeline; when it is blocked, what resolves it."""
+    """Show a node's state and timeline; if it is blocked, also what resolves that."""
 
     async def query() -> NodeState:
         handle = await _handle(name, cluster)
@@ -171,7 +176,7 @@ def show(name: Name, cluster: Cluster = None, output: Output = "table") -> None:
 
 @app.command("list")
 def list_nodes(cluster: Cluster = None, output: Output = "table", blocked: Blocked = False) -> None:
-    """The nodes that live, from Temporal's search attributes; for the blocked ones what blocks them."""
+    """List the nodes that exist or are starting, and what blocks the blocked ones."""
     rows, states, breakers = _run(_collect(cluster, blocked))
     if output == "json":
         nodes = [row | _explained(states.get(row["nodeClaim"])) for row in rows]

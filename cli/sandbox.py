@@ -11,9 +11,9 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
-from typer.core import TyperGroup
 from typer.main import get_command
 
+from cli.application import Group, create_app
 from cli.sandbox_output import Output, StateDir, fail, wide_console
 from sandbox import build, stale_worker
 from sandbox.build import BuildError
@@ -30,7 +30,7 @@ from sandbox.temporal import TemporalKind
 from sandbox.tools import MissingToolError, tool
 
 
-class Commands(TyperGroup):
+class Commands(Group):
     """The commands of this module, and `fault`, whose module is loaded on demand."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -46,11 +46,11 @@ class Commands(TyperGroup):
         return command
 
 
-app = typer.Typer(
+app = create_app(
     name="sandbox",
     cls=Commands,
     no_args_is_help=True,
-    help="Temporal, Kubernetes and EC2 on this machine, to try Tenon.",
+    help="Run Temporal, Kubernetes and EC2 on this machine, to try Tenon.",
 )
 
 COLOURS = {
@@ -64,7 +64,7 @@ COLOURS = {
 
 @app.command(name="build")
 def build_control_plane() -> None:
-    """Build the control plane's programs, nodeadm and helm if this machine has not yet; `up` builds all but helm."""
+    """Build the control plane's programs, nodeadm and helm, unless they are in the cache; `up` builds all but helm."""
     try:
         with shown(wide_console()) as on_progress:
             folder = build.ensure(on_progress)
@@ -82,7 +82,7 @@ def up(
         bool, typer.Option("--foreground", help="Stay in the foreground, and stop everything on Ctrl-C.")
     ] = False,
     boot_delay: Annotated[
-        float | None, typer.Option(min=0, help="Seconds from an instance's launch to its Node.")
+        float | None, typer.Option(min=0, metavar="SECONDS", help="Seconds from an instance's launch to its Node.")
     ] = None,
     keep_history: Annotated[
         bool, typer.Option("--keep-history", help="Keep Temporal's histories across down and up.")
@@ -93,7 +93,7 @@ def up(
     temporal: Annotated[
         TemporalKind | None,
         typer.Option(
-            help="Its dev server, or its server on PostgreSQL, which is built once in about 9 minutes.  "
+            help="Temporal's dev server, or its server on PostgreSQL, which is built once in about 9 minutes.  "
             "[default: $TENON_SANDBOX_TEMPORAL or dev]"
         ),
     ] = None,
@@ -143,7 +143,7 @@ def status(
     state: StateDir = None,
     output: Annotated[Output, typer.Option("-o", "--output", help="table or json.")] = Output.TABLE,
 ) -> None:
-    """Show what runs. Exit status 0 when the sandbox is ready, 1 when it is not."""
+    """Show what runs. The exit status is 0 if the sandbox is ready, else 1."""
     layout = Layout.at(state)
     found = read(layout.status) or Status(state=State.STOPPED, message=f"there is no sandbox in {layout.root}")
     if output is Output.JSON:
@@ -190,10 +190,10 @@ def load(
             help="90%: share of the CPU that each pod requests. 1500m or 1.5: CPUs that all its pods use together.",
         ),
     ],
-    namespace: Annotated[str, typer.Option("-n", "--namespace", help="Its namespace.")] = "default",
+    namespace: Annotated[str, typer.Option("-n", "--namespace", metavar="NAME", help="Its namespace.")] = "default",
     state: StateDir = None,
 ) -> None:
-    """Say how much CPU the pods of a Deployment use, for its HorizontalPodAutoscaler and `kubectl top`."""
+    """Set how much CPU the pods of a Deployment use, for its HorizontalPodAutoscaler and `kubectl top`."""
     try:
         Sandbox.attach(state).load(deployment, amount, namespace)
     except (SandboxError, KubectlError) as error:

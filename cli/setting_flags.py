@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from cli.application import HELP_FLAGS
 from worker.runtime.child_processes import EXIT_UNUSABLE
 from worker.settings import Settings, flag_of
 from worker.settings.env_typos import nearest
@@ -33,7 +34,7 @@ class SettingsCommand(TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Collect all unknown flags before any value is parsed."""
         own = {name: bool(getattr(each, "is_flag", False)) for each in self.params for name in each.opts}
-        taken = {name: alone for name, alone in own.items() if name not in FLAGS} | {"--help": True}
+        taken = {name: alone for name, alone in own.items() if name not in FLAGS} | dict.fromkeys(HELP_FLAGS, True)
         given, faults = split(args, taken)
         ctx.meta[FAULTS] = faults
         return super().parse_args(ctx, given)
@@ -101,7 +102,7 @@ def _option(name: str) -> Any:
     field = Settings.model_fields[name]
     default = "" if field.is_required() else text(field.default)
     shown = f" By default {default}." if default else ""
-    option = typer.Option(flag_of(name), help=f"{field.description}{shown}", show_default=False)
+    option = typer.Option(flag_of(name), metavar="VALUE", help=f"{field.description}{shown}", show_default=False)
     return Annotated[str | None, option]
 
 

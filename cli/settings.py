@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from activities.kubernetes.errors import ApiError
+from cli.application import create_app
 from cli.setting_flags import FAULTS, SettingsCommand, refuse, with_setting_flags
 from tenon.provisioning.gates import AWS_GATES, MEANINGS
 from worker.runtime.child_processes import EXIT_UNUSABLE
@@ -25,7 +26,7 @@ from worker.settings.loading import gather
 from worker.settings.model import text
 from worker.settings.namespace import own_namespace
 
-app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
+app = create_app()
 
 WIDTH = 160
 """Columns of a table that is written to a file or a pipe."""
@@ -43,10 +44,12 @@ def settings(
     ctx: typer.Context,
     flags: dict[str, Any],
     output: Annotated[Literal["table", "json"], typer.Option("--output", "-o", help="table or json.")] = "table",
-    kubeconfig: Annotated[str | None, typer.Option(help="The cluster whose old ConfigMaps to read.")] = None,
-    namespace: Annotated[str | None, typer.Option(help="The worker's namespace.")] = None,
+    kubeconfig: Annotated[
+        str | None, typer.Option(metavar="FILE", help="The cluster whose old ConfigMaps to read.")
+    ] = None,
+    namespace: Annotated[str | None, typer.Option(metavar="NAME", help="The worker's namespace.")] = None,
 ) -> None:
-    """Show the settings of a worker by this environment and these flags, and where each comes from."""
+    """Show a worker's settings for this environment and these flags, and where each comes from."""
     where = namespace or own_namespace()
     old = asyncio.run(_read_config_maps(where, kubeconfig))
     named = "cluster_name" in gather(flags, os.environ, old.settings)

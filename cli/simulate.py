@@ -14,6 +14,7 @@ from typing import Annotated
 
 import typer
 
+from cli.application import create_app
 from cli.simulating.again import read_problem, solve_again
 from cli.simulating.cluster import FiledCache, fill
 from cli.simulating.disrupting import disruption_of
@@ -38,7 +39,7 @@ from worker.cache.planning_view import PlanningView
 from worker.settings.scheduler_document import default_spread as read_document
 from worker.settings.scheduler_document import scheduler_document
 
-app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
+app = create_app()
 
 UNUSABLE = 2
 ONLY_BUILT_IN = "the built-in catalogue knows us-west-2 only: name one of your region with --catalog"
@@ -68,24 +69,34 @@ def simulate(
     live: Annotated[
         bool, typer.Option("--live", help="Add the objects of the kubeconfig's cluster (read only).")
     ] = False,
-    catalog: Annotated[str | None, typer.Option(help="Instance types to use instead of the built-in ones.")] = None,
+    catalog: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Instance types to use instead of the built-in ones.")
+    ] = None,
     output: Annotated[Form, typer.Option("-o", "--output", help="Output format.")] = Form.table,
     disruption: Annotated[
         bool, typer.Option("--disruption", help="Show which nodes would be removed, and why the others stay.")
     ] = False,
     node: Annotated[
         str | None,
-        typer.Option(help="Show only why this Node or NodeClaim would be removed or stays. Implies --disruption."),
+        typer.Option(
+            metavar="NAME", help="Show only why this Node or NodeClaim would be removed or stays. Implies --disruption."
+        ),
     ] = None,
     now: Annotated[
-        str | None, typer.Option(help="The time of the decisions (RFC 3339). Default: the newest time in the input.")
+        str | None,
+        typer.Option(
+            metavar="TIME", help="The time of the decisions (RFC 3339). Default: the newest time in the input."
+        ),
     ] = None,
-    setting: Annotated[list[str] | None, typer.Option("--set", help="A setting of the worker, as NAME=VALUE.")] = None,
+    setting: Annotated[
+        list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="A setting of the worker; repeatable.")
+    ] = None,
     problem: Annotated[
-        Path | None, typer.Option(help="Solve a problem again that the worker saved when its engine failed.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Solve a problem again that the worker saved when its engine failed."),
     ] = None,
 ) -> None:
-    """Say which nodes the autoscaler would launch for the pods in these manifests, and what they would cost."""
+    """Show which nodes Tenon would launch for the pods in these manifests, and what they cost."""
     if problem is not None:
         _again(problem)
         return

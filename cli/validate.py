@@ -10,13 +10,14 @@ from typing import Annotated, Any
 
 import typer
 
+from cli.application import create_app
 from cli.simulating.files import Filenames, read_named_texts
 from tenon.manifests.checking import Checked, check
 from tenon.manifests.documents import Diagnostic, as_shown
 from tenon.manifests.faults import ManifestError, one_line
 from tenon.sentences import counted
 
-app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
+app = create_app()
 
 INVALID = 2
 MAX_SHOWN = 1000
@@ -35,7 +36,7 @@ def validate(
     filename: Filenames = None,
     output: Annotated[Form, typer.Option("-o", "--output", help="Output format.")] = Form.table,
 ) -> None:
-    """Check Karpenter's manifests of any age as the API server and the worker would, without either."""
+    """Check Karpenter's manifests of any version as the API server and the worker would, without a cluster."""
     faults: list[ManifestError] = []
     if not filename:
         print("tenon validate: name manifests with -f", file=sys.stderr)

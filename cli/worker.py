@@ -9,6 +9,7 @@ from typing import Any
 import typer
 
 from activities import loggers
+from cli.application import create_app
 from cli.setting_flags import FAULTS, SettingsCommand, refuse, with_setting_flags
 from worker import main
 from worker.runtime import logs
@@ -16,7 +17,7 @@ from worker.settings import SettingsError, load_all
 from worker.settings.configmaps import read_in_child_process
 from worker.settings.namespace import own_namespace
 
-app = typer.Typer(pretty_exceptions_enable=False, add_completion=False)
+app = create_app()
 log = loggers.SETTINGS
 
 

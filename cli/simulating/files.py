@@ -25,7 +25,12 @@ NAME_OF_STANDARD_INPUT = "standard input"
 
 Filenames = Annotated[
     list[str] | None,
-    typer.Option("-f", "--filename", help="A manifest file, a folder of manifests, or - for standard input."),
+    typer.Option(
+        "-f",
+        "--filename",
+        metavar="FILE",
+        help="A manifest file, a folder of manifests, or - for standard input; repeatable.",
+    ),
 ]
 """The option of the commands that read manifests as `read_texts` does."""
 

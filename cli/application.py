@@ -1,0 +1,36 @@
+"""Creates the Typer application of each command, so that all commands print help and errors alike.
+
+Help is plain text and complete. Typer's frames truncate long flags, and leave out defaults in square brackets.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+HELP_FLAGS = ("-h", "--help")
+
+
+class Group(TyperGroup):
+    """A command with subcommands. Its help shows their first sentences in full."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the list of subcommands."""
+        found = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        rows = [(name, command.get_short_help_str(limit=1000)) for name, command in found if command is not None]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+def create_app(*, cls: type[Group] = Group, **options: Any) -> typer.Typer:
+    """Return an application with plain help and ordinary tracebacks. ``options`` are those of `typer.Typer`."""
+    return typer.Typer(
+        cls=cls,
+        pretty_exceptions_enable=False,
+        add_completion=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": list(HELP_FLAGS)},
+        **options,
+    )

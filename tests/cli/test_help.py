@@ -1,0 +1,41 @@
+"""What `--help` of each command prints on a narrow terminal: nothing is cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from typer.core import TyperGroup
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from cli.main import app
+
+NARROW = {"COLUMNS": "80"}
+
+
+def commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    yield path, command
+    if isinstance(command, TyperGroup):
+        for name in command.list_commands(None):  # type: ignore[arg-type]
+            yield from commands(command.get_command(None, name), (*path, name))  # type: ignore[arg-type]
+
+
+ALL = dict(commands(get_command(app)))
+
+
+@pytest.mark.parametrize("path", ALL, ids=" ".join)
+def test_help_names_every_flag_and_cuts_nothing(path: tuple[str, ...]) -> None:
+    found = CliRunner().invoke(app, [*path, "-h"], env=NARROW)
+    assert found.exit_code == 0
+    assert "…" not in found.stdout
+    assert "..." not in found.stdout.replace("[ARGS]...", "")
+    flags = {flag for each in ALL[path].params for flag in each.opts if flag.startswith("--")}
+    assert [flag for flag in flags if flag not in found.stdout] == []
+    assert max(map(len, found.stdout.splitlines())) <= 80
+
+
+def test_a_flag_states_the_variable_that_sets_its_default() -> None:
+    found = CliRunner().invoke(app, ["sandbox", "up", "--help"], env=NARROW)
+    assert "[default: $TENON_SANDBOX_DIR or" in found.stdout
