@@ -22,7 +22,7 @@ from activities.clock import utc_now
 from activities.ec2.client import Ec2
 from activities.ec2.errors import EC2Error
 from activities.kubernetes.client import Kube
-from activities.kubernetes.errors import ApiError
+from activities.kubernetes.errors import ApiError, ConfigError
 from activities.kubernetes.resources import EC2NODECLASSES
 from cli.application import create_app
 from cli.diagnosis.aws import check_aws, unusable_credentials
@@ -75,7 +75,7 @@ async def _examine(flags: dict[str, object], flag_faults: list[str], kubeconfig:
     settings: Settings | None = None
     try:
         kube = await Kube.connect(kubeconfig=kubeconfig)
-    except ApiError as error:
+    except (ApiError, ConfigError) as error:
         findings.append(fault("API server", f"{str(error).rstrip('.')}.", "check KUBECONFIG"))
     try:
         try:
