@@ -13,7 +13,6 @@ from typing import Annotated, Literal
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -25,6 +24,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConfigError
 from activities.kubernetes.resources import EC2NODECLASSES
 from cli.application import create_app
+from cli.console import output_console
 from cli.diagnosis.aws import check_aws, unusable_credentials
 from cli.diagnosis.finding import Finding, State, fault, ok
 from cli.diagnosis.kubernetes import check_kubernetes
@@ -39,8 +39,6 @@ from worker.settings.namespace import own_namespace
 
 app = create_app()
 
-WIDTH = 160
-"""Columns of a table that is written to a file or a pipe."""
 COLOURS = {State.OK: "green", State.WARNING: "yellow", State.FAULT: "red", State.UNKNOWN: "cyan"}
 
 
@@ -124,9 +122,7 @@ async def _check_aws(settings: Settings, roles: list[str]) -> list[Finding]:
 
 
 def _show(findings: list[Finding]) -> None:
-    console = Console()
-    if not console.is_terminal:
-        console.width = WIDTH
+    console = output_console()
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("")
     table.add_column("check", no_wrap=True)

@@ -11,7 +11,8 @@ import typer
 from rich.table import Table
 
 from cli.application import create_app
-from cli.sandbox_output import Output, StateDir, fail, wide_console
+from cli.console import output_console
+from cli.sandbox_output import Output, StateDir, fail
 from sandbox.cluster import Sandbox, SandboxError
 from sandbox.faults import catalogue
 from sandbox.faults.registry import NamedFault, Option
@@ -65,7 +66,7 @@ def clear(
     if output is Output.JSON:
         print(json.dumps({"healed": healed}))
     else:
-        wide_console().print(f"undone: {name or 'all faults that can be undone'}", highlight=False)
+        output_console().print(f"undone: {name or 'all faults that can be undone'}", highlight=False)
 
 
 def _command(chosen: NamedFault) -> Callable[..., None]:
@@ -79,10 +80,10 @@ def _command(chosen: NamedFault) -> Callable[..., None]:
         if output is Output.JSON:
             print(json.dumps({"fault": chosen.name, "options": options, "did": rows}, indent=2))
             return
-        wide_console().print(chosen.about, highlight=False, soft_wrap=True)
+        output_console().print(chosen.about, highlight=False, soft_wrap=True)
         _table(rows)
         if chosen.heal is not None:
-            wide_console().print(f"`tenon sandbox fault clear {chosen.name}` undoes it.", highlight=False)
+            output_console().print(f"`tenon sandbox fault clear {chosen.name}` undoes it.", highlight=False)
 
     keyword = inspect.Parameter.KEYWORD_ONLY
     own = [
@@ -124,7 +125,7 @@ def _table(rows: list[dict[str, Any]]) -> None:
         table.add_column(heading.upper(), overflow="fold", no_wrap=heading == "fault")
     for row in rows:
         table.add_row(*(str(value) for value in row.values()))
-    wide_console().print(table)
+    output_console().print(table)
 
 
 for _fault in catalogue.ALL:

@@ -14,7 +14,8 @@ from rich.table import Table
 from typer.main import get_command
 
 from cli.application import Group, create_app
-from cli.sandbox_output import Output, StateDir, fail, wide_console
+from cli.console import output_console
+from cli.sandbox_output import Output, StateDir, fail
 from sandbox import build, stale_worker
 from sandbox.build import BuildError
 from sandbox.cluster import Sandbox, SandboxError
@@ -66,13 +67,13 @@ COLOURS = {
 def build_control_plane() -> None:
     """Build the control plane's programs, nodeadm and helm, unless they are in the cache; `up` builds all but helm."""
     try:
-        with shown(wide_console()) as on_progress:
+        with shown(output_console()) as on_progress:
             folder = build.ensure(on_progress)
             NODEADM.ensure(on_progress)
             HELM.ensure(on_progress)
     except (BuildError, MissingToolError) as error:
         raise fail(error) from error
-    wide_console().print(f"control plane: {folder}", highlight=False, soft_wrap=True)
+    output_console().print(f"control plane: {folder}", highlight=False, soft_wrap=True)
 
 
 @app.command()
@@ -99,7 +100,7 @@ def up(
     ] = None,
 ) -> None:
     """Start the sandbox; the first time builds the control plane."""
-    console = wide_console()
+    console = output_console()
     layout = Layout.at(state)
     try:
         running = read(layout.status)
@@ -151,7 +152,7 @@ def status(
         document |= {"kubeconfig": str(layout.kubeconfig), "worker_kubeconfig": str(layout.worker_kubeconfig)}
         print(json.dumps(document, indent=2))
     else:
-        _table(wide_console(), layout, found)
+        _table(output_console(), layout, found)
     raise typer.Exit(0 if found.state is State.READY else 1)
 
 
@@ -177,7 +178,7 @@ def install(
         Sandbox.attach(state).install(image)
     except (SandboxError, BuildError, MissingToolError) as error:
         raise fail(error) from error
-    wide_console().print(f"Tenon runs in the namespace {Sandbox.namespace}", highlight=False)
+    output_console().print(f"Tenon runs in the namespace {Sandbox.namespace}", highlight=False)
 
 
 @app.command()
@@ -198,7 +199,7 @@ def load(
         Sandbox.attach(state).load(deployment, amount, namespace)
     except (SandboxError, KubectlError) as error:
         raise fail(error) from error
-    wide_console().print(f"the pods of {namespace}/{deployment} use {amount} from now on", highlight=False)
+    output_console().print(f"the pods of {namespace}/{deployment} use {amount} from now on", highlight=False)
 
 
 def _describe(console: Console, sandbox: Sandbox) -> None:

@@ -1,4 +1,4 @@
-"""Shared by the commands of `tenon sandbox`: the state folder, the output formats and error printing."""
+"""Shared by the commands of `tenon sandbox`: the state folder, the output formats, and how an error is printed."""
 
 from __future__ import annotations
 
@@ -29,9 +29,3 @@ def fail(error: Exception) -> typer.Exit:
     """Print an error as one sentence, and return the exit to raise."""
     Console(stderr=True).print(f"[red]error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
     return typer.Exit(FAILED)
-
-
-def wide_console() -> Console:
-    """Return a console that does not wrap lines when its output is not a terminal."""
-    console = Console()
-    return console if console.is_terminal else Console(width=200)

@@ -10,12 +10,12 @@ from typing import Annotated, Any, Literal
 
 import typer
 from rich import box
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from activities.kubernetes.errors import ApiError
 from cli.application import create_app
+from cli.console import output_console
 from cli.setting_flags import FAULTS, SettingsCommand, refuse, with_setting_flags
 from tenon.provisioning.gates import AWS_GATES, MEANINGS
 from worker.runtime.child_processes import EXIT_UNUSABLE
@@ -28,8 +28,6 @@ from worker.settings.namespace import own_namespace
 
 app = create_app()
 
-WIDTH = 160
-"""Columns of a table that is written to a file or a pipe."""
 GATES_BELOW = ("FEATURE_GATES", "AWS_FEATURE_GATES")
 """Settings that are shown in a table of their own."""
 UNNAMED = "unnamed"
@@ -110,9 +108,7 @@ def _gates(loaded: Loaded) -> list[Row]:
 
 
 def _show(document: dict[str, Any]) -> None:
-    console = Console()
-    if not console.is_terminal:
-        console.width = WIDTH
+    console = output_console()
     values = _table("Settings", "setting", "value", "from", "meaning")
     for row in document["settings"]:
         in_words = {**row, "value": "see below"} if row["name"] in GATES_BELOW else row

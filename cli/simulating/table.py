@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from cli.console import output_console
 from cli.simulating.columns import Column, Shrink, table
 from tenon.resources import CPU, MEMORY
 from tenon.sentences import first_few
@@ -20,13 +21,11 @@ MAX_ROWS = 60
 MAX_REASONS = 25
 MAX_EXPLANATIONS = 12
 """Maximum number of explanations of instance types that are printed."""
-WIDTH = 140
-"""Columns of a table that is written to a file or a pipe."""
 
 
 def show(report: Report, console: Console | None = None) -> None:
     """Print the report."""
-    console = console or _console()
+    console = console or output_console()
     nodes = [node for node in report.nodes if node.price is not None]
     taking = [node for node in report.nodes if node.price is None]
     if nodes:
@@ -41,13 +40,6 @@ def show(report: Report, console: Console | None = None) -> None:
     _totals(console, report.document["totals"])
     if nodes:
         console.print(f"[dim]{escape(report.rules)}[/dim]", highlight=False)
-
-
-def _console() -> Console:
-    console = Console()
-    if not console.is_terminal:
-        console.width = WIDTH
-    return console
 
 
 def _nodes(title: str, nodes: Sequence[NodeReport], width: int) -> Table:
@@ -159,7 +151,7 @@ def _staying(console: Console, entries: Sequence[Document]) -> None:
 
 def show_node(document: Document, name: str, console: Console | None = None) -> None:
     """Print why one Node would be removed, or why it stays. The document has the entries of that Node only."""
-    console = console or _console()
+    console = console or output_console()
     for entry in document["disruption"]:
         _command(console, entry)
     for entry in document["staying"]:

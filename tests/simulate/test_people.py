@@ -92,7 +92,7 @@ def test_a_narrow_terminal_keeps_every_price_and_name(
     tmp_path: Path, width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What gives way is who is on the nodes, the other types, then the offering: never a figure."""
-    monkeypatch.setattr("cli.simulating.table.WIDTH", width)
+    monkeypatch.setattr("cli.simulating.table.output_console", lambda: Console(width=width))
     many = LOAD + deployment("a-rather-long-name-of-a-workload", 30, cpu="7", memory="40Gi")
     lines = simulate(tmp_path, many, form="table").out.splitlines()
     for claim in simulate(tmp_path, many).plan["nodeClaims"]:

@@ -1,0 +1,28 @@
+"""The console that commands print tables and sentences to: as wide as the terminal, or unlimited in files and pipes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Console
+
+UNLIMITED = 100_000
+
+
+class _File(Console):
+    """Truncates and wraps nothing, and leaves out the spaces at the end of a line."""
+
+    def __init__(self) -> None:
+        super().__init__(width=UNLIMITED)
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print the objects."""
+        with self.capture() as printed:
+            super().print(*objects, **options)
+        self.file.write("\n".join(line.rstrip() for line in printed.get().split("\n")))
+
+
+def output_console() -> Console:
+    """Return the console for standard output."""
+    console = Console()
+    return console if console.is_terminal else _File()
