@@ -49,7 +49,9 @@ def _nodes(title: str, nodes: Sequence[NodeReport], width: int) -> Table:
         Column("node", [_name(alike) for alike in rows]),
         Column("instance type", [node.instance_type for node in first]),
         Column("offering", [f"{node.zone} {node.capacity_type}" for node in first], give=Shrink.BREAK),
-        Column("or", [f"+{n.alternatives}" if n.alternatives else "" for n in first], figure=True, give=Shrink.GO),
+        Column(
+            "other types", [str(n.alternatives) if n.alternatives else "" for n in first], figure=True, give=Shrink.GO
+        ),
         Column("$/h", [_price(alike) for alike in rows], figure=True),
         Column("pods", [str(sum(node.pods for node in alike)) for alike in rows], figure=True),
         Column("cpu", [_percent(alike, CPU) for alike in rows], figure=True),

@@ -227,9 +227,7 @@ def _price_difference(price: float, than: float) -> str:
         return f"at ${price:g} an hour"
     if price <= than * (1 + _ALIKE):
         return "at nearly the same price" if price > than else "at the same price"
-    return (
-        f"{_percent(price / than - 1)} more expensive" if price < 2 * than else f"{price / than:.0f} times as expensive"
-    )
+    return f"{_percent(price / than - 1)} more expensive" if price < 2 * than else f"{price / than:.0f} times the price"
 
 
 def _percent(part: float) -> str:
