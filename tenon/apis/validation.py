@@ -165,7 +165,7 @@ def _labels(given: Mapping[str, str], path: str) -> Iterable[FieldError]:
         yield from _key(key, f"{path}[{key}]")
         known = KNOWN_VALUES.get(key)
         if known is not None and value not in known:
-            yield FieldError(f"{path}[{key}]", f"{value!r} is not a value of this label: use one of {_list(known)}")
+            yield FieldError(f"{path}[{key}]", _not_a_value(value, known))
 
 
 def _key(key: str, path: str) -> Iterable[FieldError]:
@@ -188,8 +188,12 @@ def _requirements(terms: Sequence[SelectorRequirement], path: str, closed: Seque
         known = KNOWN_VALUES.get(term.key)
         if known is not None and term.operator == "In" and term.values:
             valid = set(term.values).intersection(known)
-            if len(valid) < max(1, term.min_values or 0):
-                yield FieldError(f"{here}.values", f"too few known values: this label has only {_list(known)}")
+            if not valid:
+                for value in term.values:
+                    yield FieldError(f"{here}.values", _not_a_value(value, known))
+            elif len(valid) < (term.min_values or 0):
+                reason = f"minValues is {term.min_values}, and too few values are known: this label has {_list(known)}"
+                yield FieldError(f"{here}.values", reason)
 
 
 def unknown_values(terms: Sequence[SelectorRequirement]) -> list[FieldError]:
@@ -283,6 +287,10 @@ def sentence_of(fault: Any) -> str:
         return _SENTENCES[kind].partition(":")[0]
     said = str(fault["msg"]).removeprefix("Value error, ")
     return _SENTENCES.get(kind, said.replace("Input should be", "must be"))
+
+
+def _not_a_value(value: str, known: Iterable[str]) -> str:
+    return f"{value!r} is not a value of this label: use one of {_list(known)}"
 
 
 def _list(values: Iterable[str]) -> str:

@@ -67,7 +67,10 @@ def check(texts: Iterable[tuple[str, str]]) -> Checked:
         if not faults:
             made = converted.get(number)
             sound.append((item, made.manifests if made else [item.body]))
-    result.findings += warnings_of(sound)
+    made_classes = [body for _, bodies in sound for body in bodies if body.get("kind") == "EC2NodeClass"]
+    classes = {str(body["metadata"].get("name")) for body in made_classes}
+    classes |= {item.name for item in inside if item.kind in ("EC2NodeClass", "AWSNodeTemplate")}
+    result.findings += warnings_of(sound, classes)
     result.findings = sorted(dict.fromkeys(result.findings), key=lambda one: (files[one.file], one.line))
     return result
 

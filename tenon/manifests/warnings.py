@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from tenon.apis import labels
 from tenon.apis.kubelet import expressions_in
 from tenon.apis.legacy.conversion import PROVISIONER_NAME, Note
 from tenon.apis.legacy.global_settings import convert_settings, is_settings
+from tenon.apis.managed import manages_pool
 from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import parse, unknown_values
 from tenon.ec2.expressions_check import GATE_IS_OFF
+from tenon.kube.requirements import hint
 from tenon.manifests.autofix import Fix, fixed_line
 from tenon.manifests.batch_conversion import is_older
 from tenon.manifests.documents import Diagnostic, Item
@@ -21,13 +23,19 @@ from tenon.manifests.kinds import is_karpenters
 from tenon.manifests.paths import Path, leaves, path_of, text_of
 from tenon.manifests.text_edits import SERVED_INSTEAD, SERVED_NO_MORE, Edit, edits_of
 from tenon.provisioning.pool_overlap import overlapping, sentence
+from tenon.resources import parse_quantity
 
 Sound = Sequence[tuple[Item, Sequence[Mapping[str, Any]]]]
 """Items without faults, each with its v1 objects."""
 
 
-def warnings_of(sound: Sound) -> Iterator[Diagnostic]:
-    """Yield all warnings for objects that have no faults."""
+def warnings_of(sound: Sound, classes: Collection[str]) -> Iterator[Diagnostic]:
+    """Yield all warnings for objects that have no faults.
+
+    Args:
+        sound: these objects.
+        classes: the names of all EC2NodeClasses of the input, also of those with faults.
+    """
     seen: dict[tuple[str, str, str], Item] = {}
     pools: dict[str, tuple[Item, NodePool]] = {}
     for item, manifests in sound:
@@ -49,6 +57,7 @@ def warnings_of(sound: Sound) -> Iterator[Diagnostic]:
         for manifest in manifests if karpenters else ():
             if manifest["kind"] == "NodePool" and (pool := parse(NodePool, manifest)[0]) is not None:
                 yield from _unknown_values(item, manifest, pool)
+                yield from _of_pool(item, pool, classes if manages_pool(manifest) else ())
                 pools.setdefault(pool.metadata.name, (item, pool))
             if manifest["kind"] == "EC2NodeClass":
                 yield from _expressions(item, manifest)
@@ -118,6 +127,19 @@ def _unknown_values(item: Item, manifest: Mapping[str, Any], pool: NodePool) -> 
     for problem in unknown_values(pool.spec.template.spec.requirements):
         path = path_of(f"spec.template.spec.{problem.path}", manifest)
         yield _warning(item, old_path(path, moves), problem.sentence)
+
+
+def _of_pool(item: Item, pool: NodePool, classes: Collection[str]) -> Iterator[Diagnostic]:
+    """Warn about a class that the input lacks although it has others, and about limits that allow no node."""
+    moves = moves_of(item.kind, item.api_version, "NodePool")
+    name = pool.spec.template.spec.node_class_ref.name
+    if classes and name not in classes:
+        path = old_path(("spec", "template", "spec", "nodeClassRef", "name"), moves)
+        yield _warning(item, path, f"there is no EC2NodeClass {name} among these manifests{hint(name, classes)}")
+    for resource, amount in pool.spec.limits.items():
+        if not parse_quantity(amount):
+            path = old_path(("spec", "limits", resource), moves)
+            yield _warning(item, path, f"a limit of 0 {resource} keeps this NodePool from launching any node")
 
 
 def _expressions(item: Item, manifest: Mapping[str, Any]) -> Iterator[Diagnostic]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
 
 from tenon.apis import labels
-from tenon.kube.requirements import Requirements
+from tenon.kube.requirements import IN, Requirement, Requirements
 from tenon.scheduling.explanation.label_values_text import beyond_subnets, format_values, listed
 from tenon.scheduling.model import InstanceType, Offering
 
@@ -26,7 +27,8 @@ def why_none(requirements: Requirements, types: Sequence[InstanceType], zones: f
     for key in () if found else sorted(requirements):
         if not _any(requirements, [key], types):
             values = {value for kind in types for value in _values(kind, key)}
-            found.append(f"no available instance type meets its requirement {requirements[key]}{format_values(values)}")
+            exist = _most_similar(requirements[key], values) or format_values(values)
+            found.append(f"no available instance type meets its requirement {requirements[key]}{exist}")
     if found:
         return ", and ".join(found)
     needed = sorted(requirements)
@@ -36,6 +38,14 @@ def why_none(requirements: Requirements, types: Sequence[InstanceType], zones: f
             needed = fewer
     together = ", ".join(str(requirements[key]) for key in needed)
     return f"no available instance type meets its requirements {together} at once"
+
+
+def _most_similar(wanted: Requirement, values: Iterable[str]) -> str:
+    """The existing instance type that is spelled most like the required one, in parentheses; empty for other labels."""
+    if wanted.key != labels.INSTANCE_TYPE or wanted.operator != IN:
+        return ""
+    similar = [name for value in wanted.values for name in get_close_matches(value, sorted(values), n=1)]
+    return f" (the most similar is {similar[0]})" if similar else ""
 
 
 def _any(requirements: Requirements, keys: Sequence[str], types: Sequence[InstanceType]) -> bool:

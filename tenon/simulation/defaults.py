@@ -10,6 +10,7 @@ from typing import Any
 from tenon.apis.json_object import JsonObject
 from tenon.apis.kubelet import expressions_in
 from tenon.ec2.expressions_check import expressions_are_off
+from tenon.kube.requirements import hint
 from tenon.manifests.faults import Source
 from tenon.simulation.admission import admitted
 from tenon.simulation.objects import Found, Objects
@@ -65,6 +66,7 @@ def fill_in(objects: Objects, *, expressions: bool = False) -> None:
 def _node_classes(objects: Objects, expressions: bool) -> None:
     """Treat a class without status conditions as ready, and add a ready default for a class that no file contains."""
     classes = objects.by_kind.setdefault("EC2NodeClass", {})
+    given = frozenset(classes)
     for found in list(classes.values()):
         computed = expressions_in(found.body["spec"].get("kubelet") or {})
         status = found.body.get("status") or {}
@@ -76,6 +78,9 @@ def _node_classes(objects: Objects, expressions: bool) -> None:
             objects.note(f"EC2NodeClass {found.name}: its expressions are read, but do not change the instance types")
     for pool in objects.of("NodePool"):
         name = pool.body["spec"]["template"]["spec"]["nodeClassRef"]["name"]
+        if given and name not in given:
+            assumed = "the simulation assumes one with default settings"
+            objects.note(f"NodePool {pool.name}: EC2NodeClass {name} is not in the input{hint(name, given)}: {assumed}")
         if name not in classes:
             classes[name] = Found("EC2NodeClass", default_class(name), Source("default"))
 

@@ -69,7 +69,11 @@ POOL_CASES = [
     Case("kubernetes.io is open", "pool", {REQUIREMENTS: [term("example.kubernetes.io/rack", "Exists")]}),
     Case("old arch label", "pool", {REQUIREMENTS: [term("beta.kubernetes.io/arch", "In", "arm64")]}),
     Case(
-        "no known capacity type", "pool", {REQUIREMENTS: [term(labels.CAPACITY_TYPE, "In", "free")]}, "known", RUNTIME
+        "no known capacity type",
+        "pool",
+        {REQUIREMENTS: [term(labels.CAPACITY_TYPE, "In", "free")]},
+        "'free' is not a value of this label: use one of on-demand, reserved, spot",
+        RUNTIME,
     ),
     Case("one known capacity type", "pool", {REQUIREMENTS: [term(labels.CAPACITY_TYPE, "In", "free", "spot")]}),
     Case(

@@ -105,6 +105,36 @@ status: {{conditions: [{condition}]}}
     assert simulate(tmp_path, POOL + POD + without_status).plan["totals"]["nodes"] == 1
 
 
+def test_a_class_that_only_a_pool_names_is_noted(tmp_path: Path) -> None:
+    """Among files that have classes it is most likely a slip; without any, one with default settings is understood."""
+    other = """
+---
+apiVersion: karpenter.k8s.aws/v1
+kind: EC2NodeClass
+metadata: {name: defaults}
+spec:
+  role: nodes
+  amiSelectorTerms: [{alias: al2023@latest}]
+  subnetSelectorTerms: [{tags: {a: b}}]
+  securityGroupSelectorTerms: [{tags: {a: b}}]
+"""
+    answer = simulate(tmp_path, POOL + POD + other)
+    assert answer.plan["totals"]["nodes"] == 1
+    assert answer.err == (
+        "note: NodePool default: EC2NodeClass default is not in the input (did you mean defaults?): "
+        "the simulation assumes one with default settings\n"
+    )
+    assert simulate(tmp_path, POOL + POD).err == ""
+
+
+def test_a_mistyped_instance_type_is_answered_with_the_most_similar_one(tmp_path: Path) -> None:
+    mistyped = POOL.replace("karpenter.sh/capacity-type", "node.kubernetes.io/instance-type")
+    (left,) = simulate(tmp_path, mistyped.replace("on-demand", "m5.lagre") + POD).plan["unschedulable"]
+    assert left["reason"].endswith(
+        "meets its requirement node.kubernetes.io/instance-type In [m5.lagre] (the most similar is m5.large)"
+    )
+
+
 def test_lists_are_opened_and_other_kinds_noted(tmp_path: Path) -> None:
     listed = (
         '{"apiVersion": "v1", "kind": "PodList", "items": [{"metadata": {"name": "a"}, "spec": {"containers": [{}]}}]}'

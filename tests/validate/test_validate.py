@@ -109,6 +109,20 @@ def test_pools_that_take_the_same_pods_are_warned_of_whatever_their_age() -> Non
     ]
 
 
+def test_a_class_that_only_a_pool_names_is_warned_of() -> None:
+    """Only among files that have classes: others may be in the cluster."""
+    text = f"{POOL.replace('name: default}', 'name: defualt}')}---\n{CLASS}"
+    said = "there is no EC2NodeClass defualt among these manifests (did you mean default?)"
+    assert warnings(text) == [(8, said)]
+    assert warnings(text.replace("defualt", "default")) == []
+    assert warnings(text.partition("---")[0]) == []
+
+
+def test_a_limit_that_allows_no_node_is_warned_of() -> None:
+    limited = POOL.replace("spec:\n", 'spec:\n  limits: {cpu: "0", memory: 10Gi}\n', 1)
+    assert warnings(limited) == [(6, "a limit of 0 cpu keeps this NodePool from launching any node")]
+
+
 def test_an_object_that_is_there_twice_is_warned_of() -> None:
     assert warnings(f"{CLASS}---\n{CLASS}") == [(14, "appears twice, first at standard input:4: the later one wins")]
 
