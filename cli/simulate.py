@@ -216,13 +216,8 @@ def simulated(given: Given) -> Report:
         else None
     )
     if found is not None and given.node is not None and not (found.commands or found.staying):
-        _stop_at(
-            [
-                ManifestError(
-                    Source("the node"), f"no NodePool has a Node or NodeClaim {given.node}: see kubectl get nodeclaims"
-                )
-            ]
-        )
+        where = "in the cluster: see kubectl get nodeclaims" if live else "in the input"
+        _stop_at([ManifestError(Source(given.node), f"is no Node or NodeClaim of a NodePool {where}")])
     document = plan_document(
         decision.plan,
         problem=decision.problem,

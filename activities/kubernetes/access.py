@@ -202,4 +202,6 @@ def _kubeconfig(stated: str | None) -> str:
     if "KUBERNETES_SERVICE_HOST" in os.environ:
         return ""
     default = Path.home() / ".kube" / "config"
-    return str(default) if default.exists() else ""
+    if not default.exists():
+        raise FileNotFoundError(f"KUBECONFIG is not set, there is no {default}, and this is not a pod")
+    return str(default)

@@ -53,10 +53,8 @@ def add_live_objects(objects: Objects, gates: FeatureGates, *, with_selectors: b
     """
     try:
         return asyncio.run(_read(objects, gates, with_selectors))
-    except ConfigError as error:
-        return [ManifestError(Source("--live"), f"no cluster is configured: {error}")]
-    except ApiError as error:
-        return [ManifestError(Source("--live"), str(error))]
+    except (ConfigError, ApiError) as error:
+        return [ManifestError(Source("the cluster"), f"cannot be read: {error}")]
 
 
 async def _read(objects: Objects, gates: FeatureGates, with_selectors: bool) -> list[ManifestError]:

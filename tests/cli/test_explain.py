@@ -40,7 +40,7 @@ def test_an_unknown_node_ends_with_one_sentence(tmp_path: Path) -> None:
     file.write_text(SHARED)
     found = explain(tmp_path, "n9", "-f", str(file), "--now", NOW)
     assert (found.exit_code, found.stdout) == (2, "")
-    assert found.stderr == "the node: no NodePool has a Node or NodeClaim n9: see kubectl get nodeclaims\n"
+    assert found.stderr == "n9: is no Node or NodeClaim of a NodePool in the input\n"
 
 
 def test_without_files_the_cluster_is_read_at_the_current_time(server: type[ApiServer], tmp_path: Path) -> None:

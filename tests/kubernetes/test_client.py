@@ -290,7 +290,7 @@ async def test_without_configuration_one_sentence_says_what_to_set(tmp_path: Pat
     with pytest.raises(ConfigError, match=r"the file .*none does not exist"):
         await Kube.connect()
     monkeypatch.delenv("KUBECONFIG")
-    with pytest.raises(ConfigError, match="Set KUBECONFIG"):
+    with pytest.raises(ConfigError, match=r"KUBECONFIG is not set, .* Set KUBECONFIG"):
         await Kube.connect()
 
 

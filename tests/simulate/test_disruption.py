@@ -122,9 +122,7 @@ def test_one_node_alone_is_explained_in_full(tmp_path: Path) -> None:
 def test_a_node_that_the_input_does_not_have_is_a_fault(tmp_path: Path) -> None:
     answer = simulate(tmp_path, SHARED, "--now", NOW, "--node", "n9")
     assert (answer.status, answer.out) == (2, "")
-    assert answer.err.splitlines()[-1] == (
-        "the node: no NodePool has a Node or NodeClaim n9: see kubectl get nodeclaims"
-    )
+    assert answer.err.splitlines()[-1] == ("n9: is no Node or NodeClaim of a NodePool in the input")
 
 
 def test_tables_and_pages_show_both(tmp_path: Path) -> None:
