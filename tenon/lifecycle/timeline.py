@@ -37,8 +37,13 @@ def pods_text(state: NodeState) -> str:
     if state.running_pods is None:
         return f"{own} run here"
     if state.running_pods == state.bound_pods == state.planned_pods:
-        return f"{state.running_pods} pods run here, all that it was bought for"
-    return f"{state.running_pods} pods run here, {own}"
+        own = "all that it was bought for"
+    return f"{counted_pods(state.running_pods)} {'runs' if state.running_pods == 1 else 'run'} here, {own}"
+
+
+def counted_pods(number: int) -> str:
+    """Format a number of pods: '1 pod', '5 pods'."""
+    return "1 pod" if number == 1 else f"{number} pods"
 
 
 def clock(at: datetime | None) -> str:

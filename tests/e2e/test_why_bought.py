@@ -7,7 +7,7 @@ import asyncio
 from temporalio.client import Client
 
 from sandbox.cluster import Sandbox
-from tenon.lifecycle.timeline import details
+from tenon.lifecycle.timeline import details, pods_text
 from tests.e2e.conftest import MakePool, Run
 from tests.e2e.pools import ROOMY
 from tests.workflows.waiting import until
@@ -37,7 +37,7 @@ async def test_a_node_says_why_it_was_bought_and_which_pods_run_there(
     assert types.startswith("cheapest types that fit: ")
     assert "the cheapest of" in choice
     assert price.startswith("planned price: 0.")
-    assert f"{state.running_pods} pods run here, " in shown
+    assert pods_text(state) in shown
     assert state.planned_pods <= (state.running_pods or 0) <= 3
     listed = await asyncio.to_thread(tenon, "node", "list", COLUMNS="20")
     assert any(name in line and pool.name in line and "live" in line for line in listed.stdout.splitlines())
