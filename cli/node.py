@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal, TypeVar
 import typer
 from rich.console import Console
 from rich.markdown import Markdown
-from rich.table import Table
 from temporalio.client import Client, WorkflowExecution, WorkflowHandle, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -22,6 +21,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ApiUnreachableError, ConfigError
 from activities.kubernetes.resources import NODECLAIMS
 from cli.application import create_app
+from cli.console import output_console
 from cli.context import Context, ContextError, resolve
 from tenon.errors import TenonError
 from tenon.kube.claim_record import ClaimRecord
@@ -171,7 +171,7 @@ def show(name: Name, cluster: Cluster = None, output: Output = "table") -> None:
     if output == "json":
         print(state.model_dump_json(indent=2))
     else:
-        Console().print(Markdown(f"{details(state)}\n\n{report(state)}"))
+        output_console().print(Markdown(f"{details(state)}\n\n{report(state)}"))
 
 
 @app.command("list")
@@ -182,15 +182,12 @@ def list_nodes(cluster: Cluster = None, output: Output = "table", blocked: Block
         nodes = [row | _explained(states.get(row["nodeClaim"])) for row in rows]
         print(json.dumps([*nodes, *map(_breaker_row, breakers)], indent=2))
         return
+    if not rows and not breakers:
+        print("No node is blocked." if blocked else "No nodes.", file=sys.stderr)
+        return
     header = ("NodeClaim", "Stage", "NodePool", "Type", "Zone", "Capacity", "Blocked", "Expires")
+    print(_columns([header, *(tuple(row.values()) for row in rows)]))
     console = Console()
-    if console.is_terminal:
-        table = Table(*header)
-        for row in rows:
-            table.add_row(*row.values())
-        console.print(table)
-    else:
-        print(_columns([header, *(tuple(row.values()) for row in rows)]))
     for name, state in states.items():
         if state.blocked:
             _print(console, f"**{name}**: {state.blocked}\n\n" + "\n".join(f"- {r}" for r in remedies(state)))
@@ -207,7 +204,7 @@ def _print(console: Console, markdown: str) -> None:
 
 
 def _columns(rows: Sequence[Sequence[str]]) -> str:
-    """Format rows as plain text for files and pipes, at full width without truncation."""
+    """Format rows as plain text, at full width without truncation."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("   ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) for row in rows)
     return "\n".join(line.rstrip() for line in lines)
@@ -283,5 +280,5 @@ def _row(execution: WorkflowExecution) -> dict[str, str]:
         "zone": zone,
         "capacityType": capacity,
         "blocked": "yes" if found.get(names.BLOCKED.name) else "",
-        "expires": f"{expires:%Y-%m-%d %H:%M}" if isinstance(expires, datetime) else "",
+        "expires": format_instant(expires) if isinstance(expires, datetime) else "",
     }
