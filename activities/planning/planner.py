@@ -22,7 +22,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -81,6 +81,8 @@ class _Decision:
     """The names of NodeClaims that have no Node yet."""
     explanations: Sequence[str] = ()
     """For each NodeClaim of the plan, why it is bought."""
+    without_types: Mapping[str, str] = field(default_factory=dict)
+    """Why no instance type is available, for each NodePool that has none."""
 
     @property
     def pods(self) -> list[Pod]:
@@ -170,6 +172,11 @@ class Planner:
         self._remember(made, written, given)
         self._buffers.simulated(plan, made.ready, written.names)
         await self._publish_refusals(made.pools, written)
+        for name, why in made.without_types.items():
+            message = f"{why[0].upper()}{why[1:]}"
+            await self._recorder.publish(
+                _pool_reference(made.pools[name]), "NoCompatibleInstanceTypes", message, "Warning"
+            )
         await self._pod_events.publish(plan, filter(_waits, pods), written.names, made.in_flight)
         return PlanResult(
             batch=given.batch,
@@ -212,7 +219,10 @@ class Planner:
         ready = frozenset(node.name for node in problem.nodes if node.initialized)
         in_flight = frozenset(node.name for node in problem.nodes if node.requirements is not None)
         why = await asyncio.to_thread(explanations, problem, plan.claims)
-        return _Decision(plan, asking, solved.failed, seen, ready, fingerprint, solved.seconds, in_flight, why)
+        without_types = {pool.name: pool.lacking for pool in problem.pools if pool.lacking}
+        return _Decision(
+            plan, asking, solved.failed, seen, ready, fingerprint, solved.seconds, in_flight, why, without_types
+        )
 
     async def _check_up_to_date(self, given: PlanInput) -> list[str]:
         """The names of this batch's existing NodeClaims. On return, the view contains those of all other batches."""

@@ -79,12 +79,13 @@ async def test_a_nodepool_that_the_api_server_refuses(make_pool: MakePool, kube:
 
 
 async def test_an_instance_type_that_does_not_exist(make_pool: MakePool, good: Pool) -> None:
-    """SCH, EVT-03: the pods hear that no type meets the pool's requirements; other pools go on."""
+    """SCH, EVT-03: the pods and the pool hear that no type meets the pool's requirements; other pools go on."""
     unknown = {"key": labels.INSTANCE_TYPE, "operator": "In", "values": ["m5.gigantic"]}
     pool = await make_pool(requirements=[unknown])
     pod = await pool.pod("one")
     name = pod["metadata"]["name"]
     await pool.seen(name, "FailedScheduling", f"NodePool {pool.name}: no available instance type")
+    await pool.seen(pool.name, "NoCompatibleInstanceTypes", "No available instance type meets its requirement")
     await goes_on(good, "beside-unknown")
     assert await pool.claims() == []
     (still,) = await pool.pods()

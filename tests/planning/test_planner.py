@@ -307,6 +307,21 @@ async def test_events_say_what_becomes_of_each_pod() -> None:
     assert (result.pods, result.placed_on_existing, result.unschedulable) == (3, 1, 1)
 
 
+async def test_evt03_a_pool_without_instance_types_is_named_on_the_pool_itself() -> None:
+    """A user who reads the NodePool must find what its pods hear."""
+    at = Setting(pod("a"))
+    typo = {"key": labels.INSTANCE_TYPE, "operator": "In", "values": ["m5.gigantic"]}
+    at.view.pools = [node_pool("typo", {"template/spec/requirements": [typo]}), node_pool("good")]
+    await at.planner.plan(BATCH)
+    ((name, message),) = [
+        (name, message)
+        for kind, name, reason, message in at.recorder.events
+        if (kind, reason) == ("NodePool", "NoCompatibleInstanceTypes")
+    ]
+    assert name == "typo"
+    assert message.startswith("No available instance type meets its requirement node.kubernetes.io/instance-type In")
+
+
 async def test_pods_on_existing_nodes_wait_for_kube_scheduler() -> None:
     """SCH-018: nominated for 20 s."""
     at = Setting(pod("a"))
