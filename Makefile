@@ -24,7 +24,8 @@ help:  ## List the targets
 	.uv/bin/pip install --quiet uv
 
 $(SYNCED): pyproject.toml uv.lock | $(filter .uv/bin/uv,$(UV))
-	$(UV) sync --locked --quiet --extra sandbox --compile-bytecode
+	@echo "Installing the Python packages of uv.lock ..."
+	@$(UV) sync --locked --quiet --extra sandbox --compile-bytecode
 	@touch $@
 
 setup: $(SYNCED)  ## Python environment and the sandbox's control plane (built once, then cached)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from temporalio.client import Client
@@ -33,6 +34,8 @@ app = create_app()
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 MANIFESTS = ("ec2nodeclass.yaml", "nodepool.yaml", "inflate.yaml")
+BIN = Path(sys.executable).parent
+"""Where `tenon` and `kubectl` are."""
 APP = "inflate"
 PODS = 5
 TTL = "15s"
@@ -84,13 +87,19 @@ def demo(
         raise typer.Exit(1) from None
     finally:
         if keep:
-            console.print(f"left running; {_ui(sandbox)}`tenon sandbox down` ends it")
+            console.print(f"\nThe sandbox and the worker keep running. {_ui(sandbox)}")
+            console.print(f"To use it:  export KUBECONFIG={sandbox.kubeconfig} PATH={BIN}:$PATH", soft_wrap=True)
+            console.print("To stop it: tenon sandbox down")
         else:
             if worker is not None:
                 worker.terminate()
                 worker.wait(60)
             if attached is None:
                 sandbox.stop()
+
+
+def _table(*columns: str) -> Table:
+    return Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
 
 
 def _ui(sandbox: Any) -> str:
@@ -154,7 +163,7 @@ def _instance_state(ec2: Any, instance_id: str) -> str:
 
 
 async def _prepare(story: DemoProgress, kube: Kube, sandbox: Any) -> None:
-    story.scene("an EC2NodeClass, a NodePool, and a Deployment of no pods")
+    story.scene("Create an EC2NodeClass, a NodePool and a Deployment with 0 replicas")
     sandbox.apply([EXAMPLES / name for name in MANIFESTS])
     patch = {"spec": {"disruption": {"consolidationPolicy": "WhenEmpty", "consolidateAfter": TTL}}}
     await kube.patch(NODEPOOLS, "default", patch)
@@ -172,7 +181,7 @@ async def _scale(kube: Kube, replicas: int) -> None:
 
 
 async def _scale_up(story: DemoProgress, kube: Kube) -> list[str]:
-    story.scene(f"{APP}: 0 -> {PODS}")
+    story.scene(f"Scale {APP} from 0 to {PODS}")
     await _scale(kube, PODS)
     story.report("scaled up", f"scaled to {PODS}")
     await story.until(f"{PODS} pods Running", lambda: story.all_running(APP, PODS))
@@ -181,7 +190,7 @@ async def _scale_up(story: DemoProgress, kube: Kube) -> list[str]:
 
 
 async def _scale_down(story: DemoProgress, kube: Kube, claims: list[str]) -> None:
-    story.scene(f"{APP}: {PODS} -> 0, empty nodes go after {TTL}")
+    story.scene(f"Scale {APP} from {PODS} to 0; consolidateAfter is {TTL}")
     await _scale(kube, 0)
     story.report("scaled down", "scaled to 0")
 
@@ -189,14 +198,14 @@ async def _scale_down(story: DemoProgress, kube: Kube, claims: list[str]) -> Non
         return not await story.pods(APP)
 
     await story.until("no pods", empty)
-    story.report("empty", f"nodes are empty; their time to live of {TTL} runs")
+    story.report("empty", f"nodes are empty; Tenon removes them after {TTL}")
     for claim in claims:
         await story.until(f"NodeClaim {claim} gone and its instance terminated", partial(story.gone, claim))
         story.report(f"{claim} gone", f"instance terminated, NodeClaim {claim} gone", "bold green")
 
 
 async def _delete_node(story: DemoProgress, kube: Kube) -> None:
-    story.scene(f"{APP}: 0 -> {PODS}, then `kubectl delete node` of a node with running pods")
+    story.scene(f"Scale {APP} to {PODS}, then delete the Node that runs the pods")
     before = set(story.claims)
     await _scale(kube, PODS)
     await story.until(f"{PODS} pods Running", lambda: story.all_running(APP, PODS))
@@ -217,20 +226,20 @@ async def _delete_node(story: DemoProgress, kube: Kube) -> None:
 
 
 async def _report(console: Console, story: DemoProgress, temporal: Client, sandbox: Any) -> None:
-    console.rule("[bold]what it took")
-    facts = Table("step", "seconds", show_header=True)
-    facts.add_row("Pending to Running (5 pods, first node)", f"{story.seconds('scaled up', 'up'):.1f}")
-    facts.add_row("node deleted to its instance terminated", f"{story.seconds('deleted', 'drained by delete'):.1f}")
+    console.rule("[bold]Summary")
+    facts = _table("step", "seconds")
+    facts.add_row(f"first {PODS} pods, from Pending to Running", f"{story.seconds('scaled up', 'up'):.1f}")
+    left = story.seconds("deleted", "drained by delete")
+    facts.add_row("from `kubectl delete node` to the end of its instance", f"{left:.1f}")
     console.print(facts)
-    lives = Table("NodeClaim", "instance", "type", "zone", "capacity", "$/h", "events", "ended")
+    lives = _table("NodeClaim", "instance", "type", "zone", "capacity", "$/h", "events", "left because")
     for name, state in story.claims.items():
         events, life = await _history(temporal, names.nodeclaim_id(sandbox.cluster_name, name))
         i = state.instance
         assert i is not None
-        ended = life.reason if life else "lives"
+        ended = life.reason if life else "(still running)"
         lives.add_row(name, i.id, i.instance_type, i.zone, i.capacity_type, f"{i.price:.4f}", str(events), ended)
     console.print(lives)
-    console.print(_ui(sandbox))
 
 
 async def _history(temporal: Client, workflow_id: str) -> tuple[int, NodeClaimResult | None]:

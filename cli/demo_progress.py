@@ -18,6 +18,7 @@ from tenon.errors import TenonError
 from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle.state import NodeState
+from tenon.lifecycle.timeline import counted_pods
 from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow
 
@@ -84,10 +85,10 @@ class DemoProgress:
         options = next(
             (len(r.get("values", [])) for r in claim.spec["requirements"] if r["key"] == labels.INSTANCE_TYPE), 0
         )
-        planned = len(claim.planned_pods)
         self.report(
             f"{name} created",
-            f"packing computed: NodeClaim [bold]{name}[/] for {planned} pods, {options} instance types to choose from",
+            f"packing computed: NodeClaim [bold]{name}[/] for {counted_pods(len(claim.planned_pods))}, "
+            f"{options} instance types to choose from",
         )
         if claim.launched:
             await self._report_launch(name)
@@ -130,7 +131,7 @@ class DemoProgress:
         pods = await self.pods(app)
         waiting = sum(1 for pod in pods if pod.get("status", {}).get("phase") == "Pending")
         if waiting:
-            self.report(f"{app} pending {self._began}", f"{waiting} pods Pending")
+            self.report(f"{app} pending {self._began}", f"{counted_pods(waiting)} Pending")
         running = [pod for pod in pods if pod.get("status", {}).get("phase") == "Running"]
         return len(pods) == count == len(running)
 

@@ -16,6 +16,7 @@ from typer.main import get_command
 from cli.application import Group, create_app
 from cli.console import output_console
 from cli.sandbox_output import Output, StateDir, fail
+from cli.simulating.progress import show_progress
 from sandbox import build, stale_worker
 from sandbox.build import BuildError
 from sandbox.cluster import Sandbox, SandboxError
@@ -106,7 +107,7 @@ def up(
         running = read(layout.status)
         if running is not None and running.running:
             sandbox = Sandbox.attach(state)
-            console.print("It runs already.")
+            console.print("The sandbox is running already.")
         else:
             with shown(console) as on_progress:
                 sandbox = Sandbox.start(
@@ -162,10 +163,13 @@ def down(state: StateDir = None) -> None:
     layout = Layout.at(state)
     stale_worker.stop(layout.root)
     try:
-        stopped = stop_sandbox(layout)
+        with show_progress("Stopping ..."):
+            stopped = stop_sandbox(layout)
     except SandboxError as error:
         raise fail(error) from error
-    Console().print("stopped" if stopped else f"No sandbox runs in {layout.root}.", highlight=False, soft_wrap=True)
+    Console().print(
+        "The sandbox is stopped." if stopped else f"No sandbox runs in {layout.root}.", highlight=False, soft_wrap=True
+    )
 
 
 @app.command()
