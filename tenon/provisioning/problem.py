@@ -13,6 +13,7 @@ from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.pools import scheduling_pool
 from tenon.provisioning.readiness import why_unusable
 from tenon.resources import Resources, subtract, total
+from tenon.scheduling.explanation.unschedulable_pods import accepts_pool
 from tenon.scheduling.model import InstanceType, Node, Plan, Problem
 
 
@@ -82,7 +83,7 @@ def problem_of(
 def with_pool_reasons(
     plan: Plan, cluster: Cluster, pods: Sequence[Pod], left_out: Mapping[str, str] | None = None
 ) -> Plan:
-    """Adds, to the reason of each unschedulable pod, why the engine did not consider some NodePools.
+    """Adds, to the reason of each unschedulable pod, why the engine did not consider some NodePools that it accepts.
 
     ``left_out``: by name, why a usable pool was left out.
     """
@@ -90,10 +91,14 @@ def with_pool_reasons(
         return plan
     reasons = {pool.metadata.name: why_unusable(pool, cluster.node_class) for pool in cluster.node_pools()}
     reasons = {name: why or (left_out or {}).get(name, "") for name, why in reasons.items()}
-    unseen = [f"NodePool {name}: {why}" for name, why in sorted(reasons.items()) if why]
+    unseen = [(name, f"NodePool {name}: {why}") for name, why in sorted(reasons.items()) if why]
     hopeless = {pod.key for pod in pods if pod.unsupported}
+    terms = {pod.key: pod.required_terms for pod in pods}
     unschedulable = {
-        key: reason if key in hopeless else "; ".join([reason, *unseen]) for key, reason in plan.unschedulable.items()
+        key: reason
+        if key in hopeless
+        else "; ".join([reason, *(text for name, text in unseen if accepts_pool(terms.get(key, ()), name))])
+        for key, reason in plan.unschedulable.items()
     }
     return replace(plan, unschedulable=unschedulable)
 

@@ -25,6 +25,14 @@ def test_too_large_for_every_type() -> None:
     )
 
 
+def test_a_pod_that_names_its_pool_hears_only_about_that_one() -> None:
+    own = Requirements.of(need(labels.NODEPOOL, "In", "batch"))
+    text = reason(pod("p", "200", "1Gi", own), pool("default"), pool("batch"))
+    assert text == "NodePool batch: needs 200 CPU; the largest type it allows has 95.9 CPU"
+    text = reason(pod("p", "1", "1Gi", own), pool("default"), pool("web"))
+    assert text == "no NodePool that can launch nodes meets karpenter.sh/nodepool In [batch]"
+
+
 def test_sch079_a_request_in_the_wrong_unit_gets_a_hint() -> None:
     assert "written with a small m" in reason(pod("p", "1M"), pool())
 

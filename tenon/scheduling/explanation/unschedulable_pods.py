@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from tenon.apis import labels
 from tenon.apis.restricted import restricted_reason
 from tenon.kube.requirements import Requirements, hint
 from tenon.kube.taints import Taint
@@ -21,7 +22,7 @@ _AND = ", and "
 
 
 def explain(pod_class: PodClass, templates: Sequence[tuple[Template, Limits]], obstacle: str = "") -> str:
-    """Return one sentence per NodePool, in the order in which pools are tried, or one for all if it holds for all.
+    """Return one sentence per NodePool that the pod accepts, in the order in which pools are tried, or one for all.
 
     ``obstacle`` is the rule between pods that prevents placement; it is the reason if there is no simpler one.
     """
@@ -36,7 +37,16 @@ def explain(pod_class: PodClass, templates: Sequence[tuple[Template, Limits]], o
     if undefined:
         known = {key for template, _ in templates for key in (*template.known, *template.requirements)}
         return (restricted_reason(undefined) or f"no NodePool defines label {undefined}") + hint(undefined, known)
-    return "; ".join(f"NodePool {t.pool.name}: {_reason(pod_class, t, limits, obstacle)}" for t, limits in templates)
+    named = [(t, limits) for t, limits in templates if accepts_pool(pod_class.terms, t.pool.name)]
+    if not named:
+        wanted = " or ".join(dict.fromkeys(str(term[labels.NODEPOOL]) for term in pod_class.terms))
+        return f"no NodePool that can launch nodes meets {wanted}"
+    return "; ".join(f"NodePool {t.pool.name}: {_reason(pod_class, t, limits, obstacle)}" for t, limits in named)
+
+
+def accepts_pool(terms: Sequence[Requirements], name: str) -> bool:
+    """Whether one of the pod's terms allows the NodePool of this name. Reasons leave out the other pools."""
+    return not terms or any(term.get(labels.NODEPOOL).has(name) for term in terms)
 
 
 def _contradiction(term: Requirements) -> str:
