@@ -14,7 +14,8 @@ from dataclasses import asdict, dataclass, replace
 from rich.console import Console
 from rich.table import Table
 
-from activities.planning.moves import MAX_COMMANDS, MAX_SETTLE, SETTLE_STEP
+from activities.planning.look_pace import MAX_SETTLE, SETTLE_STEP
+from activities.planning.moves import MAX_COMMANDS
 from benchmarks.catalogue import ec2_pool
 from benchmarks.churn_cluster import ModelCluster
 from benchmarks.churn_disruption import Pace

@@ -1,7 +1,7 @@
 """Looks for disruption commands that move pods, in a thread on a snapshot of the cluster.
 
-A look simulates many placements, so it takes longer than a look for empty nodes and never delays one. How often it runs
-depends on how long it takes.
+A look simulates many placements, so it takes longer than a look for empty nodes and never delays one. `look_pace` says
+when it begins.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Protocol, TypeVar
 
 from temporalio.exceptions import ApplicationError
@@ -23,6 +23,7 @@ from activities.planning.batching import Batcher
 from activities.planning.buffers import BufferRoom
 from activities.planning.interfaces import ClusterView, DisruptionCluster, Types
 from activities.planning.launch_refusals import LaunchRefusals
+from activities.planning.look_pace import LookPace
 from activities.planning.move_events import MoveEvents
 from activities.planning.offerings import instance_types_by_pool
 from activities.planning.slowed_pools import SlowedPools
@@ -30,10 +31,8 @@ from activities.planning.solving import Limit
 from tenon.apis.nodepool import NodePool
 from tenon.apis.reasons import Reason
 from tenon.disruption.commands import arrivals_of, command_id, pods_sent, to_message
-from tenon.disruption.consolidatable import moves_from, settles_at
 from tenon.disruption.deciding import decide
 from tenon.disruption.leaving_together import leaving_together
-from tenon.disruption.look_facts import LookFacts, look_facts
 from tenon.disruption.methods import moving_methods
 from tenon.disruption.methods.base import Method
 from tenon.disruption.model import (
@@ -67,24 +66,11 @@ from tenon.scheduling.type_table import TypeTables
 
 log = loggers.DISRUPTION
 
-LOOK_SECONDS = 10.0
-"""Seconds between two looks, as in Karpenter."""
-BUSY_PAUSE_FACTOR = 10.0
-"""A look is followed by a pause of this many times its CPU time: looks may use 10 % of a core."""
-PAUSE_FACTOR = 100.0
-"""After a round of looks that found nothing, the same until something changes that may let a look find more (DIS-39).
-Looks at a cluster at rest use 1 % of a core.
-"""
-MAX_PAUSE = 300.0
 MAX_COMMANDS = 50
 """How many commands of one look start. Each is validated on the whole cluster, and the next look finds the others. By
 then, kube-scheduler has put pods of the first ones on nodes that should have left too, so the limit is not lower."""
 MAX_LAUNCHING = 25
 """How many of them launch nodes. NodeClaims are large, and all commands of a look must fit in a message."""
-SETTLE_STEP = timedelta(seconds=30)
-"""A round waits while more nodes become due within so short a time of each other (`settles_at`)."""
-MAX_SETTLE = 60.0
-"""Seconds after which a round begins although more nodes become due: in a busy cluster, that never ends."""
 MAX_SECONDS = 60.0
 """Seconds after which a look gives what it has found."""
 DRIFT_SHARE = 0.5
@@ -103,16 +89,6 @@ class Compute(Protocol):
 
 MethodsFor = Callable[[Limit], Sequence[Method]]
 """Returns the methods that move pods, which stop when the time limit is over."""
-
-
-def pause_after(computed: float) -> float:
-    """Return the seconds from the end of a look, which took this CPU time, to the next one."""
-    return min(MAX_PAUSE, max(LOOK_SECONDS, BUSY_PAUSE_FACTOR * computed))
-
-
-def rest_after(computed: float) -> float:
-    """Return the seconds that looks rest after a round that found nothing and took this CPU time (DIS-39)."""
-    return min(MAX_PAUSE, max(LOOK_SECONDS, PAUSE_FACTOR * computed))
 
 
 def methods_within(limit: Limit, *, spot_to_spot: bool = False) -> Sequence[Method]:
@@ -163,18 +139,7 @@ class MoveFinder:
         self._free_memory = free_memory
         self._look: asyncio.Task[list[DisruptionCommand]] | None = None
         self._limit: Limit | None = None
-        self._due = 0.0
-        """When the next look may start, in the event loop's time."""
-        self._rests_until = 0.0
-        """Until then it starts only if something has changed that may let it find more than the last round."""
-        self._ready_since: float | None = None
-        """Since when a round waits for more nodes to become due, in the event loop's time; None if none waits."""
-        self._known: LookFacts | None = None
-        """The facts at the start of the last round."""
-        self._computed = 0.0
-        """The CPU seconds of the round that runs, of which each look at a large cluster is a part."""
-        self._found = False
-        """Whether a look of this round found a command."""
+        self._pace = LookPace(view, batcher)
         self._cursor: LookCursor | None = None
         """Where the next look goes on; None until it is known."""
 
@@ -195,41 +160,11 @@ class MoveFinder:
             nodes: all nodes.
             open_commands: the open and the failed commands, by NodeClaim.
         """
-        clock = asyncio.get_running_loop().time
-        if self._look is None and clock() >= self._due:
-            outline = self._outline(nodes, open_commands)
-            quiet = self._view.quiet_since()
-            if (wait := _idle_for(outline, quiet)) > 0:
-                self._due = clock() + wait
-                self._ready_since = None
-            elif self._batcher.undecided():
-                self._due = clock() + 1.0  # pods come first: their plan changes the cluster in a moment
-            else:
-                used, released = self._view.requests_on_nodes(), self._view.pods_released()
-                facts = look_facts(outline, quiet, used, released, self._view.evictions_allowed(), self._known)
-                if clock() < self._rests_until and self._known is not None and not facts.offer_more_than(self._known):
-                    self._due = min(self._rests_until, clock() + LOOK_SECONDS)
-                    self._ready_since = None
-                    return None
-                if self._round_is_over():
-                    if (wait := self._settles_in(outline, quiet, clock())) > 0:
-                        self._due = clock() + wait
-                        return None
-                    self._known = facts
-                self._look = asyncio.create_task(self._find_and_free(nodes, open_commands))
+        if self._look is not None or not self._pace.is_due():
+            return self._look
+        if self._pace.lets_begin(self._outline(nodes, open_commands), new_round=self._round_is_over()):
+            self._look = asyncio.create_task(self._find_and_free(nodes, open_commands))
         return self._look
-
-    def _settles_in(self, situation: Situation, quiet_since: Mapping[str, datetime], clock: float) -> float:
-        """Return for how many seconds a round that may begin should wait for nodes that become due (`settles_at`)."""
-        if any(node.drifted for node in situation.nodes):
-            return 0.0
-        if self._ready_since is None:
-            self._ready_since = clock
-        settled = settles_at(situation.nodes, situation.policies, quiet_since, situation.now, SETTLE_STEP)
-        wait = min((settled - situation.now).total_seconds(), self._ready_since + MAX_SETTLE - clock)
-        if wait <= 0:
-            self._ready_since = None
-        return wait
 
     def _round_is_over(self) -> bool:
         """Whether the next look begins a round: the last one did not leave nodes for it."""
@@ -248,7 +183,7 @@ class MoveFinder:
         """Return in how many seconds `start` may start a look. A look that runs ends by itself."""
         if self._look is not None:
             return MAX_SECONDS
-        return max(0.05, self._due - asyncio.get_running_loop().time())
+        return self._pace.due_in()
 
     def take(self, situation: Situation) -> list[DisruptionCommand]:
         """Return the commands of the look that ended, without those that are not allowed any more.
@@ -262,7 +197,7 @@ class MoveFinder:
         if look.cancelled():
             return []
         if (error := look.exception()) is not None:
-            self._due = asyncio.get_running_loop().time() + LOOK_SECONDS
+            self._pace.retry_soon()
             log.error("The worker failed to search for nodes to disrupt and retries", exc_info=error)
             return []
         return still_allowed(look.result(), situation)
@@ -324,12 +259,8 @@ class MoveFinder:
     async def _find(
         self, nodes: Sequence[ManagedNode], open_commands: Mapping[str, OpenCommand]
     ) -> list[DisruptionCommand]:
-        clock = asyncio.get_running_loop().time
         limit = self._limit = Limit(MAX_SECONDS)
-        pause = rest = pause_after(0.0)
-        if self._round_is_over():
-            self._computed, self._found = 0.0, False
-        before = self._computed
+        self._pace.look_begins(new_round=self._round_is_over())
         try:
             situation, sold = await self._situation(nodes, open_commands, self._compute)
             assert situation.model is not None
@@ -339,15 +270,13 @@ class MoveFinder:
             _count_timeouts(methods, limit)
             decision = replace(decision, commands=_first(decision.commands))
             self._cursor = decision.cursor or self._cursor or LookCursor()  # consolidation that failed names none
-            self._found |= bool(decision.commands)
-            pause = pause_after(self._computed - before)
             complete = not (decision.failed or decision.is_cut or limit())
-            if complete and self._round_is_over() and not self._found:
-                rest = rest_after(self._computed)
+        except BaseException:
+            self._pace.look_failed()
+            raise
         finally:
-            self._due = clock() + pause
-            self._rests_until = clock() + rest
             self._limit = None
+        self._pace.look_ends(found=bool(decision.commands), ends_round=complete and self._round_is_over())
         _report(decision, methods, situation)
         self._events.decided(decision, {node.claim: node for node in nodes}, self._view.node_pools())
         self._remember_blocked(decision, nodes)
@@ -390,7 +319,7 @@ class MoveFinder:
             return function(*given), time.thread_time() - began
 
         result, seconds = await asyncio.to_thread(timed)
-        self._computed += seconds
+        self._pace.add(seconds)
         return result
 
     def _remember_blocked(self, decision: Decision, nodes: Sequence[ManagedNode]) -> None:
@@ -440,16 +369,6 @@ def _first(commands: Sequence[Command]) -> tuple[Command, ...]:
         if len(found) < MAX_COMMANDS and not (command.replacements and launching > MAX_LAUNCHING):
             found.append(command)
     return tuple(found)
-
-
-def _idle_for(situation: Situation, quiet_since: Mapping[str, datetime]) -> float:
-    """Return for how many seconds no node with pods has to leave; 0 if a look is worth its time."""
-    if any(node.drifted for node in situation.nodes):
-        return 0.0
-    due = moves_from(situation.nodes, situation.policies, quiet_since)
-    if due is None:
-        return LOOK_SECONDS
-    return min(LOOK_SECONDS, max(0.0, (due - situation.now).total_seconds()))
 
 
 def _model(

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from activities.planning import moves
+from activities.planning import look_pace, moves
 from activities.planning.disrupting import Disruptor
 from tenon.apis.reasons import Reason
 from tenon.disruption.commands import to_message
@@ -47,15 +47,15 @@ async def test_the_pause_after_a_look_does_not_count_the_wait_for_ec2(monkeypatc
     monkeypatch.setattr(FakeTypes, "instance_types", slow)
     asyncio.get_running_loop().call_later(0.5, answered.set)
     assert await at.look() == []
-    assert at.finder.due_in() <= moves.LOOK_SECONDS
+    assert at.finder.due_in() <= look_pace.LOOK_SECONDS
 
 
 @pytest.fixture
 def resting(monkeypatch: pytest.MonkeyPatch) -> None:
     """The pause after a round that found nothing does not end, and other pauses are over at once."""
-    monkeypatch.setattr(moves, "PAUSE_FACTOR", 1e9)
-    monkeypatch.setattr(moves, "BUSY_PAUSE_FACTOR", 0.0)
-    monkeypatch.setattr(moves, "LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(look_pace, "PAUSE_FACTOR", 1e9)
+    monkeypatch.setattr(look_pace, "BUSY_PAUSE_FACTOR", 0.0)
+    monkeypatch.setattr(look_pace, "LOOK_SECONDS", 0.0)
 
 
 ONE_A_TIME = {"disruption/budgets": [{"nodes": "1"}], "disruption/consolidateAfter": "60s"}
@@ -213,13 +213,14 @@ async def test_dis39_a_pod_that_may_be_evicted_now_gives_only_its_own_node_a_new
 
 
 def test_dis39_looks_use_a_tenth_of_a_core_and_at_rest_a_hundredth_for_five_minutes_at_most() -> None:
-    assert [moves.pause_after(seconds) for seconds in (0.0, 1.0, 5.0, 30.0, 60.0)] == [10.0, 10.0, 50.0, 300.0, 300.0]
-    assert [moves.rest_after(seconds) for seconds in (0.0, 0.1, 0.5, 3.0, 60.0)] == [10.0, 10.0, 50.0, 300.0, 300.0]
+    seconds = [10.0, 10.0, 50.0, 300.0, 300.0]
+    assert list(map(look_pace.pause_after, (0.0, 1.0, 5.0, 30.0, 60.0))) == seconds
+    assert list(map(look_pace.rest_after, (0.0, 0.1, 0.5, 3.0, 60.0))) == seconds
 
 
 @pytest.mark.usefixtures("resting")
 async def test_dis39_looks_do_not_rest_for_longer_than_five_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moves, "MAX_PAUSE", 0.0)
+    monkeypatch.setattr(look_pace, "MAX_PAUSE", 0.0)
     at = Setting("a")
     assert await at.look() == []
     assert at.finder.start(at.view.managed, {}) is not None
@@ -248,7 +249,7 @@ async def test_wsh01_a_round_waits_for_nodes_that_are_due_in_a_moment() -> None:
 
 async def test_wsh01_a_round_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a busy cluster some node always becomes due in a moment."""
-    monkeypatch.setattr(moves, "MAX_SETTLE", 0.0)
+    monkeypatch.setattr(look_pace, "MAX_SETTLE", 0.0)
     at = resting_setting()
     is_due_in_five_seconds(at)
     assert at.finder.start(at.view.managed, {}) is not None
@@ -265,12 +266,12 @@ async def test_a_look_that_follows_a_change_waits_ten_times_the_cpu_time_of_the_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """So looks at a cluster that changes all the time use 10 % of a core at most."""
-    monkeypatch.setattr(moves, "BUSY_PAUSE_FACTOR", 1e9)
+    monkeypatch.setattr(look_pace, "BUSY_PAUSE_FACTOR", 1e9)
     at = Setting("a")
     assert await at.look() == []
     drifts(at)
     assert at.finder.start(at.view.managed, {}) is None
-    assert moves.LOOK_SECONDS < at.finder.due_in() <= moves.MAX_PAUSE
+    assert look_pace.LOOK_SECONDS < at.finder.due_in() <= look_pace.MAX_PAUSE
 
 
 @pytest.mark.usefixtures("resting")
@@ -337,8 +338,8 @@ async def test_the_pause_after_a_look_does_not_count_validations(monkeypatch: py
             return self._proposal
 
     monkeypatch.setattr(time, "thread_time", thread_time)
-    monkeypatch.setattr(moves, "BUSY_PAUSE_FACTOR", 1e6)
-    monkeypatch.setattr(moves, "MAX_PAUSE", inf)
+    monkeypatch.setattr(look_pace, "BUSY_PAUSE_FACTOR", 1e6)
+    monkeypatch.setattr(look_pace, "MAX_PAUSE", inf)
     pauses = []
     for validations in (0, 2):
         at = Setting("a", methods=[Waiting(Proposal(), Reason.UNDERUTILIZED, "multi")])
