@@ -1,13 +1,12 @@
-"""A launched instance, and the claim that it was launched for."""
+"""A launched instance, the claim that it was launched for, and its node at rest."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
 from tenon.lifecycle.messages.base import ClaimRef
-from tenon.lifecycle.messages.launch import (
-    Instance,
-)
+from tenon.lifecycle.messages.launch import ClaimView, Instance
+from tenon.lifecycle.state import NodeState, Stage
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 REF = ClaimRef(cluster="c", name="default-x1", uid="u1")
@@ -20,3 +19,11 @@ INSTANCE = Instance(
     image_id="ami-1",
     price=0.04,
 )
+VIEW = ClaimView(exists=True, created_at=NOW, pool="default", planned_pods=1, expire_after_seconds=3600)
+
+
+def at_live(**update: object) -> NodeState:
+    """A node at rest."""
+    return NodeState(
+        claim=REF, stage=Stage.LIVE, instance=INSTANCE, node_name="n1", registered=True, initialized=True
+    ).model_copy(update=update)

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenon.apis.reasons import Reason
-from tenon.lifecycle import disruption_requests, expiration, launch_stages, machine, startup_stages
+from tenon.lifecycle import disruption_requests, launch_stages, machine, startup_stages
 from tenon.lifecycle.launch_retry import ANSWER_GRACE, MAX_PAUSE
-from tenon.lifecycle.messages.base import ActivityName, ClaimRef, Message
+from tenon.lifecycle.messages.base import ActivityName, Message
 from tenon.lifecycle.messages.launch import (
     ClaimView,
     LaunchRequest,
@@ -25,7 +25,6 @@ from tenon.lifecycle.messages.node import (
     DetachResult,
     Disrupt,
     DrainResult,
-    ExpirationInput,
     ExpirationResult,
     InitializeResult,
     Keep,
@@ -38,11 +37,9 @@ from tenon.lifecycle.messages.node import (
 from tenon.lifecycle.state import NodeState, Stage
 from tenon.lifecycle.steps import DeadlinePassed, End, Failed, KeepRecorded, LeaveRequest, Run, Wait, Withdrawn
 from tenon.lifecycle.termination import BLOCKED_RETRY, GOES_ON, MAX_BLOCKED_RETRY
-from tenon.lifecycle.timeline import MAX_BYTES, MAX_ENTRIES, details, record, result_of
-from tenon.provisioning.purchase import MAX_LINE, MAX_LINES, bounded_lines
-from tests.lifecycle.launched import INSTANCE, NOW, REF
+from tenon.lifecycle.timeline import MAX_ENTRIES
+from tests.lifecycle.launched import INSTANCE, NOW, REF, VIEW, at_live
 
-VIEW = ClaimView(exists=True, created_at=NOW, pool="default", planned_pods=1, expire_after_seconds=3600)
 REQUEST = LaunchRequest(client_token="t", capacity_type="spot", templates=[], tags={})
 UNKNOWN = LaunchWait(reason="NodeClassReadinessUnknown", message="not resolved yet")
 REFUSED = LaunchWait(reason="Unauthorized", message="not allowed")
@@ -188,78 +185,6 @@ def test_ctl06_a_drain_that_makes_progress_goes_on_at_once() -> None:
     assert [pause(0) for _ in range(9)][-1] == longest
 
 
-@given(st.lists(st.text(max_size=500), max_size=200))
-def test_timeline_is_bounded_and_keeps_its_beginning(texts: list[str]) -> None:
-    """The state stays small however long a life is; the first line is never lost."""
-    state = NodeState(claim=REF)
-    for text in texts:
-        state = record(state, NOW, text)
-    assert sum(len(entry.text.encode()) + 32 for entry in state.timeline) <= MAX_BYTES
-    assert len(state.timeline) <= MAX_ENTRIES
-    if texts:
-        assert state.timeline[0].text[:50] == texts[0][:50]
-    assert details(state).startswith("### NodeClaim default-x1")
-
-
-@given(
-    st.lists(st.text(max_size=500), max_size=200),
-    st.lists(st.text(max_size=600).map(lambda text: " ".join(bounded_lines(text)[:1])), max_size=6),
-)
-def test_why_a_node_was_bought_and_its_timeline_share_their_bounds(texts: list[str], why: list[str]) -> None:
-    """64 lines and 8 KB together; the explanation is never dropped."""
-    state = NodeState(claim=REF, explanation=tuple(why))
-    for text in texts:
-        state = record(state, NOW, text)
-    lines = [*state.explanation, *(entry.text for entry in state.timeline)]
-    assert len(lines) <= MAX_ENTRIES
-    assert sum(len(line.encode()) + 32 for line in lines) <= MAX_BYTES
-    assert state.explanation == tuple(why)
-
-
-@given(st.text(max_size=3000))
-def test_an_explanation_that_somebody_edited_stays_small(text: str) -> None:
-    lines = bounded_lines(text)
-    assert len(lines) <= MAX_LINES
-    assert all(len(line.encode()) <= MAX_LINE for line in lines)
-
-
-def test_the_details_of_a_node_say_why_it_was_bought() -> None:
-    view = VIEW.model_copy(
-        update={"planned_pods": 5, "explanation": ["5 pods: default/web-1", "planned price: 0.1 $/h"]}
-    )
-    state = machine.apply(NodeState(claim=REF), PrepareLaunchResult(view=view, reason="x"), NOW)
-    shown = details(state)
-    assert "#### Why this node was bought\n\n- 5 pods: default/web-1\n- planned price: 0.1 $/h\n" in shown
-    assert "| Pods | bought for 5 |" in shown
-    assert result_of(state, NOW).explanation == ["5 pods: default/web-1", "planned price: 0.1 $/h"]
-    assert "Why" not in details(NodeState(claim=REF))
-
-
-@pytest.mark.parametrize(
-    ("result", "said"),
-    [
-        (BindResult(bound=5, planned=5, running=5), "5 pods run here, all that it was bought for"),
-        (BindResult(bound=0, planned=5, running=5), "5 pods run here, 0 of the 5 it was bought for"),
-        (BindResult(bound=3, planned=5, left=2, running=4), "4 pods run here, 3 of the 5 it was bought for"),
-        (BindResult(bound=0, planned=5, running=1), "1 pod runs here, 0 of the 5 it was bought for"),
-        (BindResult(bound=3, planned=5, left=2), "3 of the 5 it was bought for run here"),
-    ],
-)
-def test_a_node_says_how_many_pods_really_run_on_it(result: BindResult, said: str) -> None:
-    """The last answer is of a worker of an earlier version, which did not count the others."""
-    state = NodeState(claim=REF, stage=Stage.BINDING, planned_pods=5, initialized=True)
-    live = machine.apply(state, result, NOW)
-    assert said in [entry.text for entry in live.timeline]
-    assert f"| Pods | {said} (when it became live) |" in details(live)
-
-
-def at_live(**update: object) -> NodeState:
-    """A node at rest."""
-    return NodeState(
-        claim=REF, stage=Stage.LIVE, instance=INSTANCE, node_name="n1", registered=True, initialized=True
-    ).model_copy(update=update)
-
-
 @pytest.mark.parametrize(
     ("state", "why"),
     [
@@ -391,119 +316,6 @@ def test_a_drain_that_is_blocked_hears_at_once_that_its_instance_is_gone() -> No
     assert step.input.model_dump()["instance_gone"] is True
 
 
-@given(st.lists(st.uuids(), min_size=40, max_size=40, unique=True))
-def test_nodes_that_are_overdue_together_leave_spread_out(uids: list[object]) -> None:
-    """After an outage, the nodes whose time came meanwhile do not all leave in the same second, but within a minute."""
-    late = NOW + timedelta(hours=3)
-    turns = []
-    for uid in uids:
-        ref = ClaimRef(cluster="c", name="n", uid=str(uid))
-        waits = machine.apply(at_live(claim=ref, expires_at=NOW), DeadlinePassed(), late)
-        assert waits.leave is None
-        step = machine.next_step(waits, late)
-        assert isinstance(step, Wait)
-        assert step.until is not None
-        turns.append(step.until - late)
-        left = machine.apply(waits, DeadlinePassed(), step.until)
-        assert left.leave is not None
-        assert left.leave.reason == "expired"
-    assert max(turns) <= expiration.SPREAD
-    assert len({int(turn.total_seconds() // 10) for turn in turns}) >= 3
-
-
-ASKS = DeadlinePassed(asks_first=True)
-
-
-def test_wsh28_an_expired_node_asks_its_pool_and_leaves_at_once_unless_it_must_wait() -> None:
-    asks = machine.apply(at_live(pool="default", expires_at=NOW), ASKS, NOW)
-    step = machine.next_step(asks, NOW)
-    assert isinstance(step, Run)
-    assert (step.activity, step.input) == (
-        ActivityName.CHECK_EXPIRATION,
-        ExpirationInput(claim=REF, pool="default"),
-    )
-    left = machine.apply(asks, ExpirationResult(), NOW)
-    assert left.leave is not None
-    assert (left.leave.reason, left.stage) == ("expired", Stage.CORDONING)
-
-
-def test_wsh28_a_node_that_waits_for_the_budgets_asks_again_and_says_it_once() -> None:
-    """The NodePool may change, so that no command would come."""
-    state, now = at_live(pool="default", expires_at=NOW), NOW
-    for _ in range(3):
-        state = machine.apply(state, ASKS, now)
-        state = machine.apply(state, ExpirationResult(waits=True), now)
-        assert (state.leave, state.blocked) == (None, "")
-        step = machine.next_step(state, now)
-        assert isinstance(step, Wait)
-        assert step.until == now + expiration.ASK_AGAIN
-        now = step.until
-    assert [line.text for line in state.timeline] == [expiration.EXPIRY_WAITS]
-    left = machine.apply(machine.apply(state, ASKS, now), ExpirationResult(), now)
-    assert left.leave is not None
-
-
-def test_wsh28_a_command_removes_a_node_that_waits_for_the_budgets() -> None:
-    asks = machine.apply(at_live(pool="default", expires_at=NOW), ASKS, NOW)
-    waits = machine.apply(asks, ExpirationResult(waits=True), NOW)
-    command = Disrupt(command="expired-1", reason="expired", not_before=NOW)
-    assert disruption_requests.answer(waits, command, NOW).accepted
-    left = machine.apply(waits, command, NOW)
-    assert left.leave is not None
-    assert (left.leave.reason, left.leave.only_if_empty) == ("expired", False)
-
-
-@pytest.mark.parametrize("waits", [True, False])
-def test_wsh28_a_node_that_is_kept_while_it_asks_stays(waits: bool) -> None:
-    """An operator's wish counts until the node really leaves."""
-    until = NOW + timedelta(days=1)
-    asks = machine.apply(at_live(pool="default", expires_at=NOW), ASKS, NOW)
-    kept = machine.apply(machine.apply(asks, Keep(until=until), NOW), ExpirationResult(waits=waits), NOW)
-    kept = machine.apply(kept, KeepRecorded(), NOW)
-    step = machine.next_step(kept, NOW)
-    assert isinstance(step, Wait)
-    assert (kept.leave, step.until) == (None, until)
-
-
-def test_wsh28_a_question_that_fails_is_asked_again_after_a_pause() -> None:
-    asks = machine.apply(at_live(pool="default", expires_at=NOW), ASKS, NOW)
-    failed = machine.apply(asks, Failed(activity=ActivityName.CHECK_EXPIRATION, message="boom"), NOW)
-    step = machine.next_step(failed, NOW)
-    assert isinstance(step, Wait)
-    assert step.until == NOW + machine.FAILED_RETRY
-    again = machine.apply(failed, ASKS, step.until)
-    assert machine.apply(again, ExpirationResult(), step.until).leave is not None
-
-
-@pytest.mark.parametrize(
-    "other", [{"pool": ""}, {"stage": Stage.INITIALIZING, "deadline": NOW + timedelta(hours=1)}, {"expires_at": None}]
-)
-def test_wsh28_only_a_live_node_of_a_pool_asks_before_it_expires(other: dict[str, object]) -> None:
-    """Budgets count no other nodes."""
-    state = at_live(**{"pool": "default", "expires_at": NOW, **other})
-    assert not expiration.asks_before_it_expires(state, NOW)
-    assert machine.apply(state, ASKS, NOW).expired is False
-
-
-def test_a_node_that_is_kept_while_it_waits_for_its_turn_stays() -> None:
-    """An operator's wish counts until the node really leaves."""
-    late = NOW + timedelta(hours=3)
-    waits = machine.apply(at_live(expires_at=NOW), DeadlinePassed(), late)
-    kept = machine.apply(waits, Keep(until=late + timedelta(days=1)), late)
-    kept = machine.apply(kept, KeepRecorded(), late)
-    after = machine.apply(kept, DeadlinePassed(), late + expiration.SPREAD)
-    assert after.leave is None
-    step = machine.next_step(after, late + expiration.SPREAD)
-    assert isinstance(step, Wait)
-    assert step.until == late + timedelta(days=1)
-
-
-def test_a_node_that_is_due_leaves_at_once() -> None:
-    """Only what is overdue since long is spread."""
-    left = machine.apply(at_live(expires_at=NOW), DeadlinePassed(), NOW + timedelta(seconds=2))
-    assert left.leave is not None
-
-
 def test_a_node_that_was_to_leave_only_if_empty_leaves_when_its_instance_is_gone() -> None:
     """Both come in one moment: pods on a machine that is gone are no reason to stay."""
     state = machine.apply(at_live(), Disrupt(command="c1", reason="Empty", only_if_empty=True), NOW)
@@ -522,14 +334,6 @@ def test_a_life_that_has_not_looked_yet_looks_before_it_leaves() -> None:
     deleting = VIEW.model_copy(update={"deleting": True, "instance": INSTANCE, "registered": True, "node_name": "n1"})
     left = machine.apply(state, PrepareLaunchResult(view=deleting), NOW)
     assert (left.stage, left.instance) == (Stage.CORDONING, INSTANCE)
-
-
-def test_the_last_line_of_a_life_names_who_still_holds_its_objects() -> None:
-    """A finalizer of somebody else outlives Tenon's; the timeline says whose."""
-    held = "NodeClaim default-x1 is kept by finalizer example.com/audit"
-    ended = machine.apply(at_live(stage=Stage.RELEASING), ReleaseInput(claim=REF, held_by=[held]), NOW)
-    assert ended.stage is Stage.ENDED
-    assert held in ended.timeline[-1].text
 
 
 def test_lif01_a_refused_launch_keeps_the_claim_and_is_retried_with_backoff() -> None:
@@ -673,19 +477,6 @@ def test_v1b20_a_node_is_let_go_of_only_when_its_instance_is_gone() -> None:
     state = machine.apply(state, TerminateResult(state="shutting-down"), NOW)
     assert state.stage is Stage.TERMINATING
     assert machine.apply(state, TerminateResult(terminated=True), NOW).stage is Stage.RELEASING
-
-
-def test_an_expired_node_leaves_although_it_never_initialized() -> None:
-    """DIS-80: expiry does not wait for a node that hangs before initialization."""
-    state = NodeState(
-        claim=REF, stage=Stage.INITIALIZING, expires_at=NOW + timedelta(minutes=5), deadline=NOW + timedelta(minutes=10)
-    )
-    step = machine.next_step(state, NOW)
-    assert isinstance(step, Wait)
-    assert step.until == state.expires_at
-    late = machine.apply(state, DeadlinePassed(), NOW + timedelta(minutes=5))
-    assert late.leave is not None
-    assert late.leave.reason == "expired"
 
 
 def test_an_operators_wish_outlasts_an_emptiness_that_was_to_be_checked() -> None:
