@@ -14,11 +14,8 @@ from typing import Any, Self
 
 import aiohttp
 
-from activities import loggers
 from activities.kubernetes.access import Access
 from activities.kubernetes.errors import ApiUnreachableError, from_status
-
-log = loggers.KUBERNETES
 
 CONNECT_SECONDS = 10.0
 REQUEST_SECONDS = 60.0

@@ -204,10 +204,6 @@ class Ec2Admin:
         """End a capacity reservation, now or at a time. The instances of a block end with it, others stay."""
         self._call("POST", "end-reservation", {"id": reservation_id, "at": at.isoformat() if at else None})
 
-    def interrupt_reserved(self, instance_id: str) -> None:
-        """Send the notice that the owner of an interruptible reservation takes an instance back."""
-        self._call("POST", "interrupt-reserved", {"id": instance_id})
-
     def placement_group(self, name: str, strategy: str, *, partitions: int = 0) -> str:
         """Create a placement group with the strategy cluster, partition or spread. Returns its ID."""
         body = {"name": name, "strategy": strategy, "partitions": partitions}

@@ -49,12 +49,6 @@ class EventBridge:
         detail = {"instance-id": instance_id, "instance-action": "terminate"}
         self._send("aws.ec2", "EC2 Spot Instance Interruption Warning", [arn], detail)
 
-    def reservation_interrupted(self, instance_id: str, zone: str) -> None:
-        """EC2 Capacity Reservation Instance Interruption Warning."""
-        arn = f"arn:{PARTITION}:ec2:{zone}:instance/{instance_id}"
-        detail = {"instance-id": instance_id, "instance-action": "terminate"}
-        self._send("aws.ec2", "EC2 Capacity Reservation Instance Interruption Warning", [arn], detail)
-
     def rebalance_recommended(self, instance_id: str, zone: str) -> None:
         """EC2 Instance Rebalance Recommendation."""
         arn = f"arn:{PARTITION}:ec2:{zone}:instance/{instance_id}"

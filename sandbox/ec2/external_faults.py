@@ -57,7 +57,6 @@ class ExternalFaults:
             "POST placement-group": self._placement_group,
             "POST shift-zone": self._shift,
             "POST end-reservation": self._end_reservation,
-            "POST interrupt-reserved": self._interrupt_reserved,
         }
 
     def _kill(self, body: bytes) -> dict[str, Any]:
@@ -132,11 +131,6 @@ class ExternalFaults:
             self._world.reservations.schedule_end(request.id, request.at)
         else:
             self._world.reservations.end(request.id)
-        return {"status": "ok"}
-
-    def _interrupt_reserved(self, body: bytes) -> dict[str, Any]:
-        machine = self._world.book.living(read(InstanceBody, body).id)
-        self._world.events.reservation_interrupted(machine.id, machine.pool[1])
         return {"status": "ok"}
 
     def _plant_instance(self, body: bytes) -> dict[str, Any]:

@@ -14,9 +14,11 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from activities import loggers
+from sandbox import kwok
 from sandbox.ec2 import admission, catalogue, nodes
 from sandbox.ec2.boot import BootPlan
 from sandbox.ec2.instances import Machine
@@ -25,9 +27,9 @@ from sandbox.ec2.mirror import Mirror
 from sandbox.ec2.userdata.reader import UserDataReader, family_of
 from sandbox.ec2.userdata.settings import BootFacts, KubeletSettings, UserDataRefusedError
 from sandbox.ec2.world import World
+from tenon.kube import object_json
 
 log = loggers.SANDBOX_KUBELET
-ADMITTED = "sandbox.tenon.sh/admitted"
 TICK = 0.25
 """Seconds between two checks of the instances. Changes in the cluster are handled when they arrive."""
 PAUSE = 0.05
@@ -167,9 +169,9 @@ class KubeletSimulator:
                 if self._boot.rule(machine.pool[0], machine.sequence).dies:
                     self._world.book.lose(machine.id, *DIED_BOOTING)
                 else:
-                    self._do(f"register {machine.id}", lambda machine=machine: self._register(machine))  # type: ignore[misc]
+                    self._do(f"register {machine.id}", partial(self._register, machine))
             elif self._should_be_ready(machine, node, now):
-                self._do(f"ready {machine.id}", lambda node=node: self._make_ready(node))  # type: ignore[misc]
+                self._do(f"ready {machine.id}", partial(self._make_ready, node))
 
     def _register(self, machine: Machine) -> None:
         if machine.id in self._broken:
@@ -202,7 +204,7 @@ class KubeletSimulator:
         return KubeletSettings() if text is None else self._reader.read(text, boot_facts(machine, facts, kind))
 
     def _should_be_ready(self, machine: Machine, node: dict[str, Any], now: float) -> bool:
-        if (node["metadata"].get("annotations") or {}).get(nodes.READY) == "ready":
+        if object_json.annotations(node).get(kwok.KUBELET_ANNOTATION) == "ready":
             return False
         if self._boot.rule(machine.pool[0], machine.sequence).not_ready:
             return False
@@ -222,7 +224,7 @@ class KubeletSimulator:
         change = {
             "metadata": {
                 "resourceVersion": fresh["metadata"]["resourceVersion"],  # keep a taint set since
-                "annotations": {nodes.MANAGED: "fake", nodes.READY: "ready"},
+                "annotations": {kwok.NODE_ANNOTATION: "fake", kwok.KUBELET_ANNOTATION: "ready"},
             },
             "spec": {"taints": taints},
         }
@@ -240,19 +242,21 @@ class KubeletSimulator:
             if instance_id in self._world.book.abandoned:
                 if lost_visibly(node):
                     continue
-                self._do(f"lose {uid}", lambda node=node: self._lose(node))  # type: ignore[misc]
+                self._do(f"lose {uid}", partial(self._lose, node))
             elif machine is None or machine.state == "terminated":
-                if not node["metadata"].get("deletionTimestamp"):
+                if not object_json.is_deleting(node):
                     body = {"preconditions": {"uid": uid}}
-                    self._do(
-                        f"delete {uid}",
-                        lambda name=name, body=body: self._client.call("DELETE", f"/api/v1/nodes/{name}", body),  # type: ignore[misc]
-                    )
-            elif machine.state == "shutting-down" and (node["metadata"].get("annotations") or {}).get(nodes.READY):
-                self._do(f"silence {uid}", lambda node=node: self._silence(node))  # type: ignore[misc]
+                    self._do(f"delete {uid}", partial(self._client.call, "DELETE", f"/api/v1/nodes/{name}", body))
+            elif machine.state == "shutting-down" and object_json.annotations(node).get(kwok.KUBELET_ANNOTATION):
+                self._do(f"silence {uid}", partial(self._silence, node))
 
     def _silence(self, node: dict[str, Any]) -> None:
-        change = {"metadata": {"uid": node["metadata"]["uid"], "annotations": {nodes.MANAGED: None, nodes.READY: None}}}
+        change = {
+            "metadata": {
+                "uid": node["metadata"]["uid"],
+                "annotations": {kwok.NODE_ANNOTATION: None, kwok.KUBELET_ANNOTATION: None},
+            }
+        }
         self._client.call("PATCH", f"/api/v1/nodes/{node['metadata']['name']}", change, patch="merge")
 
     def _lose(self, node: dict[str, Any]) -> None:
@@ -270,7 +274,7 @@ class KubeletSimulator:
         managed = {
             node["metadata"]["name"]: node
             for node in self._nodes.objects()
-            if (node["metadata"].get("annotations") or {}).get(nodes.MANAGED) == "fake"
+            if object_json.annotations(node).get(kwok.NODE_ANNOTATION) == "fake"
         }
         bound = [pod for pod in pods if pod["spec"]["nodeName"] in managed]
         with self._lock:
@@ -298,12 +302,9 @@ class KubeletSimulator:
             if refused is None:
                 running.setdefault(name, []).append(pod)
                 self._note_misplaced(pod, managed[name])
-                self._do(f"admit {pod['metadata']['uid']}", lambda pod=pod: self._answer(pod, None))  # type: ignore[misc]
+                self._do(f"admit {pod['metadata']['uid']}", partial(self._answer, pod, None))
             else:
-                self._do(
-                    f"reject {pod['metadata']['uid']}",
-                    lambda pod=pod, refused=refused: self._answer(pod, refused),  # type: ignore[misc]
-                )
+                self._do(f"reject {pod['metadata']['uid']}", partial(self._answer, pod, refused))
 
     def _latest(self, node: dict[str, Any]) -> dict[str, Any] | None:
         """The Node as it is now. None if it is gone.
@@ -320,7 +321,7 @@ class KubeletSimulator:
         return found if found["metadata"]["uid"] == node["metadata"]["uid"] else None
 
     def _undecided(self, pod: dict[str, Any]) -> bool:
-        if pod["metadata"].get("deletionTimestamp") or finished(pod):
+        if object_json.is_deleting(pod) or finished(pod):
             return False
         return pod["metadata"]["uid"] not in self._decided and not admitted(pod)
 
@@ -333,7 +334,7 @@ class KubeletSimulator:
         path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
         try:
             if refused is None:
-                change = {"metadata": {"uid": meta["uid"], "annotations": {ADMITTED: "true"}}}
+                change = {"metadata": {"uid": meta["uid"], "annotations": {kwok.ADMITTED_ANNOTATION: "true"}}}
                 self._client.call("PATCH", path, change, patch="merge")
                 return
             status = {"phase": "Failed", "reason": refused.reason, "message": f"Pod was rejected: {refused.message}"}
@@ -360,7 +361,7 @@ class KubeletSimulator:
 
 def lost_visibly(node: dict[str, Any]) -> bool:
     """Whether a node has no kubelet and is no longer Ready."""
-    if (node["metadata"].get("annotations") or {}).get(nodes.MANAGED):
+    if object_json.annotations(node).get(kwok.NODE_ANNOTATION):
         return False
     conditions = (node.get("status") or {}).get("conditions") or []
     return not any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
@@ -368,7 +369,7 @@ def lost_visibly(node: dict[str, Any]) -> bool:
 
 def admitted(pod: dict[str, Any]) -> bool:
     """Whether the pod has been admitted."""
-    return (pod["metadata"].get("annotations") or {}).get(ADMITTED) == "true"
+    return object_json.annotations(pod).get(kwok.ADMITTED_ANNOTATION) == "true"
 
 
 def finished(pod: dict[str, Any]) -> bool:

@@ -16,8 +16,6 @@ KI, MI, GI = 2**10, 2**20, 2**30
 TAKEN = (0.015, 0.065)
 """The share of the memory that firmware, hypervisor and kernel take."""
 ARM_FIRMWARE = 64 * MI
-MANAGED = "kwok.x-k8s.io/node"
-READY = "sandbox.tenon.sh/kubelet"
 UNINITIALIZED: Taint = {
     "key": "node.cloudprovider.kubernetes.io/uninitialized",
     "value": "true",

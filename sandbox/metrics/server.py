@@ -19,13 +19,12 @@ from aiohttp import web
 
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
-from activities.kubernetes.resources import DEPLOYMENTS, NODES, PODS, REPLICASETS, Resource
+from activities.kubernetes.resources import DEPLOYMENTS, NODES, PODS, REPLICASETS, SERVICES, Resource
 from sandbox.metrics import API_SERVICE, GROUP_VERSION
 from sandbox.metrics.documents import listed, node_metrics, not_found, pod_metrics, registration, resources
 from sandbox.metrics.usage import Use, usage
 
 API_SERVICES = Resource("apiregistration.k8s.io", "v1", "apiservices", False, "APIService")
-SERVICES = Resource("", "v1", "services", True, "Service")
 ROOT = f"/apis/{GROUP_VERSION}"
 
 

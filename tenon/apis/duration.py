@@ -107,7 +107,6 @@ class Duration:
         return {"type": "string", "pattern": DURATION_OR_NEVER}
 
 
-NEVER = Duration(NEVER_TEXT)
 PlainDuration = Annotated[Duration, DurationPattern(DURATION)]
 """A Duration that cannot be Never."""
 GO_DURATION = r"^\+?(([0-9]{1,18}\.?[0-9]{0,18}|\.[0-9]{1,18})(ns|us|µs|ms|s|m|h))+$"

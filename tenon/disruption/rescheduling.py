@@ -174,8 +174,3 @@ def _eased(pool: Pool, gone: Collection[Node]) -> Pool:
 
 def _at_least_zero(resources: Resources) -> Resources:
     return maximum(resources, dict.fromkeys(resources, 0))
-
-
-def price_of(details: Iterable[NodeDetail]) -> float:
-    """Return what these nodes cost together, in dollars an hour."""
-    return sum(detail.price for detail in details)

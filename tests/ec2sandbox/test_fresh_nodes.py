@@ -7,10 +7,10 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-from sandbox.ec2 import nodes
+from sandbox import kwok
 from sandbox.ec2.boot import BootPlan
 from sandbox.ec2.kube import KubeClient, KubeError
-from sandbox.ec2.kubelet_simulator import ADMITTED, KubeletSimulator
+from sandbox.ec2.kubelet_simulator import KubeletSimulator
 from sandbox.ec2.prices import read_prices
 from sandbox.ec2.userdata.reader import UserDataReader
 from sandbox.ec2.world import World
@@ -21,7 +21,11 @@ SOON = 30.0
 
 def node(*taints: dict[str, str]) -> dict[str, Any]:
     return {
-        "metadata": {"name": "n", "uid": "node", "annotations": {nodes.MANAGED: "fake", nodes.READY: "ready"}},
+        "metadata": {
+            "name": "n",
+            "uid": "node",
+            "annotations": {kwok.NODE_ANNOTATION: "fake", kwok.KUBELET_ANNOTATION: "ready"},
+        },
         "spec": {"taints": list(taints)},
         "status": {"allocatable": {"cpu": "2", "memory": "4Gi", "pods": "10"}},
     }
@@ -84,7 +88,7 @@ def test_a_pod_is_not_refused_for_a_taint_that_the_node_had_before() -> None:
     """The pod was bound after the taint was removed, but its event came first."""
     client = LateWatch(node(UNREGISTERED), now=node())
     assert judged(client) == {"rejections": [], "misplaced": []}
-    assert [one["metadata"]["annotations"] for one in client.answers] == [{ADMITTED: "true"}]
+    assert [one["metadata"]["annotations"] for one in client.answers] == [{kwok.ADMITTED_ANNOTATION: "true"}]
 
 
 def test_a_pod_is_refused_for_a_taint_that_the_node_has_now() -> None:

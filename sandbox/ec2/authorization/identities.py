@@ -54,8 +54,3 @@ class Caller:
             return None
         cluster = worker["cluster"]
         return cls(f"arn:{PARTITION}:sts::{ACCOUNT}:assumed-role/TenonController-{cluster}/worker", cluster)
-
-    @property
-    def role_arn(self) -> str:
-        """The ARN for ``aws:PrincipalArn``, which names the role and not its session."""
-        return f"arn:{PARTITION}:iam::{ACCOUNT}:role/TenonController-{self.cluster}" if self.cluster else self.arn

@@ -18,7 +18,6 @@ from sandbox.ec2.authorization.identities import ACCOUNT
 from sandbox.ec2.authorization.policy import Request, context, tags_context
 from sandbox.ec2.region import EC2_SERVICE, GLOBAL_REGION, PARTITION
 
-READING = ("Describe", "Get", "List")
 ON_INSTANCES = frozenset({"TerminateInstances", "StopInstances", "StartInstances", "RebootInstances"})
 LAUNCHED_KINDS = ("instance", "volume", "network-interface")
 """The kinds of resources that every launch creates."""
