@@ -72,7 +72,7 @@ def test_pool_does_not_drift(edits: dict[str, Any]) -> None:
     assert pool_hash(edits) == pool_hash()
 
 
-def test_taints_and_startup_taints_are_told_apart() -> None:
+def test_taints_and_startup_taints_are_distinguished() -> None:
     assert pool_hash({"template/spec/taints": [taint("a")]}) != pool_hash({"template/spec/startupTaints": [taint("a")]})
 
 
@@ -153,7 +153,7 @@ def test_ecs10_what_an_earlier_release_hashed_without_the_ca_bundle_does_not_dri
 UPSTREAM = {"karpenter.sh/nodepool-hash": "7192598826009892108", "karpenter.sh/nodepool-hash-version": "v3"}
 
 
-def test_dis75_what_another_controller_hashed_is_hashed_anew() -> None:
+def test_dis75_what_another_controller_hashed_is_hashed_again() -> None:
     """ANN-03: the claim counts as made from what is there now; once taken over, nothing is left to write."""
     ours = nodepool_hashes(NodePool.model_validate(NODEPOOL))
     assert migrated_hashes(UPSTREAM, ours, drifted=False) == ours

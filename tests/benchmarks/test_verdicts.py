@@ -45,7 +45,7 @@ def test_a_load_that_is_served_once_is_sound() -> None:
         ([claim("one", "a", "b", "c")], ["one", "lost"], "extra_instances"),
     ],
 )
-def test_each_fault_is_told(claims: list[Object], instances: list[str], fault: str) -> None:
+def test_each_fault_is_reported(claims: list[Object], instances: list[str], fault: str) -> None:
     verdict = judge("abc", claims, [instance(name) for name in instances])
     assert not verdict.sound
     assert getattr(verdict, fault) == 1

@@ -133,7 +133,7 @@ def test_what_is_leaving_takes_no_pods_sch_091(nodes: list[Any], claims: list[An
     assert scheduling_nodes(state(nodes=nodes, claims=claims), NOW) == []
 
 
-def test_a_taint_that_nobody_follows_up_keeps_pods_off_and_nothing_else_dis_66() -> None:
+def test_a_disruption_taint_without_a_command_only_keeps_pods_off_dis_66() -> None:
     """A node that leaves is deleted a moment after its taint."""
     disrupted = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
     found = state(nodes=[node(taints=[disrupted])], claims=[claim()], pods=[running("a", "n")])

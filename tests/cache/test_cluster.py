@@ -48,7 +48,7 @@ def test_pods_are_found_by_their_node_and_leave_it() -> None:
     assert cache.pods_on("m")[0].pod.name == "c"
 
 
-def test_pending_pods_come_and_go_and_each_change_is_told_once() -> None:
+def test_pending_pods_come_and_go_and_each_change_is_published_once() -> None:
     cache = Cache()
     with cache.subscribe([Topic.PENDING]) as news:
         cache.publish(waiting("a"), waiting("b"), waiting("a"), pod("c"))
@@ -62,7 +62,7 @@ def test_pending_pods_come_and_go_and_each_change_is_told_once() -> None:
     assert news.take() == [], "closed"
 
 
-def test_a_pod_made_anew_under_its_name_is_news() -> None:
+def test_a_pod_recreated_under_its_name_is_a_new_pod() -> None:
     cache = Cache()
     cache.publish(waiting("a"))
     with cache.subscribe([Topic.PENDING]) as news:
@@ -275,7 +275,7 @@ async def test_a_plan_can_wait_until_the_cache_holds_its_claims() -> None:
     assert not await cache.wait_for_claims(["c"], 0)
 
 
-async def test_the_cache_syncs_all_resources_and_stops_when_told() -> None:
+async def test_the_cache_syncs_all_resources_and_stops_on_request() -> None:
     cache = Cache()
     assert not cache.synced
     task = asyncio.create_task(cache.run())

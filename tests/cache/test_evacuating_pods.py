@@ -151,7 +151,7 @@ def test_a_claim_answers_for_a_pod_until_its_old_node_lets_it_go_sch_005() -> No
     assert found.planned(NOW) == {}, "it stays after all"
 
 
-def test_a_leaving_claim_answers_for_nobody_sch_005() -> None:
+def test_a_leaving_claim_covers_no_pods_sch_005() -> None:
     """Its own pods, which it was bought for once, must move too."""
     old = claim(meta={**PLANNED, "labels": {"karpenter.sh/nodepool": "pool"}})
     found = state(nodes=[node(meta=LEAVING)], claims=[old], pods=[running("web", "n")])

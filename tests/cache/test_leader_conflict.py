@@ -276,7 +276,7 @@ def test_an_outage_of_the_api_server_is_no_sign_that_karpenter_is_gone() -> None
     virtually(main)
 
 
-def test_identities_of_karpenter_and_of_every_release_of_tenon_are_told_apart() -> None:
+def test_identities_of_karpenter_and_each_release_of_tenon_are_distinguished() -> None:
     """While a Deployment is rolled, replicas of the first release stand next to those of the next."""
     assert is_tenons("tenon/tenon-7d9f-x2x4k_7")
     assert is_tenons("tenon-7d9f-x2x4k_7")
@@ -353,7 +353,7 @@ def test_ops04_of_two_tenons_that_lead_the_first_by_name_goes_on() -> None:
 @pytest.mark.parametrize(
     "failure", [ForbiddenError(403, "Forbidden", "leases is forbidden"), ApiUnreachableError("x", "gone")]
 )
-def test_what_cannot_be_seen_is_not_taken_for_nobody(failure: Exception) -> None:
+def test_leases_that_cannot_be_listed_do_not_count_as_absent(failure: Exception) -> None:
     """Without the right to list Leases Tenon is not ready and does nothing; an outage later changes nothing."""
 
     async def main() -> None:
@@ -374,7 +374,7 @@ def test_what_cannot_be_seen_is_not_taken_for_nobody(failure: Exception) -> None
     virtually(main)
 
 
-def test_set12_a_lease_of_a_name_of_ones_own_is_looked_for_beside_karpenters() -> None:
+def test_set12_a_lease_of_another_name_is_checked_next_to_karpenters() -> None:
     async def main() -> None:
         leases = Leases()
         await rivals(leases, own=("tenon", "nodes")).check()
@@ -383,7 +383,7 @@ def test_set12_a_lease_of_a_name_of_ones_own_is_looked_for_beside_karpenters() -
     virtually(main)
 
 
-def test_work_runs_only_while_nobody_else_leads() -> None:
+def test_work_runs_only_while_no_other_controller_leads() -> None:
     async def main() -> None:
         leases = Leases()
         others = rivals(leases)

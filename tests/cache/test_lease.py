@@ -256,7 +256,7 @@ def test_a_killed_leader_is_followed_when_its_lease_has_run_out() -> None:
     virtually(main)
 
 
-def test_leading_that_is_cancelled_from_within_is_begun_anew() -> None:
+def test_leading_that_is_cancelled_from_within_is_started_again() -> None:
     """A Temporal worker that cannot begin cancels the task around it: no reason to end the process."""
 
     async def main() -> None:

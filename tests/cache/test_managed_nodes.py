@@ -41,7 +41,7 @@ async def test_nc07_other_controllers_objects_are_absent_and_only_their_names_ar
     assert found.claims.left_out == frozenset()
 
 
-def test_nc07_changes_of_other_controllers_objects_wake_nobody() -> None:
+def test_nc07_changes_of_other_controllers_objects_trigger_nothing() -> None:
     found = state()
     with found.subscribe([Topic.CLAIM, Topic.POOL]) as news:
         found.claims.on_event("auto", foreign())

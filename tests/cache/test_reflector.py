@@ -146,7 +146,7 @@ def test_any_interleaving_ends_with_what_the_server_holds(
     run(main())
 
 
-def test_a_watch_that_stalls_is_begun_anew_from_the_last_version() -> None:
+def test_a_stalled_watch_is_restarted_from_the_last_version() -> None:
     """Nobody may see an old cluster for the five minutes that a watch lasts."""
 
     async def main() -> None:
@@ -226,7 +226,7 @@ async def test_a_refresh_shows_what_a_stalled_watch_holds_back(held: bool) -> No
     await stop(task)
 
 
-def test_a_refresh_waits_out_an_outage_and_leaves_nobody_behind() -> None:
+def test_a_refresh_waits_out_an_outage_and_forgets_no_waiter() -> None:
     async def main() -> None:
         api, copy = FakeApi(), Copy()
         watching = reflector(api, copy, pause=asyncio.sleep)
@@ -259,7 +259,7 @@ def test_watches_held_back_from_the_beginning_do_not_keep_the_cache_empty() -> N
     virtually(main())
 
 
-def test_an_outage_is_told_once_and_so_is_its_end(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_outage_and_its_end_are_logged_once_each(caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         api, copy = FakeApi(), Copy()
         watching = reflector(api, copy, silence_limit=20.0, pause=asyncio.sleep)
@@ -314,7 +314,7 @@ async def test_after_a_cut_the_watch_goes_on_where_it_ended() -> None:
     await stop(task)
 
 
-async def test_a_forgotten_past_is_read_again_and_only_differences_are_told() -> None:
+async def test_after_an_expired_version_only_differences_are_published() -> None:
     api, copy = FakeApi(), Copy()
     for name in ("kept", "gone", "changed"):
         api.put(name, "1")
@@ -331,7 +331,7 @@ async def test_a_forgotten_past_is_read_again_and_only_differences_are_told() ->
     await stop(task)
 
 
-async def test_an_object_made_anew_under_its_name_is_told_as_a_change() -> None:
+async def test_an_object_recreated_under_its_name_is_a_change() -> None:
     api, copy = FakeApi(), Copy()
     api.put("a", "1")
     task = asyncio.create_task(reflector(api, copy).run())

@@ -158,7 +158,7 @@ def test_a_claim_that_no_node_can_serve_is_a_reason_sch_004(tables: dict[str, An
     assert seen.volume_terms == ()
 
 
-def test_what_a_pod_says_wrong_itself_is_told_first() -> None:
+def test_a_pods_own_mistakes_are_reported_first() -> None:
     record = waiting(volumes=mounting("data"), resourceClaims=[{"name": "gpu"}])
     assert "dynamic resource claims" in state().scheduling_pod(record).unsupported
 

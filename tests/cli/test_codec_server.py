@@ -56,7 +56,7 @@ async def test_what_the_ui_sends_is_encrypted(server: TestClient[Any, Any], code
     assert base64.b64decode(found["metadata"]["encoding"]) == b"binary/encrypted"
 
 
-async def test_the_browser_is_told_beforehand_that_the_ui_may_ask(server: TestClient[Any, Any]) -> None:
+async def test_the_ui_passes_the_browsers_preflight_request(server: TestClient[Any, Any]) -> None:
     answer = await server.options("/decode", headers={"Origin": UI, "Access-Control-Request-Method": "POST"})
     assert answer.status == 200
     assert answer.headers["Access-Control-Allow-Origin"] == UI

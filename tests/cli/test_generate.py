@@ -25,7 +25,7 @@ def test_a_file_that_is_no_text_is_stale(tmp_path: Path) -> None:
     assert (answer.exit_code, broken.name in answer.stderr) == (1, True)
 
 
-def test_a_folder_that_is_a_file_is_told(tmp_path: Path) -> None:
+def test_a_file_in_place_of_a_folder_is_reported(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("")
     answer = CliRunner().invoke(app, ["--directory", str(file)])

@@ -170,7 +170,7 @@ async def test_a_question_that_temporal_refuses_is_a_sentence(tenon: Tenon) -> N
     assert answer.stderr.count("\n") == 1
 
 
-def test_a_form_of_output_that_is_none_is_refused(tenon: Tenon) -> None:
+def test_an_unknown_output_format_is_refused(tenon: Tenon) -> None:
     for command in (("list",), ("show", "a")):
         answer = tenon(*command, "--cluster", "a", "-o", "yaml")
         assert answer.exit_code == 2

@@ -92,7 +92,9 @@ def test_without_a_name_of_the_cluster_the_rest_is_shown_and_the_status_is_2() -
 
 
 @pytest.mark.parametrize("command", ["settings", "worker"])
-def test_all_that_cannot_be_used_is_told_at_once_a_sentence_each(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_unusable_setting_is_reported_at_once_in_one_sentence_each(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("LOG_LEVEL", "loud")
     monkeypatch.setenv("BATCH_MAX_DURATON", "3s")
     arguments = ["--cluster-name", "c", "--metrics-prt", "1", "--aims=x", "stray", "--reserved-enis=-1", "--log-level"]

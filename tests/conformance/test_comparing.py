@@ -102,7 +102,7 @@ def test_what_holds_is_passed_over(expected: dict[str, Any]) -> None:
         ({"pricePerBound": 1.06}, "pricePerBound: expected at most 1.06"),
     ],
 )
-def test_what_does_not_hold_is_told(expected: dict[str, Any], fault: str) -> None:
+def test_unmet_expectations_are_reported(expected: dict[str, Any], fault: str) -> None:
     assert fault in "\n".join(said(**expected))
 
 

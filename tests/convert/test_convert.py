@@ -70,7 +70,7 @@ def test_other_documents_are_printed_byte_for_byte() -> None:
     assert convert("-f", "-", stdin=OTHERS).out == OTHERS
 
 
-def test_an_autoscaler_of_a_version_that_is_served_no_more_is_of_v2() -> None:
+def test_an_autoscaler_of_a_removed_version_becomes_v2() -> None:
     """Seed 003's: the fields of v2beta2 are those of v2. In a list as well."""
     text = "apiVersion: autoscaling/v2beta2\nkind: HorizontalPodAutoscaler\nmetadata: {name: web}\n"
     answer = convert("-f", "-", stdin=text)
@@ -138,7 +138,7 @@ def test_two_files_of_one_name_are_not_written_over_each_other(tmp_path: Path) -
     assert answer.lines == [f"{two}/pool.yaml: has the name of {one}/pool.yaml: convert them into different folders"]
 
 
-def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
     (tmp_path / "out").write_text("in the way")
     answer = convert("-f", "-", "-w", str(tmp_path / "out" / "deeper"), stdin=PROVISIONER)
     assert answer.status == 2
@@ -146,7 +146,7 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     assert "Traceback" not in answer.err
 
 
-def test_json_is_a_list_that_kubectl_takes_and_the_changes_are_told_beside_it() -> None:
+def test_json_is_a_list_that_kubectl_accepts_and_changes_go_to_stderr() -> None:
     answer = convert("-f", "-", "-o", "json", stdin=f"{PROVISIONER}---\n{SETTINGS}")
     assert answer.status == 0
     assert (answer.document["apiVersion"], answer.document["kind"]) == ("v1", "List")
@@ -170,7 +170,7 @@ def test_faults_have_file_line_and_field_and_the_rest_is_printed(tmp_path: Path)
     assert answer.lines[1].startswith(f"{folder}/a.yaml:7: spec.ttlSecondsAfterEmpty: ")
 
 
-def test_all_faults_are_told_at_once() -> None:
+def test_all_faults_are_reported_at_once() -> None:
     """As by `tenon validate`: what only the rules of its own age refuse next to what cannot be converted."""
     text = PROVISIONER.replace("30 # half a minute", "-5").replace(
         "  providerRef:", "  weight: 1000\n  taints: [{key: a, effect: Sometimes}]\n  colour: red\n  providerRef:"

@@ -51,7 +51,7 @@ def template(name: str = "default", **spec: object) -> str:
 
 
 @pytest.mark.parametrize("text", NOT_ONE_LINE)
-def test_a_name_cannot_end_the_comment_that_it_is_told_in(text: str) -> None:
+def test_a_name_cannot_end_the_comment_that_contains_it(text: str) -> None:
     body = yaml.safe_load(settled(template(text)))
     assert body["metadata"]["name"] == text
     assert body["kind"] == "EC2NodeClass"
@@ -82,7 +82,7 @@ def test_what_stands_behind_the_end_of_the_last_document_is_not_printed_with_it(
     assert made.out == "kind: Service\napiVersion: v1\n...\n"
 
 
-def test_a_remark_on_an_object_of_a_list_is_told_at_once() -> None:
+def test_a_note_on_an_object_of_a_list_is_reported_at_once() -> None:
     assert "# no longer needed: karpenter.sh/do-not-disrupt is set as well" in settled(LIST)
 
 

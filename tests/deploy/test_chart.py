@@ -308,7 +308,7 @@ def test_a_network_policy_lets_only_monitoring_read_metrics() -> None:
     assert ports >= {"http-metrics", "https-webhook"}
 
 
-def test_a_network_policy_without_monitoring_and_webhook_lets_nobody_in() -> None:
+def test_a_network_policy_without_monitoring_and_webhook_allows_no_traffic() -> None:
     closed = ("networkPolicy.enabled=true", "networkPolicy.metricsFrom=null", "webhook.enabled=false")
     documents = rendered(*NAMED, *(word for each in closed for word in ("--set", each)))
     assert the(documents, "NetworkPolicy")["spec"]["ingress"] == []

@@ -114,7 +114,7 @@ def test_dis30_a_candidate_is_due_since_the_last_pod_event_and_leaves_now() -> N
     assert (command.moves_pods, command.graceful, command.only_if_empty) == (True, True, False)
 
 
-def test_dis34_a_type_counts_with_the_price_of_its_dearest_zone_that_the_claim_allows() -> None:
+def test_dis34_a_type_counts_with_its_price_in_the_costliest_allowed_zone() -> None:
     """EC2 chooses the zone, so a type that is cheap in only one of them may cost more than the node that leaves."""
     cheap, dear = (next(kind for kind in CATALOG if kind.name == name) for name in ("c5.large", "m5.large"))
     offerings = tuple(replace(one, price=0.3) if one.zone == "us-west-2b" else one for one in cheap.offerings)

@@ -51,7 +51,7 @@ def test_a_small_cluster_is_one_turn_and_has_no_cursor() -> None:
 
 
 @given(st.dictionaries(st.sampled_from("abcdefgh"), st.integers(1, 40)), st.data())
-def test_a_round_looks_at_each_node_once_the_dearest_of_each_pool_first(
+def test_a_round_considers_each_node_once_the_costliest_of_each_pool_first(
     sizes: dict[str, int], data: st.DataObject
 ) -> None:
     pool_of = pools(**sizes)

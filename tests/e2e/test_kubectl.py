@@ -69,7 +69,7 @@ async def with_a_node(pool: Pool) -> Row:
     return {"claim": claim["metadata"]["name"], "node": claim["status"]["nodeName"]}
 
 
-async def test_nps5_nc06_ecs9_columns_tell_what_is(make_pool: MakePool, worker: Worker, kubectl: Kubectl) -> None:
+async def test_nps5_nc06_ecs9_columns_show_the_state(make_pool: MakePool, worker: Worker, kubectl: Kubectl) -> None:
     """NP-S5, NC-06, EC-S9: the columns that people know from Karpenter, in its order, with what the worker wrote."""
     pool = await make_pool()
     made = await with_a_node(pool)

@@ -119,7 +119,7 @@ async def test_conditions_that_karpenter_wrote_stay_if_they_are_true(story: Karp
     assert condition(await story.pool.read(), "NodeRegistrationHealthy")["status"] == "True"
 
 
-async def test_qrk15_what_karpenter_hashed_is_hashed_anew_and_never_called_drifted(story: KarpentersStory) -> None:
+async def test_qrk15_what_karpenter_hashed_is_hashed_again_and_never_drifts(story: KarpentersStory) -> None:
     """ANN-03, EC-S10, DIS-75: pool, class and claims carry Tenon's versions, and the same digest as each other."""
 
     async def rehashed() -> bool:

@@ -84,7 +84,7 @@ async def test_v1b11_nodes_of_v1beta1s_age_are_taken_over_as_they_are(story: Sto
         assert DISRUPTING not in node["spec"]["taints"]
 
 
-async def test_v1b09_v1b10_what_was_stored_as_v1beta1_is_v1_and_hashed_anew(story: Story) -> None:
+async def test_v1b09_v1b10_objects_stored_as_v1beta1_become_v1_and_are_hashed_again(story: Story) -> None:
     """V1B-02, V1B-04, V1B-05, V1B-07: with what v1beta1 said of it, kubelet settings and expiry too."""
 
     async def migrated() -> bool:

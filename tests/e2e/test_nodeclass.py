@@ -57,7 +57,7 @@ async def test_fin02_a_finalizer_that_a_plain_update_wiped_comes_back(make_pool:
     await until(guarded, within=30)
 
 
-async def test_ecs7_kubelet_settings_that_only_al2023_takes_are_told_of_on_another_family(
+async def test_ecs7_kubelet_settings_for_al2023_only_are_reported_on_another_family(
     make_pool: MakePool, kube: Kube
 ) -> None:
     """EC-13: the API server cannot tell, so the class is not ready and says why; nor is its NodePool."""

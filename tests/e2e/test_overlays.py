@@ -62,7 +62,7 @@ async def overlays(kube: Kube) -> AsyncIterator[Overlays]:
         await applied.delete(name)
 
 
-async def test_an_overlay_makes_another_type_the_cheapest_and_a_rival_is_told(
+async def test_an_overlay_makes_another_type_the_cheapest_and_a_rival_is_reported(
     make_pool: MakePool, overlays: Overlays, sandbox: Sandbox
 ) -> None:
     """NO-02, NO-06, NO-08, NO-10, CRD-04, GAT-04: c5.large is the cheaper by EC2's list, m5.large by the overlay."""

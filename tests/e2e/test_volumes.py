@@ -117,7 +117,7 @@ async def test_a_volume_that_waits_for_its_pod_gets_a_node_where_its_class_allow
         assert await disks.bound(name)
 
 
-async def test_a_pod_without_its_claim_is_told_so_and_runs_once_it_is_there(
+async def test_a_pod_without_its_volume_claim_is_reported_and_runs_once_it_exists(
     disks: Disks, make_pool: MakePool, worker: Worker
 ) -> None:
     """SCH-004: one sentence, no node; others go on; the claim's arrival is enough, whatever back-off the pod had."""

@@ -83,7 +83,7 @@ def test_aliases_end_with_kubernetes_versions(family: str, version: str, support
             image_queries(Alias(family, "latest"), version)
 
 
-def test_a_version_that_is_none_is_refused() -> None:
+def test_an_invalid_version_is_refused() -> None:
     with pytest.raises(ValueError, match="is not a Kubernetes version"):
         image_queries(Alias("AL2023", "latest"), "latest")
 

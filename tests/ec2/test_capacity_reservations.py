@@ -136,7 +136,7 @@ def test_aws033_places_are_counted_once_a_minute(
     assert offered(provider.instance_types(chosen))[made.id].reservation_capacity == 5
 
 
-def test_nobody_waits_for_a_count_while_the_last_one_is_known(
+def test_no_plan_waits_for_a_count_while_the_last_one_is_known(
     provider: Ec2Provider, clients: Ec2, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One slow answer of EC2 must not stop all launches and plans."""

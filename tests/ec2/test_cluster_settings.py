@@ -95,7 +95,7 @@ def test_set21_set22_where_eks_cannot_be_asked_the_settings_are_enough(
     ("code", "reason"),
     [("AccessDeniedException", "Unauthorized"), ("ResourceNotFoundException", "ClusterCIDRResolutionFailed")],
 )
-def test_ecs7_the_service_range_is_asked_for_again_until_eks_tells_it(
+def test_ecs7_the_service_range_is_requested_again_until_eks_returns_it(
     clients: Ec2, monkeypatch: pytest.MonkeyPatch, code: str, reason: str
 ) -> None:
     """AWS-097: a fault at the start must not keep AL2023 nodes away until a restart."""

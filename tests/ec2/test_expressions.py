@@ -131,7 +131,7 @@ def configs(server: Server, admin: Administrator, names: list[str]) -> list[dict
     return found
 
 
-def test_ec15_nodes_are_told_numbers_and_types_of_one_result_share_a_template(
+def test_ec15_user_data_has_the_numbers_and_equal_results_share_a_template(
     gated: Ec2Provider, admin: Administrator, server: Server
 ) -> None:
     unresolved = written(maxPods="min(50, max_pods)", systemReserved={"cpu": "vcpus * 10", "memory": "100Mi"})

@@ -124,7 +124,7 @@ def test_an_instance_that_names_another_claim_is_not_taken(
     assert mine.id == found[0]
 
 
-def test_who_comes_away_empty_is_told_what_ec2_refused(
+def test_group_members_without_an_instance_get_what_ec2_refused(
     provider: Ec2Provider, server: Server, ready_class: EC2NodeClass
 ) -> None:
     """Fewer than were asked for: the first members have an instance each, the others are out of capacity."""

@@ -109,7 +109,7 @@ def test_exotic_types_only_when_there_is_nothing_else(exotic: str) -> None:
     assert chosen(terms(), odd)[1].keys() == {exotic}
 
 
-def test_min_values_keep_exotic_types_and_dear_spot() -> None:
+def test_min_values_keep_exotic_types_and_expensive_spot() -> None:
     """AWS-024, AWS-025: with minValues both filters stand aside."""
     plain, metal = instance_type("m5.large", 1.0, spot={"us-west-2a": 2.0}), instance_type("m5.metal", 0.1, spot=ANY)
     capacity_type, found = chosen(terms((TYPE, "Exists", [], 2)), plain, metal)
@@ -117,7 +117,7 @@ def test_min_values_keep_exotic_types_and_dear_spot() -> None:
     assert found.keys() == {"m5.large", "m5.metal"}
 
 
-def test_spot_dearer_than_on_demand_is_dropped() -> None:
+def test_spot_costlier_than_on_demand_is_dropped() -> None:
     """AWS-025: in mixed claims only."""
     cheap = instance_type("m5.large", 0.35, spot=ANY)
     dear = instance_type("c5.18xlarge", 3.0, spot={"us-west-2a": 1.0})
@@ -126,7 +126,7 @@ def test_spot_dearer_than_on_demand_is_dropped() -> None:
     assert chosen(only_spot, cheap, dear)[1] == {"m5.large": sorted(ZONES), "c5.18xlarge": ["us-west-2a"]}
 
 
-def test_on_demand_when_all_spot_is_dearer() -> None:
+def test_on_demand_when_all_spot_costs_more() -> None:
     """AWS-025."""
     assert chosen(terms(), instance_type("m5.large", 0.1, spot=ANY))[0] == "on-demand"
 

@@ -105,9 +105,7 @@ def test_custom_user_data_needs_no_template_for_each_number_of_pods() -> None:
         ("on-demand", ("OnDemandOptions", "prioritized")),
     ],
 )
-def test_no10_with_a_price_overlay_ec2_goes_by_the_prices_that_are_believed(
-    capacity_type: str, options: tuple[str, str]
-) -> None:
+def test_no10_with_a_price_overlay_ec2_uses_the_overlaid_prices(capacity_type: str, options: tuple[str, str]) -> None:
     """The types come with the overlay on them; without its trace on the claim nothing has a priority."""
     wanted = ("karpenter.sh/capacity-type", "In", [capacity_type])
     claim = node_claim(wanted, requests={"cpu": "1", "memory": "3Gi"})

@@ -70,7 +70,7 @@ def test_v1b04_pools_of_one_class_have_types_of_their_own(provider: Ec2Provider,
     assert provider.instance_types(ready_class) is plain
 
 
-def test_v1b16_nobody_launches_from_a_class_of_ubuntu_that_names_no_images(provider: Ec2Provider) -> None:
+def test_v1b16_nothing_launches_from_a_class_of_ubuntu_that_names_no_images(provider: Ec2Provider) -> None:
     """What such a class of v1beta1 is in v1 asks for an image that is none."""
     old = {"apiVersion": "karpenter.k8s.aws/v1beta1", "kind": "EC2NodeClass", "metadata": {"name": "u"}}
     selected = [{"tags": {"karpenter.sh/discovery": "sandbox"}}]

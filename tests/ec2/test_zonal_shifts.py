@@ -122,7 +122,7 @@ def test_types_stay_the_same_objects_while_a_shift_lasts(
     assert all(each is other for each, other in zip(first, shifting.instance_types(ready_class), strict=True))
 
 
-def test_nobody_waits_for_arc_while_its_last_answer_is_known() -> None:
+def test_no_plan_waits_for_arc_while_its_last_answer_is_known() -> None:
     """One slow answer must not stop all launches and plans."""
     asked, answers = Event(), Event()
     shifts = [{"awayFrom": "usw2-az1", "appliedStatus": "APPLIED"}]

@@ -206,11 +206,11 @@ def test_another_region_is_refused(aws: Aws) -> None:
 
 
 @pytest.mark.refuses("ec2:CreateVpc")
-def test_a_call_that_nobody_described_needs_its_own_action(aws: Aws) -> None:
+def test_a_call_without_a_description_needs_its_own_action(aws: Aws) -> None:
     assert refused(aws.worker("ec2").create_vpc, CidrBlock="10.9.0.0/16")[0] == "UnauthorizedOperation"
 
 
-def test_an_unknown_access_key_is_nobody(aws: Aws) -> None:
+def test_an_unknown_access_key_has_no_identity(aws: Aws) -> None:
     def client(service: str) -> Any:
         return make_client(aws.server.endpoint, service, "us-west-2", "stranger")
 

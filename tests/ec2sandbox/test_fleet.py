@@ -100,7 +100,7 @@ def test_the_launch_template_reaches_the_instance(aws: Aws) -> None:
     assert (volume["Size"], volume["VolumeType"]) == (42, "gp3")
 
 
-def test_tags_reach_instances_volumes_and_fleets_beside_the_system_tags(aws: Aws) -> None:
+def test_tags_reach_instances_volumes_and_fleets_next_to_the_system_tags(aws: Aws) -> None:
     def tags(kind: str) -> dict[str, Any]:
         return {"ResourceType": kind, "Tags": [{"Key": "kind", "Value": kind}]}
 

@@ -48,7 +48,7 @@ def test_resources_follow_the_formulas(name: str) -> None:
         assert left == parse_resources({"cpu": "1930m", "pods": "29", "ephemeral-storage": "17Gi"}) | kept
 
 
-def test_a_kubelet_reports_memory_that_nobody_can_compute_beforehand() -> None:
+def test_a_kubelet_reports_memory_that_cannot_be_computed_beforehand() -> None:
     """AWS-061: a figure for each type and kernel, the same on every machine, and never less than plans count with."""
     shares = set()
     for name in ("m7g.large", "c7i.48xlarge", "t3.micro", "g5.xlarge", "r7g.16xlarge"):

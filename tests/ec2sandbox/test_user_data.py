@@ -150,7 +150,7 @@ def test_aws096_bootstrap_sh_refuses_wrong_arguments(script: str, why: str) -> N
         al2.read(f"#!/bin/bash\n{script}\n", FACTS)
 
 
-def test_al2_computes_the_pods_unless_told_otherwise() -> None:
+def test_al2_computes_max_pods_unless_a_flag_says_otherwise() -> None:
     assert al2.read("#!/bin/bash\n/etc/eks/bootstrap.sh test\n", FACTS).max_pods == 29
     assert al2.read("#!/bin/bash\n/etc/eks/bootstrap.sh test --use-max-pods false\n", FACTS).max_pods is None
 

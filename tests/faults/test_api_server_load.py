@@ -110,7 +110,7 @@ async def test_fifty_nodes_that_leave_share_their_lists(crowd: None, kube: Kube)
     assert total(grown, "apiserver_request_total", 'verb="LIST"', 'resource="nodes"') == 0
 
 
-async def test_fifty_claims_whose_node_nobody_named_share_their_lists(crowd: None, kube: Kube) -> None:
+async def test_fifty_claims_without_a_named_node_share_their_lists(crowd: None, kube: Kube) -> None:
     """Claims of one batch whose nodes never joined come to their last look together."""
     counts = Counts(kube)
     await counts.take()

@@ -34,7 +34,7 @@ async def breaker_of(client: Client, sandbox: Sandbox, pool: Pool) -> LaunchBrea
     return next((each for each in report.breakers if each.pool == pool.name), None)
 
 
-async def test_lif01_a_hundred_pods_that_ec2_refuses_cost_a_few_calls_and_disturb_nobody(
+async def test_lif01_a_hundred_pods_that_ec2_refuses_cost_a_few_calls_and_stop_no_others(
     make_pool: MakePool,
     observe: Observe,
     ec2: Ec2Admin,

@@ -156,7 +156,7 @@ async def set_foreign(kube: Kube, resource: Resource, name: str, *, present: boo
 
 
 @pytest.mark.parametrize("resource", [NODECLAIMS, NODES], ids=["on-the-NodeClaim", "on-the-Node"])
-async def test_a_finalizer_that_nobody_removes(
+async def test_a_finalizer_that_is_never_removed(
     resource: Resource,
     new_pool: NewPool,
     observe: Observe,

@@ -161,7 +161,7 @@ def test_an_instance_that_shuts_down_is_not_gone_yet() -> None:
     assert found(ended) == [("claim_without_instance", "c-1")]
 
 
-def test_a_workflow_that_is_ending_its_node_is_not_told_again() -> None:
+def test_a_workflow_that_is_ending_its_node_gets_no_second_signal() -> None:
     """It lost its claim and leaves, perhaps for days: each telling would cost it events and count as an end."""
     assert found(world(workflows=(workflow(1, leaving=True),))) == []
 
@@ -196,7 +196,7 @@ def test_a_workflow_of_an_earlier_claim_of_the_same_name_is_lost() -> None:
     assert found(replace(seen, workflows=(workflow(1, uid="earlier"),))) == [("workflow_without_claim", "c-1")]
 
 
-def test_a_claim_that_others_hold_is_told_and_not_begun_anew() -> None:
+def test_a_claim_held_by_other_finalizers_is_reported_and_not_started_again() -> None:
     """Its life is over: a workflow would end at once, and be begun again for ever. Unless its instance still runs."""
     held = claim(1, deleted_at=OLD, terminating=True, finalizers=("example.com/audit",))
     assert found(world(claims=(held,))) == [("foreign_finalizer", "c-1")]

@@ -94,7 +94,7 @@ def test_aws011_a_second_attempt_trusts_no_replicas_knowledge(
     assert other.launch(again).instance is not None
 
 
-def test_a_template_made_anew_is_not_the_one_to_delete(
+def test_a_recreated_template_is_not_the_one_to_delete(
     provider: Ec2Provider, clients: Ec2, ready_class: EC2NodeClass
 ) -> None:
     """A launch makes the same name again between a sweep's look and its deletion: that one stays."""

@@ -9,7 +9,7 @@ from tests.housekeeping.lost import LATER, Cluster
 from tests.lifecycle_k8s.fake_kube import stamp
 
 
-async def test_somebody_elses_finalizer_is_told_and_begins_no_workflow(lost: Cluster) -> None:
+async def test_another_controllers_finalizer_is_reported_and_starts_no_workflow(lost: Cluster) -> None:
     """A claim that only others hold: an event that names the finalizer, and no life without end."""
     lost.put_claim("held", "", deletionTimestamp="2026-01-01T00:00:00Z", finalizers=["example.com/audit"])
     lost.late = LATER

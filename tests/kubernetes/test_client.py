@@ -138,7 +138,7 @@ async def test_deleting_by_uid_takes_another_object_of_that_name_for_gone(tmp_pa
         (status(404, "NotFound"), "old", "gone", "", 404),
     ],
 )
-async def test_an_eviction_tells_a_budget_from_an_overloaded_server(
+async def test_an_eviction_distinguishes_a_budget_from_an_overloaded_server(
     tmp_path: Path, answer: Any, uid: str | None, outcome: str, message: str, code: int
 ) -> None:
     handle, _ = answering(answer)
@@ -228,7 +228,7 @@ async def test_lines_that_arrive_one_by_one_are_read_together(tmp_path: Path, mo
     assert len(naps) <= 3
 
 
-async def test_a_stream_that_falls_silent_is_told_from_a_server_that_is_away(tmp_path: Path) -> None:
+async def test_a_silent_stream_is_distinguished_from_a_server_that_is_away(tmp_path: Path) -> None:
     """A quiet watch on a healthy server must not look like an outage."""
 
     async def handle(request: web.Request) -> web.StreamResponse:
@@ -297,7 +297,7 @@ async def test_without_configuration_one_sentence_says_what_to_set(tmp_path: Pat
 @pytest.mark.parametrize(
     "raw", [b"\xff\xfe\x82", b"", b"a: b: c", b"[]", b"text", b"{}", b"clusters: {}\ncontexts: 5\n", b"\0"]
 )
-async def test_a_kubeconfig_that_is_none_is_told_in_a_sentence(tmp_path: Path, raw: bytes) -> None:
+async def test_an_invalid_kubeconfig_is_reported_in_one_sentence(tmp_path: Path, raw: bytes) -> None:
     file = tmp_path / "kubeconfig"
     file.write_bytes(raw)
     with pytest.raises(ConfigError, match=r"^The Kubernetes client cannot be configured: .+ Set KUBECONFIG") as told:

@@ -24,7 +24,7 @@ SHORTLY = 0.5
 """Seconds in which the second thread would have read what the first has not written yet."""
 
 
-async def test_nobody_reads_a_certificate_that_another_thread_is_still_writing(
+async def test_no_thread_reads_a_certificate_that_another_is_still_writing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client hands out the name of a certificate's file before the certificate is in it."""
@@ -52,7 +52,7 @@ async def test_nobody_reads_a_certificate_that_another_thread_is_still_writing(
     await asyncio.gather(first, second)
 
 
-async def test_a_certificate_that_is_none_is_told_in_a_sentence(tmp_path: Path) -> None:
+async def test_an_invalid_certificate_is_reported_in_one_sentence(tmp_path: Path) -> None:
     authority = Authority()
     path = tmp_path / "kubeconfig"
     kubeconfig.with_certificate(path, "https://127.0.0.1:1", b"no certificate", authority.client("worker"))

@@ -82,7 +82,7 @@ async def test_nominations_are_limited_to_a_burst_of_ten_and_five_a_second() -> 
     assert sum([await recorder.publish(NODE, "Nominated", str(number)) for number in range(20, 40)]) == 5
 
 
-async def test_evt02_unconsolidatable_nodes_are_told_of_in_turn_and_every_15_minutes() -> None:
+async def test_evt02_unconsolidatable_nodes_are_reported_in_turn_and_every_15_minutes() -> None:
     """A large cluster has thousands of them. Those that were told of already do not use the rate up."""
     api = Api()
     recorder = api.recorder()
@@ -99,7 +99,7 @@ async def test_evt02_unconsolidatable_nodes_are_told_of_in_turn_and_every_15_min
     assert await told(range(20)) == 20
 
 
-async def test_a_refused_event_is_logged_and_disturbs_nobody(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_refused_event_is_logged_and_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
     api = Api()
     api.error = ForbiddenError(403, "Forbidden", "events are not for you")
     assert not await api.recorder().publish(NODE, "Disrupted", "x")

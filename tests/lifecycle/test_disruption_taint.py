@@ -28,7 +28,7 @@ def test_dis66_a_live_node_loses_the_taint_and_goes_on() -> None:
     assert state.timeline[-1].text == "removed a disruption taint that no command followed"
 
 
-def test_dis66_nothing_is_noted_of_a_taint_that_was_gone_by_itself() -> None:
+def test_dis66_a_taint_that_went_by_itself_is_not_recorded() -> None:
     assert machine.apply(machine.apply(LIVE, TAINTED, NOW), Withdrawn(), NOW) == LIVE
 
 

@@ -92,9 +92,7 @@ def test_only_pods_that_can_leave_are_ever_waited_for(
 
 
 @given(PODS, st.integers(0, 4000))
-def test_no_pod_that_was_told_to_end_outlasts_the_grace_period_of_the_node(
-    node_pods: list[dict[str, Any]], ago: int
-) -> None:
+def test_no_deleted_pod_outlasts_the_grace_period_of_the_node(node_pods: list[dict[str, Any]], ago: int) -> None:
     """TRM-06: seconds after the instant, what was to end by then is left behind, and told of exactly once."""
     force_at = NOW - drain.UNRESPONSIVE_AFTER - timedelta(seconds=ago)
     waited = drain.remaining_pods(node_pods, NOW, force_at)
@@ -205,7 +203,7 @@ def test_which_pods_make_a_node_non_empty(owner: str, phase: str, deletion: floa
         ("10m", None, "from its start"),
     ],
 )
-def test_do_not_disrupt_protects_for_ever_or_for_a_while(value: str | None, started: int | None, held: str) -> None:
+def test_do_not_disrupt_protects_forever_or_for_a_duration(value: str | None, started: int | None, held: str) -> None:
     """ANN-01."""
     start = None if started is None else NOW + timedelta(seconds=started)
     answer = protected_for(value, start, NOW)

@@ -41,7 +41,7 @@ def test_a_node_that_a_person_cordoned_stays_so() -> None:
     assert handed_back(node(CORDON, spec={"unschedulable": True})) == {}
 
 
-def test_tnt01_lbl10_a_disruption_that_nobody_will_carry_out_is_taken_back() -> None:
+def test_tnt01_lbl10_a_disruption_that_will_not_happen_is_undone() -> None:
     label = "node.kubernetes.io/exclude-from-external-load-balancers"
     tainted = node(OWN, DISRUPTED, labels={label: "karpenter"})
     assert handed_back(tainted) == {"metadata": {"labels": {label: None}}, "spec": {"taints": [OWN]}}

@@ -240,7 +240,7 @@ def uninitialized(timeout: float | None) -> NodeState:
     return machine.apply(state, RegisterResult(node_name="n1"), NOW)
 
 
-def test_a_node_that_never_initializes_is_told_then_given_up() -> None:
+def test_a_node_that_never_initializes_is_reported_then_given_up() -> None:
     """QRK-10, mended: after ten minutes it is blocked with a sentence, after its time it leaves."""
     state, now = uninitialized(3600), NOW
     told_after = left_after = None
@@ -283,7 +283,7 @@ def test_a_node_that_was_not_initialized_yet_is_looked_at_again_soon() -> None:
     assert waits[-1] == startup_stages.RECHECK.total_seconds()
 
 
-def test_initialization_may_be_waited_for_for_ever() -> None:
+def test_the_worker_may_wait_forever_for_initialization() -> None:
     """QRK-10 as Karpenter has it: without a timeout the node is only told of."""
     state = uninitialized(None)
     late = machine.apply(state, InitializeResult(reason="NodeNotReady"), NOW + timedelta(days=9))

@@ -116,7 +116,7 @@ def test_a_block_in_any_stage_has_a_way_out(stage: Stage) -> None:
     assert remedies(blocked(stage)) == []
 
 
-def test_what_happens_by_itself_is_told_with_its_instant() -> None:
+def test_what_happens_by_itself_is_shown_with_its_time() -> None:
     """TRM-06, LIF-05: the end of the grace period, the time to join, the next try."""
     leave = Leave(reason="expired", asked_at=NOW)
     draining = blocked(

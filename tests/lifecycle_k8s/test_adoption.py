@@ -68,7 +68,7 @@ async def test_dis80_its_expiry_counts_from_the_creation_of_the_claim() -> None:
 @pytest.mark.parametrize(
     "taint", [DISRUPTED, {"key": "karpenter.sh/disruption", "value": "disrupting", "effect": "NoSchedule"}]
 )
-async def test_tnt01_v1b11_a_disruption_that_was_only_begun_is_taken_back(taint: dict[str, str]) -> None:
+async def test_tnt01_v1b11_a_disruption_that_only_began_is_undone(taint: dict[str, str]) -> None:
     """By a Karpenter of today, or of before v1."""
     world = World()
     world.kube.add(NODECLAIMS, live(claim()))

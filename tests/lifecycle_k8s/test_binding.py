@@ -26,7 +26,7 @@ async def test_planned_pods_are_bound_once() -> None:
     assert "nodeName" not in stranger["spec"]
 
 
-async def test_no_pod_is_bound_before_watches_have_told_of_the_node() -> None:
+async def test_no_pod_is_bound_before_watches_show_the_node() -> None:
     """Controllers that still see karpenter.sh/unregistered:NoExecute would evict the pod, and a kubelet refuse it."""
     world = joined(UNREGISTERED).put_pods(pod("a", on=""))
     planned(world, "default/a=uid-a")
@@ -41,7 +41,7 @@ async def test_no_pod_is_bound_before_watches_have_told_of_the_node() -> None:
     assert (await bind(world.kube, WANTED, at_once)).bound == 1
 
 
-async def test_binding_waits_a_while_until_watches_have_told_of_the_node() -> None:
+async def test_binding_waits_for_watches_to_show_the_node_but_not_forever() -> None:
     """In a burst they are some seconds behind. If kube-scheduler spread the pods, other pods would lose their room."""
     world = joined(UNREGISTERED).put_pods(pod("a", on=""))
     planned(world, "default/a=uid-a")
@@ -69,7 +69,7 @@ async def test_other_pods_of_the_workload_are_counted_when_they_took_the_room() 
     assert (result.bound, result.planned, result.left, result.running) == (0, 2, 0, 2)
 
 
-async def test_pods_beside_the_planned_ones_are_counted_too() -> None:
+async def test_pods_next_to_the_planned_ones_are_counted_too() -> None:
     world = World().put_live().put_pods(pod("a", on=""), pod("other"))
     planned(world, "default/a=uid-a")
     assert (await bind(world.kube, WANTED, at_once)).running == 2

@@ -191,7 +191,7 @@ async def test_pods_that_were_never_asked_get_their_second_after_a_missed_grace_
     assert world.kube.names(PODS) == []
 
 
-async def test_a_pod_that_nobody_may_delete_holds_the_node_a_minute_past_its_grace_period() -> None:
+async def test_a_pod_that_cannot_be_deleted_holds_the_node_a_minute_past_its_grace_period() -> None:
     """TRM-06: an admission policy that forbids the deletion is named, and then the machine ends all the same."""
     world = World().put_live().put_pods(pod("guarded"))
     world.kube.undeletable = {"guarded"}
@@ -219,7 +219,7 @@ async def test_a_finalizer_that_keeps_a_pod_is_named_and_then_not_waited_for() -
     assert timedelta(seconds=70) < world.clock() - START <= timedelta(seconds=75)
 
 
-async def test_a_pod_that_is_slow_to_end_is_nobodys_fault() -> None:
+async def test_a_pod_that_is_slow_to_end_blocks_nothing() -> None:
     """TRM-04: nothing a person could change, so it blocks nothing; it is told once it is left behind."""
     world = World().put_live().put_pods(pod("web-0", terminationGracePeriodSeconds=10))
     world.kube.kubelet = False
@@ -230,7 +230,7 @@ async def test_a_pod_that_is_slow_to_end_is_nobodys_fault() -> None:
     assert world.recorder.events[-1][3].endswith("but its kubelet has not reported its end")
 
 
-async def test_a_misspelt_protection_protects_nothing_and_is_told() -> None:
+async def test_a_misspelled_protection_protects_nothing_and_is_reported() -> None:
     """ANN-01."""
     held = pod("web-0", terminationGracePeriodSeconds=1)
     held["metadata"]["annotations"] = {"karpenter.sh/do-not-disrupt": "yes"}

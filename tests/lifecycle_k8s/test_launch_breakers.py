@@ -86,7 +86,7 @@ async def test_other_pools_and_claims_without_one_are_never_held_back() -> None:
     assert [await breakers.admit("", f"c{n}", sends=True) for n in range(10)] == [None] * 10
 
 
-async def test_a_probe_whose_worker_died_is_not_waited_for_for_ever() -> None:
+async def test_a_probe_whose_worker_died_does_not_block_forever() -> None:
     clock = Clock()
     breakers = LaunchBreakers(clock, wait_seconds=0.0)
     breakers.refused("web", "Unauthorized", "you may not")
@@ -98,7 +98,7 @@ async def test_a_probe_whose_worker_died_is_not_waited_for_for_ever() -> None:
     assert await breakers.admit("web", "next") is None
 
 
-async def test_launches_that_only_take_long_hold_nobody_up_for_ever() -> None:
+async def test_launches_that_only_take_long_do_not_block_others() -> None:
     breakers = LaunchBreakers(Clock(), wait_seconds=0.0)
     assert [await breakers.admit("web", f"c{n}", sends=True) for n in range(5)] == [None] * 5
 
@@ -114,7 +114,7 @@ async def test_m3_an_ec2_that_does_not_answer_opens_the_breaker_as_an_outage() -
     assert breaker.outage
 
 
-async def test_refusals_are_told_once_and_known_again_after_a_restart() -> None:
+async def test_refusals_are_reported_once_and_known_again_after_a_restart() -> None:
     clock = Clock()
     before = LaunchBreakers(clock)
     before.sold_out([SPOT])

@@ -88,7 +88,7 @@ class Ec2:
         return INSTANCE if (group.id, group.ordinal, claim_name) == ("7-0", 1, "web-1") else None
 
 
-async def test_a_claim_that_leaves_before_it_was_told_finds_its_instance_by_its_place() -> None:
+async def test_a_claim_that_leaves_before_the_answer_finds_its_instance_by_its_place() -> None:
     ec2 = cast("Any", Ec2())
     assert await living_instance(ec2, "web-1", ClaimRecord.of(member(1))) == INSTANCE
     assert await living_instance(ec2, "web-2", ClaimRecord.of(member(2))) is None

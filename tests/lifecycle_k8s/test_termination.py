@@ -45,7 +45,7 @@ async def test_cordon_marks_and_deletes_what_finalizers_hold() -> None:
 
 
 @pytest.mark.parametrize(("reason", "said"), [("Empty", "Empty"), ("expired", ""), ("drain", ""), ("deleted", "")])
-async def test_dis60_only_a_disruption_command_is_told_as_disruption_reason(reason: str, said: str) -> None:
+async def test_dis60_only_a_disruption_command_sets_the_disruption_reason(reason: str, said: str) -> None:
     world = World().put_live()
     await run(world, reason=reason)
     assert world.status_of("DisruptionReason") == (("True", said) if said else ("", ""))
@@ -213,7 +213,7 @@ async def test_a_users_own_balancer_label_survives_an_undone_cordon() -> None:
     assert world.node["metadata"]["labels"][BALANCERS] == "mine"
 
 
-async def test_the_instant_of_force_is_told_on_claim_and_node() -> None:
+async def test_the_time_of_forced_deletion_is_on_claim_and_node() -> None:
     """EVT-04, TRM-06."""
     world = World().put_live(terminationGracePeriod="10m")
     await run(world)
@@ -357,7 +357,7 @@ async def test_release_names_who_still_holds_node_and_claim() -> None:
     assert again.held_by == answer.held_by, "a repetition answers the same"
 
 
-async def test_release_of_what_nobody_else_holds_is_silent() -> None:
+async def test_release_without_other_finalizers_is_silent() -> None:
     world = World().put_live()
     world.claim["metadata"]["finalizers"].append("foregroundDeletion")
     asked = ReleaseInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1")

@@ -62,7 +62,7 @@ def test_a_pod_that_has_no_place(manifests: list[Object], made: Object) -> None:
     assert not list(left_out(read_inputs(manifests, CATALOGUE), made))
 
 
-def test_first_fit_keeps_the_rules_that_it_is_told() -> None:
+def test_first_fit_keeps_the_rules_that_it_gets() -> None:
     apart = [pod(name, "100m", **AWAY) for name in "abc"]
     assert placed_by_first_fit([pool(), *apart], CATALOGUE) == 3
     assert placed_by_first_fit([pool(spec={"limits": {"nodes": "2"}}), *apart], CATALOGUE) == 2

@@ -152,7 +152,7 @@ async def test_a_budget_that_reopens_by_its_schedule_is_noticed_without_any_chan
     assert at.seconds() == pytest.approx(300.0, abs=RECHECK_SECONDS + 1)
 
 
-async def test_an_unsynced_cache_takes_nobody_away() -> None:
+async def test_an_unsynced_cache_disrupts_no_node() -> None:
     """Half a picture shows nodes without their pods."""
     at = Setting(managed("a"), after="0s")
     at.view.wait_complete = False

@@ -247,7 +247,7 @@ async def test_wsh01_a_round_waits_for_nodes_that_are_due_in_a_moment() -> None:
     assert 0.05 < at.finder.due_in() <= 5
 
 
-async def test_wsh01_a_round_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_wsh01_a_round_does_not_wait_forever(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a busy cluster some node always becomes due in a moment."""
     monkeypatch.setattr(look_pace, "MAX_SETTLE", 0.0)
     at = resting_setting()

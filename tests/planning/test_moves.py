@@ -108,7 +108,7 @@ async def test_met33_consolidation_that_reaches_its_time_limit_is_counted(
     ("reason", "kind", "events"),
     [(Reason.UNDERUTILIZED, "multi", [("NodeClaim", "a", "ConsolidationRejected")]), (Reason.DRIFTED, "", [])],
 )
-async def test_dis46_met33_evt02_a_failed_validation_is_counted_and_told(
+async def test_dis46_met33_evt02_a_failed_validation_is_counted_and_reported(
     reason: Reason, kind: str, events: list[tuple[str, str, str]]
 ) -> None:
     name = f"{PREFIX}failed_validations_total"

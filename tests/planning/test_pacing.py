@@ -24,7 +24,7 @@ async def pause_after(took: float, *, least: float = 0.0, at_most: float = 60.0)
     return asyncio.get_running_loop().time() - began
 
 
-async def test_dear_looks_are_put_off_and_cheap_ones_are_not() -> None:
+async def test_expensive_looks_are_delayed_and_cheap_ones_are_not() -> None:
     assert await pause_after(NEGLIGIBLE) == pytest.approx(0.0)
     assert await pause_after(0.02) == pytest.approx(0.02 / SHARE)
     assert await pause_after(3.0) == pytest.approx(MAX_PAUSE)

@@ -136,7 +136,7 @@ async def test_a_plan_on_a_cache_behind_the_last_one_catches_up_first() -> None:
     assert len(at.kube.objects) == 1
 
 
-async def test_claims_that_nobody_told_of_are_found_all_the_same() -> None:
+async def test_claims_without_an_event_are_still_found() -> None:
     """The last plan may have been another replica's, ended by a kill before it could answer."""
     at = Setting(pod("a"), follows=False)
     lost = await at.planner.plan(BATCH)
@@ -149,7 +149,7 @@ async def test_claims_that_nobody_told_of_are_found_all_the_same() -> None:
     assert at.kube.asked[-1] == 39, "no more is read than what may be missing"
 
 
-async def test_a_cache_that_cannot_be_read_anew_is_refused_for_a_retry() -> None:
+async def test_a_cache_that_cannot_be_reread_makes_the_plan_retry() -> None:
     def silent() -> None:
         raise TimeoutError
 
@@ -163,7 +163,7 @@ async def test_a_cache_that_cannot_be_read_anew_is_refused_for_a_retry() -> None
     assert len(at.kube.objects) == 1
 
 
-async def test_a_claim_that_is_gone_when_the_cache_was_read_anew_holds_nothing_up() -> None:
+async def test_a_claim_that_is_gone_after_the_cache_was_reread_delays_nothing() -> None:
     """Plans go on; what the claim was for is bought again."""
     at = Setting(pod("a"), follows=False)
     await at.planner.plan(BATCH)
@@ -200,7 +200,7 @@ async def test_nothing_is_bought_for_a_pod_that_goes_while_the_types_are_asked_f
     assert body["metadata"]["annotations"][labels.PLANNED_PODS] == "default/b=uid-b"
 
 
-async def test_pods_are_not_read_anew_for_a_plan_that_buys_nothing() -> None:
+async def test_pods_are_not_read_again_for_a_plan_that_buys_nothing() -> None:
     at = Setting(pod("huge", cpu="5000"))
     asked: list[bool] = []
     at.view.on_confirm = lambda: asked.append(True) or False  # type: ignore[func-returns-value]

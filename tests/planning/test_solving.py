@@ -40,7 +40,7 @@ def files(folder: Path) -> list[Path]:
     return list(folder.iterdir())
 
 
-async def test_a_pod_on_which_the_engine_fails_is_told_and_the_others_are_planned(tmp_path: Path) -> None:
+async def test_a_pod_on_which_the_engine_fails_is_reported_and_others_are_planned(tmp_path: Path) -> None:
     at = Setting(*(pod(f"p{number}", f"{100 + number}m") for number in range(50)))
     at.restart(Solver(failing_on("p17"), folder=tmp_path))
     result = await at.planner.plan(BATCH)

@@ -148,7 +148,7 @@ def test_no06_the_same_resource_of_the_same_type_is_a_conflict() -> None:
     assert "example.com/y of m5.large" in found.refused["a"]
 
 
-def test_a_refused_overlay_stands_in_nobodys_way() -> None:
+def test_a_refused_overlay_blocks_no_other() -> None:
     """a loses against z; what a would have changed elsewhere is free for the still later one."""
     z = overlay("z", M5, price="3")
     b = overlay("b", price="2")
@@ -158,7 +158,7 @@ def test_a_refused_overlay_stands_in_nobodys_way() -> None:
     assert set(prices(found.sold[0][1], "c5.large").values()) == {1.0}
 
 
-def test_requirements_that_contradict_themselves_are_told() -> None:
+def test_requirements_that_contradict_themselves_are_reported() -> None:
     found = apply_overlays([(node_pool(), TYPES)], [overlay("o", M5, term(labels.INSTANCE_TYPE, "In", "x"), price="1")])
     assert "contradict each other" in found.refused["o"]
     assert found.sold[0][1] is TYPES
@@ -199,7 +199,7 @@ def test_no10_a_type_without_a_price_can_be_bought_once_an_overlay_states_one() 
     assert prices(found.sold[0][1], "x9.large") == {("a", "on-demand"): 0.5, ("a", "spot"): 0.5}
 
 
-def test_pools_that_no_overlay_tells_apart_share_what_it_makes_of_their_types() -> None:
+def test_pools_with_the_same_overlays_share_the_changed_types() -> None:
     """NO-05: with hundreds of pools a plan would else be busy with overlays for seconds."""
     pools = [(node_pool(f"p{number}", team="ab"[number % 2], own=str(number)), TYPES) for number in range(6)]
     found = apply_overlays(

@@ -68,15 +68,15 @@ def test_pools_that_share_some_nodes_overlap_and_say_what_to_do() -> None:
     ],
     ids=["weight", "a taint", "other taints", "zones", "bounds", "labels", "one is leaving"],
 )
-def test_what_tells_pools_apart(one: NodePool, other: NodePool) -> None:
+def test_what_separates_pools(one: NodePool, other: NodePool) -> None:
     assert overlapping([one, other]) == {}
 
 
-def test_a_wish_of_taints_tells_nothing_apart() -> None:
+def test_prefer_no_schedule_taints_do_not_separate_pools() -> None:
     assert overlapping([pool("a", taints=("x:PreferNoSchedule",)), pool("b")]) == {"a": ("b",), "b": ("a",)}
 
 
-def test_a_pool_that_contradicts_itself_overlaps_with_nobody() -> None:
+def test_a_pool_that_contradicts_itself_overlaps_with_no_other() -> None:
     impossible = [term(labels.ZONE, "In", "a"), term(labels.ZONE, "In", "b")]
     malformed = term("karpenter.k8s.aws/instance-cpu", "Gt", "1", "2")
     assert overlapping([pool("a", *impossible), pool("b"), pool("c", malformed)]) == {}

@@ -68,7 +68,7 @@ def test_a_pod_is_never_unschedulable_because_of_a_buffer() -> None:
     assert all("its limit leaves no room" in why for why in plan.unschedulable.values())
 
 
-def test_a_pod_that_fits_nowhere_and_a_buffer_that_does_are_told_apart() -> None:
+def test_a_pod_that_fits_nowhere_and_a_buffer_that_does_are_distinguished() -> None:
     plan = solve_with_buffers(problem([pod("huge", cpu="5000"), *standing(1)], pool()))
     assert list(plan.unschedulable) == ["default/huge"]
     assert kept(plan) == {"": 1}

@@ -80,7 +80,7 @@ def test_an_old_go_gives_way_to_the_one_from_pypi(monkeypatch: pytest.MonkeyPatc
     assert golang.find((1, 26, 0)) == Path("/new/go")
 
 
-def test_too_old_and_missing_go_are_told_in_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_too_old_and_missing_go_are_reported_in_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(golang, "in_virtualenv", lambda _: None)
     monkeypatch.setattr(golang, "on_path", lambda _: go_that(tmp_path, "echo go1.20.3"))
     with pytest.raises(MissingToolError, match=r"needs Go 1\.26\.0 or newer, but .* is 1\.20\.3: install"):

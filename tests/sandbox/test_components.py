@@ -39,7 +39,7 @@ def test_clients_are_not_slowed_to_their_defaults(tmp_path: Path) -> None:
         assert {"--kube-api-qps=1000", "--kube-api-burst=2000", "--leader-elect=false"} <= set(parts[name].argv)
 
 
-def test_nothing_is_told_to_listen_beyond_loopback(tmp_path: Path) -> None:
+def test_nothing_listens_beyond_loopback(tmp_path: Path) -> None:
     for part in rendered(tmp_path).values():
         assert "0.0.0.0" not in " ".join(part.argv)
         assert part.ready.split("://")[1].startswith("127.0.0.1:")
@@ -105,7 +105,7 @@ def test_ports_are_different_and_free_and_a_taken_one_is_seen() -> None:
         assert not is_free(ports[0])
 
 
-def test_too_few_ports_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_few_ports_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sandbox.ports.is_free", lambda _: False)
     with pytest.raises(OSError, match="only 0 of 3 ports"):
         free_ports(3)

@@ -117,7 +117,7 @@ def test_a_pod_stops_at_once_unless_it_is_slow(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.usefixtures("nodes")
-def test_a_pod_completes_when_it_was_told_to(sandbox: Sandbox) -> None:
+def test_a_pod_completes_when_its_annotation_says_so(sandbox: Sandbox) -> None:
     sandbox.apply(pod("job", on=KUBELET, annotations={COMPLETE_ANNOTATION: "1ms"}))
     sandbox.kubectl("wait", "--for=jsonpath={.status.phase}=Succeeded", "pod/job", "--timeout=60s")
     assert get(sandbox, "pod", "job")["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 0

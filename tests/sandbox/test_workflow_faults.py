@@ -89,6 +89,6 @@ async def test_a_nodes_workflow_is_reset_and_lives_on_in_another_run(
         await again.terminate()
 
 
-async def test_a_claim_without_a_workflow_is_told(sandbox_of: Sandbox) -> None:
+async def test_a_claim_without_a_workflow_is_reported(sandbox_of: Sandbox) -> None:
     with pytest.raises(SandboxError, match="default-abc could not be changed"):
         await make(sandbox_of, "workflow-terminated")

@@ -55,7 +55,7 @@ def test_a_single_pod_is_never_kept_out() -> None:
     assert len(plan.claims) == 1
 
 
-def test_pods_that_the_engine_tells_apart_are_one_workload_all_the_same() -> None:
+def test_pods_of_different_classes_are_still_one_workload() -> None:
     """The pods of a StatefulSet each have a volume of their own."""
     large = catalog(entry("m5.8xlarge", 32, 128, 1.536))
     pods = [replace(one, workload="StatefulSet/db", attachments=(("ebs", one.name),)) for one in replicas(6)]

@@ -29,7 +29,7 @@ def daemon(*requirements: Requirement, cpu: str = "200m", port: int = 0) -> Pod:
         (need("team", "In", "red"), "team", "red"),
     ],
 )
-def test_sch081_a_pod_that_only_fits_beside_no_daemon_goes_where_none_runs(
+def test_sch081_a_pod_that_fits_next_to_no_daemon_goes_where_none_runs(
     where: Requirement, key: str, avoided: str
 ) -> None:
     open_pool = pool("default", AMD64, need("team", "In", "red", "blue"))
@@ -46,7 +46,7 @@ def test_sch075_a_pod_goes_where_no_daemon_takes_its_port() -> None:
     assert not claim.requirements[labels.ZONE].has(ZONES[0])
 
 
-def test_pods_that_fit_beside_the_daemon_leave_the_zone_open() -> None:
+def test_pods_that_fit_next_to_the_daemon_leave_the_zone_open() -> None:
     plan = solve(problem([pod("p")], pool("default", ON_DEMAND), daemons=[daemon(IN_ZONE_A)]))
     (claim,) = plan.claims
     assert labels.ZONE not in claim.requirements
@@ -62,7 +62,7 @@ def test_of_the_zones_without_the_daemon_the_cheapest_is_taken() -> None:
     assert plan.claims[0].offering.capacity_type == labels.SPOT
 
 
-def test_pods_with_and_without_room_beside_the_daemon_are_planned_together() -> None:
+def test_pods_with_and_without_room_next_to_the_daemon_are_planned_together() -> None:
     plan = solve(
         problem(
             [*replicas(3, HUGE, prefix="huge"), *replicas(20, "1", prefix="small")],
@@ -74,7 +74,7 @@ def test_pods_with_and_without_room_beside_the_daemon_are_planned_together() -> 
     assert price(plan) <= 3 * 96 * 0.0425 + 24 * 0.0425 + 1e-9
 
 
-def test_sch092_types_beyond_the_limit_do_not_count_as_room_beside_the_daemon() -> None:
+def test_sch092_types_beyond_the_limit_do_not_count_as_room_next_to_the_daemon() -> None:
     limited = pool("default", ON_DEMAND, AMD64, limits={"cpu": "2"})
     plan = solve(problem([pod("p", "1800m")], limited, daemons=[daemon(IN_ZONE_A)]))
     (claim,) = plan.claims

@@ -135,7 +135,7 @@ def test_a_pool_with_a_taint_takes_only_pods_that_tolerate_it(toleration: Tolera
     assert bool(plan.claims) is placed
 
 
-def test_preferred_and_startup_taints_keep_nobody_away() -> None:
+def test_preferred_and_startup_taints_keep_no_pod_away() -> None:
     soft = Taint("soft", "PreferNoSchedule")
     plan = solve(problem([pod()], pool(taints=(soft,), startup_taints=(DEDICATED,))))
     assert len(plan.claims) == 1

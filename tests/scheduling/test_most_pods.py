@@ -150,7 +150,7 @@ def test_many_small_pods_come_before_a_large_one_of_the_same_priority() -> None:
     assert "nodes 1" in plan.unschedulable["default/large-0"]
 
 
-def test_a_dearer_type_that_uses_less_of_the_limit_is_bought_to_place_more_pods() -> None:
+def test_a_costlier_type_that_uses_less_of_the_limit_is_bought_to_place_more_pods() -> None:
     """Memory decides how many of these pods a node holds, so 4 CPUs of r5 hold more of them than 4 CPUs of c5."""
     types = catalog(entry("c5.xlarge", 4, 8, 0.17), entry("r5.xlarge", 4, 32, 0.6))
     plan = solve_for_most_pods(problem(replicas(8, "400m", "3Gi"), pool(types=types, limits={"cpu": "4"})))

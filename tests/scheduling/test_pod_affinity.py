@@ -59,14 +59,14 @@ def test_sch063_a_chain_of_groups_is_planned_in_one_batch() -> None:
     assert len(domains(plan, prefix="")) == 1
 
 
-def test_sch063_nobody_to_join_is_said() -> None:
+def test_sch063_no_matching_pod_is_reported() -> None:
     plan = solve(problem(web(1, near(HOST, "db")), pool()))
     assert "finds no matching pod" in plan.unschedulable["default/web-0"]
     plan = solve(problem(web(1, near(app="db")), pool()))
     assert "pod affinity over topology.kubernetes.io/zone rules out us-west-2a" in plan.unschedulable["default/web-0"]
 
 
-def test_sch063_a_group_does_not_start_anew_where_it_is_already_elsewhere() -> None:
+def test_sch063_a_group_does_not_start_again_if_it_is_already_elsewhere() -> None:
     there = node("n", labels={labels.ZONE: B}, cpu="1", used={"cpu": 1000}, pods=web(1, PodRules(), "run"))
     pinned = [asking("web-0", need(labels.ZONE, "In", A), labels=WEB, rules=near())]
     assert solve(problem(pinned, pool(), nodes=[there])).unschedulable

@@ -83,7 +83,7 @@ def test_spot_claims_stay_flexible_where_they_can() -> None:
     assert min(len(claim.instance_types) for claim in plan.claims) >= SPOT_FLEXIBILITY
 
 
-def test_no_plan_is_dearer_than_plain_first_fit() -> None:
+def test_no_plan_costs_more_than_plain_first_fit() -> None:
     for count in (1, 7, 33, 95, 250):
         pods = [*replicas(count, "900m", "3Gi", "a"), *replicas(count // 2, "2500m", "1Gi", "b")]
         names = resource_names(pods)
@@ -202,7 +202,7 @@ kinds = st.tuples(
     st.sampled_from([None, {"cpu": "60"}, {"cpu": "400", "memory": "700Gi"}, {"nodes": 3}]),
     st.sampled_from([0.0, 0.02, 1.0]),
 )
-def test_no_packing_is_dearer_than_plain_first_fit(
+def test_no_packing_costs_more_than_plain_first_fit(
     chosen: list[tuple[str, str, tuple[Requirement, ...], int]],
     needs: tuple[Requirement, ...],
     limits: dict[str, Any] | None,

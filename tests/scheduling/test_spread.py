@@ -169,7 +169,7 @@ def test_where_a_limit_ends_the_zones_are_still_even() -> None:
     assert len(plan.unschedulable) == 30 - sum(counts.values())
 
 
-def test_plain_pods_share_the_nodes_and_sizes_are_chosen_anew() -> None:
+def test_plain_pods_share_the_nodes_and_sizes_are_chosen_again() -> None:
     plan = solve(problem([*web(30, spread()), *replicas(30, prefix="plain")], pool("default", ON_DEMAND)))
     assert domains(plan) == {A: 10, B: 10, C: 10}
     assert not plan.unschedulable

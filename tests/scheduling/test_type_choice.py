@@ -51,7 +51,7 @@ def test_the_only_type_and_what_daemonsets_need_of_it() -> None:
     assert "the only type that holds 7.5 CPU and 16Gi; c5.2xlarge is cheaper but has 15.5Gi, 16Gi" in why(asked)
 
 
-def test_amounts_that_differ_by_little_are_told_apart() -> None:
+def test_amounts_that_differ_by_little_are_shown_with_more_digits() -> None:
     asked = problem([pod("p", "1", "15885Mi")], pool("default", ON_DEMAND, types=SMALL))
     assert "c5.2xlarge is cheaper but has 15.512Gi, 15.513Gi are needed" in why(asked)
 

@@ -60,7 +60,7 @@ def test_daemons_are_blamed_where_they_take_the_room() -> None:
     assert text == f"NodePool default: {needs}, {daemons}"
 
 
-def test_of_two_resources_the_one_that_lacks_least_is_told() -> None:
+def test_of_two_resources_the_one_that_lacks_least_is_reported() -> None:
     sizes = need(labels.INSTANCE_TYPE, "In", "c5.4xlarge", "r5.2xlarge")
     assert reason(pod("p", "15", "40Gi"), pool("default", sizes)) == (
         "NodePool default: no type that it allows has 15 CPU and 40Gi memory at once: "
@@ -69,7 +69,7 @@ def test_of_two_resources_the_one_that_lacks_least_is_told() -> None:
     assert reason(pod("p", "10", "60Gi"), pool("default", sizes)).endswith("there is room for 7.9 CPU")
 
 
-def test_what_there_is_of_a_label_is_told() -> None:
+def test_the_available_values_of_a_label_are_reported() -> None:
     text = reason(asking("p", need(labels.ARCH, "In", "s390x")), pool())
     assert text.endswith("of the pool meets kubernetes.io/arch In [s390x] (there is amd64, arm64)")
     text = reason(asking("p", need(labels.ZONE, "In", "us-west-2d")), pool("default", need(labels.ZONE, "NotIn", "b")))
@@ -80,7 +80,7 @@ def test_what_there_is_of_a_label_is_told() -> None:
     assert text.endswith("(none has that label)")
 
 
-def test_only_labels_that_clash_are_told() -> None:
+def test_only_conflicting_labels_are_reported() -> None:
     wanted = (need(labels.ARCH, "In", "arm64"), need("karpenter.k8s.aws/instance-family", "In", "c5"))
     text = reason(asking("p", *wanted, need(labels.ZONE, "In", ZONES[0])), pool())
     assert text == (
@@ -89,13 +89,13 @@ def test_only_labels_that_clash_are_told() -> None:
     )
 
 
-def test_every_taint_in_the_way_is_told() -> None:
+def test_every_taint_in_the_way_is_reported() -> None:
     taints = (DEDICATED, Taint("slow", "PreferNoSchedule"), Taint("gpu", "NoExecute"))
     text = reason(pod(), pool("default", taints=taints))
     assert text == "NodePool default: its taints dedicated=x:NoSchedule and gpu:NoExecute are not tolerated"
 
 
-def test_sch108_all_that_must_change_is_told() -> None:
+def test_sch108_all_that_must_change_is_reported() -> None:
     """What is told of a pool is enough: a person who changes that much sees the pod placed."""
     small = (need("karpenter.k8s.aws/instance-cpu", "Lt", "65"), need(labels.ZONE, "In", ZONES[0]))
     elsewhere = need(labels.ZONE, "In", "us-west-2d")
@@ -114,14 +114,14 @@ def test_sch108_all_that_must_change_is_told() -> None:
     assert text.endswith("and its limit leaves no room for another node (nodes 0)")
 
 
-def test_sch108_what_would_do_is_not_told() -> None:
+def test_sch108_what_would_fit_is_not_reported() -> None:
     """A pod that only a taint keeps off is told of the taint alone, and one that fits in another zone of the zone."""
     assert reason(pod(), pool("default", taints=(DEDICATED,))).endswith("is not tolerated")
     text = reason(asking("p", need(labels.ZONE, "In", "mars")), pool("default", limits={"nodes": 1, "cpu": 100}))
     assert text.endswith("(there is us-west-2a, us-west-2b, us-west-2c)")
 
 
-def test_a_zone_without_subnet_is_told_as_such() -> None:
+def test_a_zone_without_subnet_is_reported_as_such() -> None:
     here = replace(pool(), zones=frozenset(ZONES[:1]))
     text = reason(asking("p", need(labels.ZONE, "In", "us-west-2d")), here)
     assert text == "NodePool default: zone us-west-2d is in no subnet of its EC2NodeClass (there is us-west-2a)"
@@ -129,7 +129,7 @@ def test_a_zone_without_subnet_is_told_as_such() -> None:
     assert "zones us-west-2d, us-west-2e are in no subnet of its EC2NodeClass" in text
 
 
-def test_a_limit_is_told_with_what_it_leaves_and_what_a_node_takes() -> None:
+def test_a_limit_is_reported_with_what_is_left_and_what_a_node_needs() -> None:
     text = reason(pod("p", "3"), pool("default", limits={"cpu": 10, "memory": "1Ti"}, usage={"cpu": 7}))
     assert text == (
         "NodePool default: its limit leaves no room for another node (cpu 10); "
@@ -139,7 +139,7 @@ def test_a_limit_is_told_with_what_it_leaves_and_what_a_node_takes() -> None:
     assert text == "NodePool default: its limit leaves no room for another node (nodes 2)"
 
 
-def test_minvalues_are_told_with_what_there_is() -> None:
+def test_minvalues_are_reported_with_what_is_available() -> None:
     family = "karpenter.k8s.aws/instance-family"
     few = pool("default", need(family, "Exists", least=3), need(labels.ARCH, "Exists", least=1))
     assert reason(asking("p", need(family, "In", "c5", "m5")), few) == (
@@ -148,7 +148,7 @@ def test_minvalues_are_told_with_what_there_is() -> None:
     )
 
 
-def test_a_volume_in_another_zone_is_told_as_such() -> None:
+def test_a_volume_in_another_zone_is_reported_as_such() -> None:
     there = pod("p", volume_terms=(Requirements.of(need(labels.ZONE, "In", ZONES[1])),))
     text = reason(there, pool("default", need(labels.ZONE, "In", ZONES[0])))
     assert text.endswith("topology.kubernetes.io/zone In [us-west-2a] is allowed (by where its volumes are)")
@@ -161,7 +161,7 @@ def test_many_alternatives_are_counted() -> None:
     assert text.endswith(" or 2 other alternatives fail")
 
 
-def test_a_reserved_label_and_a_hostname_are_told_as_such() -> None:
+def test_a_reserved_label_and_a_hostname_are_reported_as_such() -> None:
     text = reason(asking("p", need("karpenter.sh/tier", "In", "x")), pool("a"), pool("b"))
     assert text == "label karpenter.sh/tier is not allowed: the domain karpenter.sh is reserved"
     text = reason(asking("p", need("karpenter.sh/capacity-typ", "In", "x")), pool())

@@ -101,7 +101,7 @@ def test_a_time_that_no_calendar_holds_is_not_the_newest(tmp_path: Path) -> None
     assert simulate(tmp_path, POOL + deployment() + odd).status == 0
 
 
-def test_every_fault_of_every_document_is_told_once_in_order(tmp_path: Path) -> None:
+def test_every_fault_of_every_document_is_reported_once_in_order(tmp_path: Path) -> None:
     text = "\n---\n".join([requesting("{cpu: -1, memory: x}"), POOL, "a: [", POOL])
     places = [fault.partition(":")[0] for fault in simulate(tmp_path, text).faults]
     assert places == ["document 1", "document 1", "document 3"]

@@ -27,7 +27,7 @@ def test_a_provisioner_with_its_template_and_settings_is_planned_with(tmp_path: 
     assert "its instance profile is aws.defaultInstanceProfile of the settings: nodes" in answer.err
 
 
-def test_leg52_the_tags_of_the_settings_are_told_with_what_has_them(tmp_path: Path) -> None:
+def test_leg52_the_tags_of_the_settings_are_reported_with_what_has_them(tmp_path: Path) -> None:
     tags = """aws.tags: '{"team": "a", "karpenter.sh/nodepool": "x"}'"""
     answer = simulate(tmp_path, PROVISIONER + TEMPLATE + SETTINGS.replace("batchMaxDuration: 10s", tags))
     assert "note: AWSNodeTemplate default: the settings (aws.tags, DEFAULT_TAGS) add tags: team\n" in answer.err
@@ -47,7 +47,7 @@ def test_all_older_kinds_together(tmp_path: Path) -> None:
     assert answer.plan["totals"] | {"pods": 3, "unschedulable": 0} == answer.plan["totals"]
 
 
-def test_what_is_wrong_in_an_old_object_is_told_by_its_own_fields(tmp_path: Path) -> None:
+def test_faults_of_an_old_object_name_its_own_fields(tmp_path: Path) -> None:
     wrong = PROVISIONER.replace("providerRef:", "ttlSecondsAfterEmpty: -5\n  providerRef:")
     (fault,) = simulate(tmp_path, wrong).faults
     assert fault.startswith("document 1: Provisioner default: spec.ttlSecondsAfterEmpty: ")
@@ -58,7 +58,7 @@ def test_an_old_and_a_new_object_of_one_name_are_a_fault(tmp_path: Path) -> None
     assert "Provisioner default: becomes NodePool default, which also exists" in fault
 
 
-def test_an_inline_provider_beside_a_template_of_its_name_is_planned_with(tmp_path: Path) -> None:
+def test_an_inline_provider_with_the_name_of_a_template_is_planned_with(tmp_path: Path) -> None:
     """LEG-06: both ran side by side. What a worker made of it keeps its name."""
     inline = PROVISIONER.replace(
         "providerRef: {name: default}", "provider: {subnetSelector: {a: c}, securityGroupSelector: {a: c}}"
@@ -75,7 +75,7 @@ def test_an_inline_provider_beside_a_template_of_its_name_is_planned_with(tmp_pa
     assert "is read as NodePool default, EC2NodeClass default of v1" in answer.err
 
 
-def test_pools_of_different_ages_that_take_the_same_pods_are_told_of(tmp_path: Path) -> None:
+def test_pools_of_different_versions_that_take_the_same_pods_are_reported(tmp_path: Path) -> None:
     """Once, naming both; different weights settle it."""
     pool = POOL.replace("name: default}\nspec", "name: today}\nspec")
     told = "note: NodePool default: it takes the same pods as NodePool today"

@@ -86,7 +86,7 @@ def test_the_converted_file_has_the_plan_of_the_old_one(tmp_path: Path, name: st
     ],
     ids=["a tab", "a blank in a key", "bare numbers"],
 )
-def test_what_the_articles_misprint_is_told_with_its_line(line: str, said: str) -> None:
+def test_misprints_of_articles_are_reported_with_their_line(line: str, said: str) -> None:
     """As printed: a tab before a field, a blank in a key (004), numbers without quotes (002)."""
     head = "apiVersion: karpenter.sh/v1alpha5\nkind: Provisioner\nmetadata: {name: a}\nspec:\n  requirements:\n"
     text = f"{head}{line}\n      values: [4, 8]\n".replace("[4, 8]", "[4, 8]" if "cpu" in line else '["spot"]')
@@ -203,7 +203,7 @@ def test_accelerators_are_on_types_that_have_them() -> None:
     assert types["default/neuron"].startswith("inf")
 
 
-def test_without_a_catalogue_of_its_region_a_load_is_told_of_one() -> None:
+def test_without_a_catalogue_of_its_region_a_note_names_the_option() -> None:
     """The zones are what no type meets, and the catalogue, not the pool, is what must be changed."""
     answer = command("-f", str(SEEDS / "003-web-load.yaml"), "-o", "json")
     (reason,) = {entry["reason"] for entry in answer.plan["unschedulable"]}

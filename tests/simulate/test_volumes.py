@@ -129,7 +129,7 @@ def test_the_claims_of_a_stateful_set_hold_its_pods(tmp_path: Path) -> None:
     assert zones == {"default/db-0": "us-west-2a", "default/db-1": "us-west-2b"}
 
 
-def test_a_class_that_is_not_in_the_input_hinders_nobody(tmp_path: Path) -> None:
+def test_a_class_that_is_not_in_the_input_blocks_no_other(tmp_path: Path) -> None:
     answer = simulate(tmp_path, POOL + stateful(2, "unknown"))
     assert answer.plan["totals"]["unschedulable"] == 0
     assert "note: a StorageClass of StatefulSet default/db is not in the input" in answer.err

@@ -86,7 +86,7 @@ def test_v1b18_a_reserved_label_is_named_with_its_line() -> None:
     assert (line, path, said) == (12, "spec.template.spec.requirements[0].key", reason)
 
 
-def test_a_reserved_label_is_told_once_in_v1() -> None:
+def test_a_reserved_label_is_reported_once_in_v1() -> None:
     text = POOL.replace("  template:\n", "  template:\n    metadata: {labels: {karpenter.sh/foo: a}}\n")
     assert [(line, path) for line, path, _, _ in faults(text)] == [
         (7, "spec.template.metadata.labels[karpenter.sh/foo]")

@@ -99,6 +99,6 @@ def test_what_other_people_s_kinds_hold_is_theirs() -> None:
     assert faults(config) == []
 
 
-def test_faults_of_one_line_are_told_in_the_order_in_which_they_stand() -> None:
+def test_faults_of_one_line_are_reported_in_their_order() -> None:
     labels = ", ".join(f"{letter}: on" for letter in "abcdefgh")
     assert [path[-1] for _, path, _, _ in faults(_labelled(f"{{{labels}}}"))] == list("abcdefgh")

@@ -36,12 +36,12 @@ def test_a_group_that_is_mistyped_is_no_kind_of_others() -> None:
     assert faults(hypershift) == []
 
 
-def test_a_field_that_nobody_knows_is_told_without_a_guess() -> None:
+def test_an_unknown_field_without_a_similar_name_gets_no_suggestion() -> None:
     ((line, path, reason, mended),) = faults(POOL.replace("  template:", "  colour: red\n  template:"))
     assert (line, path, reason, mended) == (6, "spec.colour", "is not a field here: leave it out", [])
 
 
-def test_every_fault_of_a_document_is_told_at_once() -> None:
+def test_every_fault_of_a_document_is_reported_at_once() -> None:
     text = POOL.replace("operator: In", "operator: in").replace("spec:\n  template", "spec:\n  weight: 500\n  template")
     assert [(line, path) for line, path, _, _ in faults(text)] == [
         (6, "spec.weight"),
@@ -127,7 +127,7 @@ def test_an_object_that_is_there_twice_is_warned_of() -> None:
     assert warnings(f"{CLASS}---\n{CLASS}") == [(14, "appears twice, first at standard input:4: the later one wins")]
 
 
-def test_an_autoscaler_of_a_version_that_is_served_no_more_is_told() -> None:
+def test_an_autoscaler_of_a_removed_version_is_reported() -> None:
     text = "apiVersion: autoscaling/v2beta2\nkind: HorizontalPodAutoscaler\nmetadata: {name: web}\n"
     answer = validate("-f", "-", "-o", "json", stdin=text)
     (said,) = answer.document["warnings"]
@@ -137,7 +137,7 @@ def test_an_autoscaler_of_a_version_that_is_served_no_more_is_told() -> None:
     )
 
 
-def test_other_kinds_are_counted_and_their_old_names_told() -> None:
+def test_other_kinds_are_counted_and_their_old_names_reported() -> None:
     text = 'apiVersion: v1\nkind: Pod\nmetadata:\n  name: p\n  annotations:\n    karpenter.sh/do-not-evict: "true"\n'
     answer = validate("-f", "-", stdin=text)
     assert answer.status == 0

@@ -56,7 +56,7 @@ def test_after_a_renewal_both_authorities_are_trusted_until_the_old_one_ends() -
     assert authorities(third)[1] == authorities(second)[0]
 
 
-def test_what_somebody_put_there_instead_is_made_anew() -> None:
+def test_a_certificate_that_someone_replaced_is_issued_again() -> None:
     first, second = issued(NAMES, NOW), issued(NAMES, NOW)
     assert why_renew(Served(b"", b"", b""), NAMES, NOW)
     assert why_renew(Served(second.authorities, first.certificate, first.key), NAMES, NOW)
@@ -78,7 +78,7 @@ def without_names() -> Served:
     return Served(pem, pem, key.private_bytes(*form))
 
 
-def test_a_certificate_of_the_future_is_made_anew() -> None:
+def test_a_certificate_that_is_not_valid_yet_is_replaced() -> None:
     """It comes from a machine whose clock was fast: the API server would refuse it until then."""
     ahead = issued(NAMES, NOW + timedelta(days=2))
     assert why_renew(ahead, NAMES, NOW) == "it is not valid yet"

@@ -118,7 +118,7 @@ async def test_a_definition_that_could_not_be_written_is_written_soon(failure: E
 
 @pytest.mark.asyncio(loop_scope="function")
 @pytest.mark.looptime
-async def test_a_definition_that_is_refused_for_good_is_retried_ever_less_often() -> None:
+async def test_a_definition_that_is_always_refused_is_retried_less_and_less_often() -> None:
     kube = cluster()
     clock = asyncio.get_running_loop().time
     retries = []

@@ -79,7 +79,7 @@ def test_a_body_is_bounded_before_it_is_read(server: WebhookServer, served: Serv
     assert chunked.getresponse().status == 411
 
 
-def test_nobody_waits_for_somebody_who_does_not_speak_tls(server: WebhookServer, served: Served) -> None:
+def test_a_client_that_does_not_speak_tls_delays_no_other(server: WebhookServer, served: Served) -> None:
     with socket.create_connection(("127.0.0.1", server.port)):
         assert post(server, served, json.dumps(review(claim())).encode())[0] == 200
     with socket.create_connection(("127.0.0.1", server.port)) as plain:

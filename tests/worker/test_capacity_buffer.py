@@ -209,7 +209,7 @@ async def test_the_reason_of_a_plan_stays_in_the_status_until_a_plan_knows_bette
         assert "no NodePool is ready" not in message
 
 
-async def test_who_waits_is_told_when_a_buffer_has_room_no_more() -> None:
+async def test_waiters_are_notified_when_a_buffer_loses_its_room() -> None:
     """The batcher's long poll hears it from the cache, as of pods."""
     async with keeping(replicas=0) as at:
         assert at.server.reason("Provisioning") == "BufferEmpty"

@@ -75,7 +75,7 @@ def test_children_that_fail_for_the_same_reason_are_heard_once() -> None:
     assert health.ready() == (False, "cluster: starting; io: starting")
 
 
-def test_a_child_without_a_parent_is_told_to_speak_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_without_a_parent_must_report_failures_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(REPORT_FD, raising=False)
     assert not report_failure("why")
     reading, writing = os.pipe()

@@ -50,7 +50,7 @@ async def test_a_new_leader_announces_itself_at_once_and_is_silent_while_it_is_a
         assert (heard(temporal, PROVISIONER), heard(temporal, DISRUPTION)) == (1, 1)
 
 
-async def test_a_workflow_whose_question_is_lost_is_told_again() -> None:
+async def test_a_workflow_whose_question_is_lost_gets_the_announcement_again() -> None:
     """A dead replica's poll took it, or an operator reset the workflow to before it knew this leader."""
     temporal = FakeTemporal()
     async with announced(temporal) as announcements:
@@ -61,7 +61,7 @@ async def test_a_workflow_whose_question_is_lost_is_told_again() -> None:
         assert (heard(temporal, PROVISIONER), heard(temporal, DISRUPTION)) == (1, 0)
 
 
-async def test_one_that_asks_nothing_at_all_is_told_less_and_less_often() -> None:
+async def test_a_workflow_that_sends_no_question_gets_announcements_less_and_less_often() -> None:
     """No replica runs workflows, say: a history takes only so many signals."""
     temporal = FakeTemporal()
     announcements = Announcements(cast("Client", temporal), "c", QUEUE)

@@ -122,7 +122,7 @@ def inline_beside_a_template() -> tuple[tuple[Resource, dict[str, Any]], ...]:
     )
 
 
-async def test_an_inline_provider_beside_a_template_of_its_name_has_a_class_of_its_own() -> None:
+async def test_an_inline_provider_with_the_name_of_a_template_has_its_own_class() -> None:
     """LEG-06: both ran side by side; and the class stays when the template goes."""
     async with keeping(*inline_beside_a_template()) as cluster:
         assert cluster.names(EC2NODECLASSES) == ["old", "old-provider"]

@@ -121,7 +121,7 @@ async def test_a_provisioner_that_becomes_wrong_keeps_its_pool_as_it_was() -> No
         assert "stay unchanged" in cluster.condition(PROVISIONERS, "old", "Active")["message"]
 
 
-async def test_one_that_is_made_anew_waits_for_the_end_of_what_stood_for_the_earlier_one() -> None:
+async def test_a_recreated_object_waits_for_the_end_of_the_earlier_ones_objects() -> None:
     async with keeping((AWSNODETEMPLATES, template())) as cluster:
         leaving = copy.deepcopy(cluster.body(EC2NODECLASSES, "mine"))
         leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
@@ -231,7 +231,7 @@ async def test_a_provisioner_that_an_upgrade_left_behind_launches_nothing_and_sa
         assert cluster.names(NODEPOOLS) == ["default", "old"]
 
 
-async def test_a_provisioner_that_is_applied_beside_nodepools_acts() -> None:
+async def test_a_provisioner_that_is_applied_next_to_nodepools_acts() -> None:
     """And one that acts goes on when a NodePool is made next to it, even if what stands for it is deleted once."""
     async with keeping((PROVISIONERS, provisioner(creationTimestamp=YEARS_AGO)), (AWSNODETEMPLATES, template())) as one:
         one.put(NODEPOOLS, made_later())

@@ -150,7 +150,7 @@ def test_ops01_a_warning_of_python_or_a_library_is_a_line_like_any_other(root: l
     assert "cannot find activity to cancel" in json.loads(line)["message"]
 
 
-def test_set17_a_line_that_cannot_be_written_is_told_where_faults_of_logging_go(
+def test_set17_a_line_that_cannot_be_written_is_reported_to_the_error_output(
     root: logging.Logger, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     faults = tmp_path / "faults.log"

@@ -85,7 +85,7 @@ async def keeping(types: FakeTypes | None = None, **prices: str) -> AsyncIterato
         yield cache, server
 
 
-async def test_no06_the_later_of_two_equals_is_told_and_holds_once_the_other_is_gone() -> None:
+async def test_no06_the_later_of_two_equals_is_reported_and_applies_once_the_other_is_gone() -> None:
     async with keeping(a="1", z="2") as (cache, server):
         assert server.says("z") == {
             "ValidationSucceeded": ("True", "ValidationSucceeded"),
@@ -98,7 +98,7 @@ async def test_no06_the_later_of_two_equals_is_told_and_holds_once_the_other_is_
         assert server.says("a")["Ready"] == ("True", "Ready")
 
 
-async def test_no06_what_no_api_server_should_have_stored_is_told_and_has_no_effect() -> None:
+async def test_no06_an_invalid_stored_overlay_is_reported_and_has_no_effect() -> None:
     async with keeping(z="2") as (cache, server):
         server.overlay("broken", price="1", priceAdjustment="+1")
         server.overlay("absurd", price="9" * 20)
@@ -147,7 +147,7 @@ async def test_gat04_gat06_what_a_gate_keeps_off_is_not_read(gates: FeatureGates
     assert read & {"nodeoverlays", "capacitybuffers", "podtemplates", "deployments"} == watched
 
 
-async def test_gat04_gat06_objects_that_have_no_effect_are_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_gat04_gat06_objects_that_have_no_effect_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     class Api:
         async def request(self, method: str, path: str, *, query: dict[str, str]) -> bytes:
             assert query == {"limit": "1"}

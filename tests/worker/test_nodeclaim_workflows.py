@@ -83,7 +83,7 @@ async def test_a_call_that_is_not_answered_holds_up_no_other_object() -> None:
         assert [poke.claim_deleting for poke in temporal.pokes("a")] == [True]
 
 
-async def test_dis66_a_disruption_taint_that_stays_is_told_at_each_sweep_and_not_between() -> None:
+async def test_dis66_a_disruption_taint_that_stays_is_signaled_at_each_sweep_only() -> None:
     """Between two sweeps it is the taint of a node that is deleted in the next moment."""
     cache, temporal = Cache(), FakeTemporal()
     tainted: dict[str, Any] = {"taints": [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]}
@@ -146,7 +146,7 @@ async def test_lif03_of_two_nodes_with_one_provider_id_none_is_named() -> None:
         assert temporal.pokes("a")[1:] == [Poke(node_name="a", reason="joined")]
 
 
-async def test_a_level_is_poked_once_however_often_it_is_told() -> None:
+async def test_a_level_is_poked_once_however_often_it_is_seen() -> None:
     """A node's status changes every few seconds; its workflow's history must not grow with it."""
     cache, temporal = Cache(), FakeTemporal()
     cache.publish(starting("a"))
@@ -222,7 +222,7 @@ async def test_one_object_that_cannot_be_served_does_not_stop_the_others() -> No
         assert names.provisioner_id("c") in dict(temporal.starts)
 
 
-async def test_a_workflow_that_an_operator_ended_is_begun_again_within_a_minute() -> None:
+async def test_a_workflow_that_an_operator_ended_is_started_again_within_a_minute() -> None:
     """Terminated unseen: the sweep finds that it is not open any more. One that is open is left alone."""
     cache, temporal = Cache(), FakeTemporal()
     cache.publish(starting("a"), starting("b"), node("a"))
@@ -233,7 +233,7 @@ async def test_a_workflow_that_an_operator_ended_is_begun_again_within_a_minute(
         assert [poke.reason for poke in temporal.pokes("a")] == ["joined", "joined"]
 
 
-async def test_a_workflow_that_an_operator_reset_is_told_again_what_it_forgot() -> None:
+async def test_a_workflow_that_an_operator_reset_gets_its_signals_again() -> None:
     """Another run than the one that was poked knows nothing of the poke."""
     cache, temporal = Cache(), FakeTemporal()
     cache.publish(starting("a", deletionTimestamp="2026-11-21T12:00:00Z", finalizers=[TERMINATION_FINALIZER]))
@@ -257,7 +257,7 @@ async def test_a_node_that_starts_is_poked_again_with_each_sweep() -> None:
         assert [poke.reason for poke in temporal.pokes("a")] == ["joined"] * 4
 
 
-async def test_a_node_that_leaves_is_told_again_now_and_then() -> None:
+async def test_a_leaving_node_is_poked_again_at_intervals() -> None:
     """A poke that was lost for no visible reason is made good, but a long wait costs few events."""
     cache, temporal = Cache(), FakeTemporal()
     cache.publish(starting("a", deletionTimestamp="2026-11-21T12:00:00Z", finalizers=[TERMINATION_FINALIZER]))
@@ -266,7 +266,7 @@ async def test_a_node_that_leaves_is_told_again_now_and_then() -> None:
         assert 3 <= len(temporal.pokes("a")) <= 5
 
 
-async def test_a_claim_whose_life_has_ended_is_not_begun_again() -> None:
+async def test_a_claim_whose_life_has_ended_is_not_started_again() -> None:
     """Only somebody else's finalizer keeps it: a new workflow would have nothing to do, again and again."""
     cache, temporal = Cache(), FakeTemporal()
     cache.publish(starting("a", deletionTimestamp="2026-11-21T12:00:00Z", finalizers=["example.com/audit"]))
@@ -368,7 +368,7 @@ async def test_a_claim_that_vanishes_without_a_deletion_ends_its_workflow() -> N
         assert temporal.pokes("a") == [Poke(claim_deleting=True, reason="gone")]
 
 
-async def test_a_claim_that_was_seen_leaving_is_not_told_again_when_it_is_gone() -> None:
+async def test_a_claim_that_was_seen_leaving_is_not_reported_again_when_it_is_gone() -> None:
     """The end of an ordinary life costs no message."""
     cache, temporal = Cache(), FakeTemporal()
     cache.publish(starting("a", deletionTimestamp="2026-11-21T12:00:00Z"))

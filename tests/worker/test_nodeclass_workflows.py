@@ -92,7 +92,7 @@ async def test_a_poke_that_temporal_did_not_take_is_sent_again() -> None:
         assert [found for found, _, _ in temporal.signals] == [WORKFLOW] * 2
 
 
-async def test_a_workflow_that_an_operator_ended_is_begun_again_within_a_minute() -> None:
+async def test_a_workflow_that_an_operator_ended_is_started_again_within_a_minute() -> None:
     """Starting a workflow that is open does nothing, so no listing is needed. It is not poked again."""
     cache, temporal = Cache(), FakeTemporal()
     cache.nodeclasses.on_event("default", node_class("default", 1))

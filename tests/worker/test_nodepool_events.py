@@ -20,7 +20,7 @@ async def test_a_pool_that_cannot_be_read_does_not_stop_the_others() -> None:
         assert ("NodePool", "a", "NodePoolValidationFailed") in [event[:3] for event in told.events]
 
 
-async def test_an_invalid_pool_is_told_of_once_and_recovers() -> None:
+async def test_an_invalid_pool_is_reported_once_and_recovers() -> None:
     schedule = {"disruption/budgets": [{"nodes": "1", "schedule": "61 * * * *", "duration": "1h"}]}
     async with keeping(pool("a", schedule)) as (cache, server, told):
         await asyncio.sleep(200 * MOMENT)
@@ -32,7 +32,7 @@ async def test_an_invalid_pool_is_told_of_once_and_recovers() -> None:
         assert server.condition("a", "Ready")["status"] == "True"
 
 
-async def test_pools_that_take_the_same_pods_are_told_of_once_and_stay_ready() -> None:
+async def test_pools_that_take_the_same_pods_are_reported_once_and_stay_ready() -> None:
     """Informative: a condition and one event on each, naming the other; weights settle it."""
     async with keeping(pool("a"), pool("b")) as (cache, server, told):
         await asyncio.sleep(200 * MOMENT)
@@ -47,7 +47,7 @@ async def test_pools_that_take_the_same_pods_are_told_of_once_and_stay_ready() -
         assert server.condition("a", "Overlapping") == server.condition("b", "Overlapping") == {}
 
 
-async def test_unknown_values_beside_known_ones_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_unknown_values_next_to_known_ones_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     """NP-V8: the pool goes on with the values that there are."""
     term = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot", "free"]}
     async with keeping(pool("a", {"template/spec/requirements": [term]})) as (cache, server, _):

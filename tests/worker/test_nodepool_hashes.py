@@ -13,7 +13,7 @@ from tests.worker.nodepool_cluster import keeping, pool, put
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 
 
-async def test_dis75_claims_of_a_pool_that_another_controller_hashed_are_hashed_anew() -> None:
+async def test_dis75_claims_of_a_pool_that_another_controller_hashed_are_hashed_again() -> None:
     """QRK-15: with the pool itself, claims first."""
     theirs = {"karpenter.sh/nodepool-hash": "7", "karpenter.sh/nodepool-hash-version": "v3"}
     adopted = pool("pool")

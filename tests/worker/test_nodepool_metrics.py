@@ -40,7 +40,7 @@ async def test_met37_the_state_counts_as_synced_only_once_it_is(monkeypatch: pyt
         assert REGISTRY.get_sample_value("karpenter_cluster_state_synced") == 1
 
 
-async def test_met18_a_pool_that_is_gone_and_a_limit_that_was_lifted_are_told_as_nothing() -> None:
+async def test_met18_a_pool_that_is_gone_and_a_removed_limit_drop_to_zero() -> None:
     """A series cannot be taken back where several processes share their metrics."""
 
     def told(kind: str, resource: str) -> float | None:

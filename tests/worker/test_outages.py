@@ -44,7 +44,7 @@ class Clock:
         return self.now
 
 
-def test_an_outage_is_told_at_once_then_once_a_minute_then_its_end(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_outage_is_logged_at_once_then_once_a_minute_then_its_end(caplog: pytest.LogCaptureFixture) -> None:
     """However often it is looked at, and however long each look takes."""
     caplog.set_level("INFO", LOG.name)
     clock = Clock()
@@ -170,7 +170,7 @@ def _raised(error: Exception | None) -> Any:
         return sys.exc_info()
 
 
-def test_with_ec2_away_each_action_is_told_once_a_minute() -> None:
+def test_with_ec2_away_each_action_is_logged_once_a_minute() -> None:
     """Two hundred launches that retry every few seconds would hide everything else."""
     clock = Clock()
     once = ActivityFailureFilter(clock)
@@ -197,7 +197,7 @@ def test_what_says_all_in_a_sentence_is_logged_without_a_traceback() -> None:
     assert fault.exc_info is not None
 
 
-def test_the_same_line_of_temporals_core_is_told_once_a_minute() -> None:
+def test_the_same_line_of_temporals_core_is_logged_once_a_minute() -> None:
     clock = Clock()
     lines = CoreLines(LogRateLimiter(clock).count)
 

@@ -63,7 +63,7 @@ async def viewing() -> AsyncIterator[tuple[ManyApis, ClusterCache, PlanningView]
         yield api, cache, PlanningView(cache)
 
 
-async def test_claims_that_a_working_watch_is_about_to_tell_of_are_only_waited_for() -> None:
+async def test_claims_that_a_working_watch_will_send_are_only_awaited() -> None:
     """Reading everything again after each plan would cost a list a second under load."""
     async with viewing() as (api, cache, view):
         wait = asyncio.create_task(view.catch_up(["a"]))
@@ -75,7 +75,7 @@ async def test_claims_that_a_working_watch_is_about_to_tell_of_are_only_waited_f
 
 
 @pytest.mark.parametrize("held", [False, True])
-async def test_claims_behind_a_stalled_watch_are_read_anew(held: bool, caplog: pytest.LogCaptureFixture) -> None:
+async def test_claims_behind_a_stalled_watch_are_read_again(held: bool, caplog: pytest.LogCaptureFixture) -> None:
     async with viewing() as (api, cache, view):
         api.of(CLAIMS).stall(new_ones_too=held)
         api.of(CLAIMS).put("a", "1", labels={labels.BATCH: "7"})
@@ -93,7 +93,7 @@ async def test_claims_that_are_gone_are_not_waited_for() -> None:
         assert not cache.has_claims(["gone"])
 
 
-async def test_an_api_server_that_is_away_is_told_and_not_waited_for_for_ever() -> None:
+async def test_an_api_server_that_is_away_is_reported_and_not_awaited_forever() -> None:
     async with viewing() as (api, _, view):
         api.of(CLAIMS).failures += [ApiUnreachableError("https://x", "refused")] * 100
         with pytest.raises(TimeoutError):
@@ -101,7 +101,7 @@ async def test_an_api_server_that_is_away_is_told_and_not_waited_for_for_ever() 
                 await view.catch_up(["a"])
 
 
-async def test_pods_are_read_anew_only_when_their_watch_was_quiet() -> None:
+async def test_pods_are_read_again_only_when_their_watch_was_quiet() -> None:
     """In a busy cluster the watch is never quiet; where it is, it may be broken."""
     async with viewing() as (api, cache, view):
         for second in range(60):

@@ -79,7 +79,7 @@ async def test_only_the_missing_attributes_are_named_where_they_may_not_be_liste
     assert [name for name in names if name in said] == names[-2:]
 
 
-async def test_where_nothing_is_told_the_worker_starts_with_a_warning(
+async def test_without_answers_about_attributes_the_worker_starts_with_a_warning(
     server: DevServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     await server.connect()

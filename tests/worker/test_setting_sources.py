@@ -98,12 +98,12 @@ def test_the_old_logger_configuration_sets_level_and_paths() -> None:
 
 
 @pytest.mark.parametrize("name", ["LOGGING_CONFIG", "ASSUME_ROLE_ARN", "ASSUME_ROLE_DURATION", "LEADER_ELECT"])
-def test_v1b21_settings_that_are_no_more_are_told_and_passed_over(name: str) -> None:
+def test_v1b21_removed_settings_are_reported_and_ignored(name: str) -> None:
     (warning,) = load_all({}, {**NAMED, name: "x"}).warnings
     assert warning.startswith(f"{name} is no longer a setting and is ignored: ")
 
 
-def test_v1b21_gat08_the_drift_gate_is_told_and_passed_over() -> None:
+def test_v1b21_gat08_the_drift_gate_is_reported_and_ignored() -> None:
     (warning,) = load_all({}, {**NAMED, "FEATURE_GATES": "Drift=false,StaticCapacity=true"}).warnings
     assert warning == "The feature gate Drift no longer exists: drift is always on since Karpenter 1.0."
 

@@ -189,7 +189,7 @@ def test_a_malformed_value_is_one_sentence_with_its_name_and_value(
     assert "Value error" not in sentence
 
 
-def test_every_fault_is_told_at_once() -> None:
+def test_every_fault_is_reported_at_once() -> None:
     """Nobody wants to mend settings one restart at a time."""
     with pytest.raises(SettingsError) as refused:
         load(metrics_port="x", log_level="y")
@@ -228,7 +228,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
 
 
 @pytest.mark.parametrize("text", ["0", "0s", "Never", "never"])
-def test_a_node_may_be_given_for_ever_to_initialize(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_initialization_may_have_no_timeout(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """QRK-10: Karpenter waits for ever, and who relies on that can have it."""
     monkeypatch.setenv("INITIALIZATION_TIMEOUT", text)
     assert load(cluster_name="c").initialization_timeout is None

@@ -381,7 +381,7 @@ async def test_sch100_what_protected_a_node_before_v1_still_does(where: str) -> 
         assert server.deleted == [second]
 
 
-async def test_a_look_at_all_pools_asks_nobody_and_weighs_no_pods() -> None:
+async def test_a_look_at_all_pools_calls_no_api_and_counts_no_pods() -> None:
     """A round follows nearly every change, on the loop that renews the Lease: the claims are gone through once."""
     cache = CountingCache()
     server = ApiServer(cache)
@@ -417,7 +417,7 @@ async def test_a_pool_that_must_wait_asks_the_api_server_for_nothing() -> None:
             assert server.looks == before, reason
 
 
-async def test_a_pool_for_which_nothing_is_sold_is_looked_at_ever_less_often(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_pool_without_available_types_is_checked_less_and_less_often(caplog: pytest.LogCaptureFixture) -> None:
     term = {"key": labels.INSTANCE_TYPE, "operator": "In", "values": ["none.large"]}
     server = served(2, **{"template/spec/requirements": [term]})
     async with keeping(server):
@@ -491,7 +491,7 @@ async def test_all_parts_follow_each_other() -> None:
         assert len(server.standing()) == 2 * MAX_CHANGES + 1
 
 
-async def test_where_nothing_can_be_launched_it_is_tried_again_ever_less_often() -> None:
+async def test_where_nothing_can_be_launched_retries_become_less_frequent() -> None:
     """SCH-100: a claim that EC2 refuses is gone at once; making it again in a circle would help nobody."""
     server = served(1)
     loop = asyncio.get_running_loop()
@@ -510,7 +510,7 @@ async def test_where_nothing_can_be_launched_it_is_tried_again_ever_less_often()
         assert len(server.standing()) == 2, "a changed pool is served at once"
 
 
-async def test_a_pool_whose_class_is_not_ready_is_told_of_and_waits(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_pool_whose_class_is_not_ready_is_reported_and_waits(caplog: pytest.LogCaptureFixture) -> None:
     server = served(1)
     async with keeping(server):
         server.cache.nodeclasses.on_event("default", None)
@@ -534,7 +534,7 @@ async def test_the_controller_survives_an_outage_of_the_api_server() -> None:
         assert len(server.standing()) == 2
 
 
-async def test_sch100_a_limit_on_nodes_is_kept_and_told_of(caplog: pytest.LogCaptureFixture) -> None:
+async def test_sch100_a_limit_on_nodes_is_kept_and_reported(caplog: pytest.LogCaptureFixture) -> None:
     server = served(3, limits={"nodes": "2"})
     async with keeping(server):
         assert len(server.standing()) == 2

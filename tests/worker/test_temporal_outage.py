@@ -94,7 +94,7 @@ async def _holds(condition: bool) -> bool:
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "nowhere.invalid:7233"])
-async def test_a_server_that_is_away_at_the_start_is_told_in_one_clean_sentence(
+async def test_a_server_that_is_away_at_the_start_is_reported_in_one_sentence(
     address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TEMPORAL_ADDRESS", address)

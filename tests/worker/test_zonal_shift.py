@@ -31,7 +31,7 @@ class World:
         return self.classes[name]
 
 
-async def test_evt07_a_shift_is_told_when_it_begins_and_ends() -> None:
+async def test_evt07_a_shift_is_reported_when_it_begins_and_ends() -> None:
     world, recorder = World(), Recorder()
     cache = cast("Any", world)
     controller = ZonalShiftController(recorder, cache, cache, world)

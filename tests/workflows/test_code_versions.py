@@ -100,7 +100,7 @@ async def test_a_run_keeps_its_revision_until_its_node_rests(
     assert {revision for stage, revision in found if stage != "live"} == {0}
 
 
-async def test_what_other_code_left_in_the_middle_ends_and_can_be_begun_anew(
+async def test_workflows_that_other_code_left_in_the_middle_end_and_can_start_again(
     temporal: WorkflowEnvironment, cluster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A drain that this code would have begun otherwise: the workflow closes, without one failed task after another."""

@@ -280,7 +280,7 @@ async def test_deleted_while_launching(temporal: WorkflowEnvironment, cluster: s
     assert "launch instance" not in world.calls
 
 
-async def test_a_step_that_is_denied_for_ever_is_a_blocked_node(temporal: WorkflowEnvironment, cluster: str) -> None:
+async def test_a_step_that_is_always_denied_is_a_blocked_node(temporal: WorkflowEnvironment, cluster: str) -> None:
     """Seen by `tenon node list --blocked`; once it is allowed the life goes on."""
     world = Denied()
     async with node(temporal, cluster, world) as handle:

@@ -87,7 +87,7 @@ async def test_m8_refusals_outlive_the_io_process_and_the_provisioner(
         await asyncio.gather(learning, telling, return_exceptions=True)
 
 
-async def test_what_a_node_of_an_earlier_version_tells_is_kept(temporal: WorkflowEnvironment, cluster: str) -> None:
+async def test_what_a_node_of_an_earlier_version_reports_is_kept(temporal: WorkflowEnvironment, cluster: str) -> None:
     planning = Planning()
     async with provisioner(temporal, cluster, planning) as handle:
         await handle.signal(ProvisionerWorkflow.offerings_unavailable, [SPOT])

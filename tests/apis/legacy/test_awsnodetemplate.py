@@ -142,7 +142,7 @@ def test_leg52_tags_of_the_settings_are_added_and_its_own_win() -> None:
     assert sound(provider)[0]["spec"]["tags"] == {"team": "all"}
 
 
-def test_leg52_more_tags_than_ec2_takes_are_told_with_where_they_come_from() -> None:
+def test_leg52_more_tags_than_ec2_takes_are_reported_with_their_source() -> None:
     own = {f"own{number}": "x" for number in range(49)}
     settings = Defaults(tags={"own0": "all", "a": "1"})
     assert len(sound(converted({"tags": own}, settings))[0]["spec"]["tags"]) == 50

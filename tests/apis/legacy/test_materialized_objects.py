@@ -68,7 +68,7 @@ def test_leg06_an_inline_provider_is_a_class_of_the_provisioner() -> None:
     assert "labels" not in node_class["metadata"]
 
 
-def test_leg05_kubelet_settings_make_a_class_of_their_own_beside_the_templates() -> None:
+def test_leg05_kubelet_settings_make_their_own_class_next_to_the_templates() -> None:
     """Two Provisioners of one template with different settings must not change each other's nodes."""
     pool, node_class = made({"kubeletConfiguration": {"maxPods": 5, "containerRuntime": "dockerd"}}).manifests
     assert node_class["metadata"]["name"] == "mine-old"
@@ -87,7 +87,7 @@ def test_leg05_kubelet_settings_wait_for_the_template() -> None:
     assert "AWSNodeTemplate nowhere" in found.problem
 
 
-def test_leg06_a_template_that_is_not_there_is_told_of() -> None:
+def test_leg06_a_missing_template_is_reported() -> None:
     found = made_of_provisioner(provisioner({"providerRef": {"name": "nowhere"}}), class_spec)
     assert len(found.manifests) == 1
     assert found.notes[0] == "AWSNodeTemplate nowhere is missing, and no node is launched without it"

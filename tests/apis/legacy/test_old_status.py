@@ -71,7 +71,7 @@ def test_messages_are_bounded_and_conditions_of_old_controllers_do_no_harm() -> 
     assert status["lastScaleTime"] == SINCE
 
 
-def test_leg41_a_template_tells_what_its_class_found() -> None:
+def test_leg41_a_template_shows_what_its_class_found() -> None:
     found = {
         "status": {
             "subnets": [{"id": "subnet-1", "zone": "a", "zoneID": "z1"}],

@@ -42,7 +42,7 @@ def test_leg50_leg51_settings_have_the_names_of_the_worker() -> None:
     assert "aws.clusterName is CLUSTER_NAME now" in found.notes
 
 
-def test_leg50_to_leg52_what_was_dropped_is_told_with_what_to_do() -> None:
+def test_leg50_to_leg52_dropped_settings_are_reported_with_what_to_do() -> None:
     data = {
         "featureGates__driftEnabled": "true",
         "aws__assumeRoleARN": "arn",
