@@ -71,7 +71,7 @@ def test_ops08_no_secret_may_be_created_that_would_get_another_accounts_token() 
     assert not {"data", "stringData", "type"} & secret.keys()
 
 
-def test_pods_are_confined() -> None:
+def test_pods_have_a_restricted_security_context() -> None:
     pod = the("deploy/deployment.yaml", "Deployment")["spec"]["template"]["spec"]
     assert pod["securityContext"]["runAsUser"] == 65532
     assert pod["securityContext"]["runAsNonRoot"] is True

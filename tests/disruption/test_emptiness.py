@@ -75,7 +75,7 @@ def test_dis10_dis11_nodes_that_are_no_candidates(change: dict[str, Any]) -> Non
     assert found == []
 
 
-def test_never_means_never() -> None:
+def test_consolidate_after_never_keeps_empty_nodes() -> None:
     """NP-16: consolidateAfter: Never."""
     policies = {"default": PoolPolicy("default", None)}
     assert empty_nodes([NODE], policies, under_command=NOBODY, now=NOW) == ([], None)

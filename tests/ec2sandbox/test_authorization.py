@@ -243,7 +243,7 @@ def test_every_unused_right_that_is_named_is_granted() -> None:
     assert set(UNUSED) <= shipped_policy("sandbox", "us-west-2").granted
 
 
-def test_the_verdict_on_a_run() -> None:
+def test_a_run_fails_on_unexpected_refusals_and_unused_rights() -> None:
     """An unexpected refusal, a listed action that is used, and a granted one that is neither used nor listed."""
     entries: list[dict[str, Any]] = [
         {"used": "ec2:A"},

@@ -58,7 +58,7 @@ def test_scarce_capacity_is_shared_out_and_grouped_by_override(aws: Aws) -> None
     ]
 
 
-def test_spot_prefers_a_pool_that_can_serve_the_whole_wish(aws: Aws) -> None:
+def test_spot_prefers_a_pool_that_can_serve_the_whole_request(aws: Aws) -> None:
     aws.admin.capacity(1, type="c7g.large")
     wish: dict[str, Any] = {"SpotOptions": {"AllocationStrategy": "price-capacity-optimized"}}
     answer = aws.fleet({"InstanceType": "c7g.large"}, {"InstanceType": "m7g.large"}, count=2, spot=True, **wish)

@@ -114,7 +114,7 @@ def test_concurrent_launches_share_no_address(aws: Aws) -> None:
     assert aws.admin.health()["internal_errors"] == 0
 
 
-def test_a_bad_wish_is_explained(aws: Aws) -> None:
+def test_an_invalid_fault_is_explained(aws: Aws) -> None:
     with pytest.raises(ValueError, match="status 99 is not an HTTP status"):
         aws.admin.fault("X", "Y", status=99)
     url = aws.server.endpoint + "/sandbox/faults"

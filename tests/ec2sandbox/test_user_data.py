@@ -202,5 +202,5 @@ def test_flags_are_read_as_the_kubelet_reads_them() -> None:
         ("our-own-image", "AL2023"),
     ],
 )
-def test_the_image_says_who_reads(image: str, family: str) -> None:
+def test_the_image_decides_the_reader(image: str, family: str) -> None:
     assert family_of(image) == family

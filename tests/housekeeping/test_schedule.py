@@ -115,7 +115,7 @@ def ended_in_order(server: Server) -> list[str]:
     return [value for call in calls for key, value in call["parameters"].items() if key.startswith("InstanceId")]
 
 
-async def test_a_deaf_workflow_loses_its_instance_after_half_an_hour(
+async def test_a_workflow_that_ignores_signals_loses_its_instance_after_half_an_hour(
     lost: Cluster, temporal: WorkflowEnvironment
 ) -> None:
     """The Schedule hands on from sweep to sweep since when an instance is left to its workflow."""

@@ -101,7 +101,7 @@ async def test_list_follows_pages_and_names_the_kind(tmp_path: Path) -> None:
     assert asked[1][2] == {"limit": "1", "fieldSelector": "spec.nodeName=x", "continue": "next"}
 
 
-async def test_absence_is_an_answer(tmp_path: Path) -> None:
+async def test_not_found_is_not_an_error(tmp_path: Path) -> None:
     handle, _ = answering(status(404, "NotFound"))
     async with serve(handle, tmp_path) as kube:
         assert await kube.get(NODES, "n") is None
@@ -165,7 +165,9 @@ async def test_a_binding_names_the_uid(tmp_path: Path) -> None:
         ("apply", "application/apply-patch+yaml", "true"),
     ],
 )
-async def test_patches_go_as_their_kind(tmp_path: Path, kind: Any, content_type: str, force: str | None) -> None:
+async def test_each_kind_of_patch_has_its_content_type(
+    tmp_path: Path, kind: Any, content_type: str, force: str | None
+) -> None:
     handle, asked = answering({})
     async with serve(handle, tmp_path) as kube:
         await kube.patch(NODECLAIMS, "c", [] if kind == "json" else {"spec": {}}, subresource="status", kind=kind)

@@ -62,7 +62,7 @@ GATE = {"operator": "Exists"}
         ([pool(), node(), pod("r", node="n", labels={"app": "db"}), pod(**BOTH)], plan(left=("p",))),
     ],
 )  # fmt: skip
-def test_right_plans(manifests: list[Object], made: Object) -> None:
+def test_correct_plans_have_no_findings(manifests: list[Object], made: Object) -> None:
     assert not judge(manifests, CATALOGUE, made)
 
 

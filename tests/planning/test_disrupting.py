@@ -175,7 +175,7 @@ async def test_the_same_finding_is_the_same_command() -> None:
     assert (await other.disruptor.await_candidates(QUESTION)).commands[0].id != first.commands[0].id
 
 
-async def test_never_is_never() -> None:
+async def test_consolidate_after_never_keeps_empty_nodes() -> None:
     at = Setting(managed("a", quiet_since=START - timedelta(days=30)), after="Never")
     assert await at.disruptor.await_candidates(QUESTION) == DisruptionDecision()
 

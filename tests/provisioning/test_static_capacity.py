@@ -141,7 +141,7 @@ def test_what_was_given_out_over_the_years_costs_nothing() -> None:
         assert next_ordinal(node_pool("fixed", annotations={labels.NEXT_ORDINAL: text})) == 0
 
 
-def test_much_is_done_in_parts() -> None:
+def test_large_changes_are_made_in_parts() -> None:
     """Between them the pool is read again, which may say something else by then."""
     assert len(decide(static(5000), []).create) == MAX_CHANGES
     assert len(decide(static(0), [made(f"c-{number}") for number in range(120)]).delete) == MAX_CHANGES
@@ -226,7 +226,7 @@ def test_gat05_a_static_pool_says_when_its_gate_is_off(*, on: bool, status: str)
     assert next(c for c in conditions if c.type == "Ready").status == status
 
 
-def test_dis20_what_pods_mind() -> None:
+def test_dis20_the_cost_of_evicting_a_pod() -> None:
     """DIS-20, DIS-22: priority and pod-deletion-cost, within bounds; a pod of negative cost does not count back."""
     assert eviction_cost(0, 0) == 1
     assert eviction_cost(2**25, 0) == eviction_cost(0, 2**27) == 2

@@ -209,7 +209,7 @@ async def test_a_server_that_is_gone_looks_gone(cluster: Cluster) -> None:
         assert proxy.calls()[0]["status"] == 0
 
 
-async def test_a_bad_wish_is_explained(cluster: Cluster) -> None:
+async def test_an_invalid_fault_is_explained(cluster: Cluster) -> None:
     with pytest.raises(ValueError, match="status 200 is not an error"):
         cluster.proxy.fault("GET", "", status=200)
     with pytest.raises(ValueError, match="not a regular expression"):

@@ -35,5 +35,5 @@ def test_another_process_of_that_id_is_left_alone(tmp_path: Path) -> None:
         assert process.wait(30) == 0
 
 
-def test_no_note_is_no_worker(tmp_path: Path) -> None:
+def test_without_a_note_no_worker_is_stopped(tmp_path: Path) -> None:
     assert not stale_worker.stop(tmp_path)

@@ -16,14 +16,14 @@ from tests.validate.slips import CLASS, POOL, SLIPS, SOUND, Slip
 
 
 @pytest.mark.parametrize("text", SOUND)
-def test_what_is_right_is_right(text: str) -> None:
+def test_correct_manifests_have_no_faults(text: str) -> None:
     answer = validate("-f", "-", stdin=text)
     assert (answer.status, answer.err) == (0, "")
     assert answer.out.splitlines()[-1] == "1 object checked, 0 faults, 0 warnings, 0 of other kinds skipped"
 
 
 @pytest.mark.parametrize("slip", SLIPS, ids=lambda slip: slip.path)
-def test_the_better_line_is_known(slip: Slip) -> None:
+def test_the_suggested_line_is_correct(slip: Slip) -> None:
     assert [(found[0], found[1], found[3]) for found in faults(slip.text)] == [(slip.line, slip.path, [slip.better])]
     assert faults(slip.fixed_lines) == []
 

@@ -96,7 +96,7 @@ def test_a_new_certificate_is_served_when_the_api_server_trusts_it_and_not_befor
     assert may_replace(new, old, [old.authorities], NOW + LIFETIME - timedelta(hours=1))
 
 
-def test_the_key_shows_in_no_text() -> None:
+def test_the_key_is_in_no_repr_or_str() -> None:
     served = issued(NAMES, NOW)
     assert "PRIVATE" not in repr(served)
     assert served.key.decode().splitlines()[1] not in f"{served}"

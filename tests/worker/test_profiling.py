@@ -108,5 +108,5 @@ def test_a_busy_thread_is_named_with_what_it_does() -> None:
         ("/metrics", None),
     ],
 )
-def test_what_can_be_asked_for(path: str, expected: tuple[str, float] | None) -> None:
+def test_paths_of_profiles_and_their_seconds(path: str, expected: tuple[str, float] | None) -> None:
     assert asked(path) == expected

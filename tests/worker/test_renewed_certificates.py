@@ -131,7 +131,7 @@ async def test_a_worker_takes_renewed_certificates_up_without_a_restart(pki: Pki
         await worker.__aexit__(None)
 
 
-async def test_files_that_do_not_fit_together_leave_the_connection_as_it_is(
+async def test_certificates_that_do_not_match_leave_the_connection_unchanged(
     pki: Pki, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The files are replaced one by one, and a bad one is possible: each is tried, and reported once a minute."""

@@ -46,7 +46,7 @@ def test_what_a_worker_made_is_known_by_its_annotation() -> None:
     assert made_from("b", classes) == []
 
 
-def test_odd_specs_want_nothing() -> None:
+def test_malformed_specs_choose_no_class() -> None:
     odd: list[dict[str, Any]] = [
         {"kind": "Provisioner", "metadata": {"name": "b"}, "spec": "text"},
         provisioner("c", providerRef="text"),

@@ -41,7 +41,9 @@ async def kube(sandbox: Sandbox) -> AsyncIterator[Kube]:
         (NODECLAIMS, {"terminationGracePeriod": "1h"}, "the spec of a NodeClaim cannot be changed"),
     ],
 )
-async def test_a_change(kube: Kube, resource: Resource, spec: dict[str, Any], why: str) -> None:
+async def test_the_api_server_refuses_this_change(
+    kube: Kube, resource: Resource, spec: dict[str, Any], why: str
+) -> None:
     answer = ""
     try:
         await kube.request(

@@ -168,7 +168,7 @@ async def _all_served(kube: Kube, made: dict[str, Any]) -> bool:
     return True
 
 
-async def test_one_verdict(refusals: dict[str, str]) -> None:
+async def test_models_and_api_server_agree(refusals: dict[str, str]) -> None:
     """NP-01..25, NP-V2..V5, NC-01, NC-08, EC-01..23, NO-01..05, CB-01..03, V1B-01, V1B-18, LEG-01..11, LEG-30..39."""
     found, kept = [], set()
     for question in questions().values():
