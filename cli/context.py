@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from tenon.errors import TenonError
+
+if TYPE_CHECKING:
+    from sandbox.cluster import Sandbox
 
 
 class ContextError(TenonError):
@@ -39,14 +43,24 @@ def resolve(cluster: str | None) -> Context:
     raise ContextError("Which cluster? Name it with --cluster or CLUSTER_NAME; no sandbox runs in this folder.")
 
 
+def worker_of_sandbox() -> Context | None:
+    """Return the cluster of the sandbox running in this folder, with its worker's environment; None without one."""
+    found = _found()
+    return Context(found.cluster_name, found.worker_env()) if found is not None else None
+
+
 def _running_sandbox() -> Context | None:
-    try:
-        from sandbox.cluster import Sandbox
-    except ImportError:  # the sandbox is an optional extra
-        return None
-    found = Sandbox.find()
+    found = _found()
     if found is None:
         return None
     wanted = ("TEMPORAL_ADDRESS", "TEMPORAL_NAMESPACE")
     environment = {name: value for name, value in found.worker_env().items() if name in wanted}
     return Context(found.cluster_name, environment | {"KUBECONFIG": str(found.kubeconfig)})
+
+
+def _found() -> Sandbox | None:
+    try:
+        from sandbox.cluster import Sandbox
+    except ImportError:  # the sandbox is an optional extra
+        return None
+    return Sandbox.find()

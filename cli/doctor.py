@@ -25,6 +25,7 @@ from activities.kubernetes.errors import ApiError, ConfigError
 from activities.kubernetes.resources import EC2NODECLASSES
 from cli.application import create_app
 from cli.console import output_console
+from cli.context import worker_of_sandbox
 from cli.diagnosis.aws import check_aws, unusable_credentials
 from cli.diagnosis.finding import Finding, State, fault, ok
 from cli.diagnosis.kubernetes import check_kubernetes
@@ -52,9 +53,13 @@ def doctor(
 ) -> None:
     """Check settings, Temporal, Kubernetes and AWS with the worker's environment, and say what to do. Changes nothing.
 
-    Run it where the worker runs: kubectl -n tenon exec deployment/tenon -- tenon doctor. The exit status is 1 if there
-    is a fault.
+    Run it where the worker runs: kubectl -n tenon exec deployment/tenon -- tenon doctor. If no cluster is named, it
+    checks the sandbox running in this folder. The exit status is 1 if there is a fault.
     """
+    if "cluster_name" not in flags and not os.environ.get("CLUSTER_NAME") and (sandbox := worker_of_sandbox()):
+        os.environ.pop("CLUSTER_NAME", None)
+        sandbox.apply()
+        print("note: no cluster is named, so this checks the sandbox running in this folder", file=sys.stderr)
     with show_progress("Checking settings, Temporal, Kubernetes and AWS ..."):
         findings = asyncio.run(_examine(flags, ctx.meta[FAULTS], kubeconfig))
     if output == "json":

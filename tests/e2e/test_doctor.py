@@ -51,3 +51,12 @@ async def test_what_is_wrong_is_a_fault_with_its_mend(sandbox: Sandbox) -> None:
     assert found["settings"]["state"] == "fault"
     assert "BATCH_IDLE_DURATION" in found["settings"]["sentence"]
     assert found["rights in Kubernetes"]["state"] == "ok"
+
+
+async def test_without_a_named_cluster_the_sandbox_of_this_folder_is_checked(sandbox: Sandbox) -> None:
+    unnamed: dict[str, str | None] = dict.fromkeys(sandbox.worker_env())
+    folder = str(sandbox.layout.root)
+    status, found = await asyncio.to_thread(doctor, sandbox, **unnamed | {"TENON_SANDBOX_DIR": folder})
+    assert {check: each for check, each in found.items() if each["state"] == "fault"} == {}
+    assert status == 0
+    assert sandbox.cluster_name in found["settings"]["sentence"]
