@@ -18,7 +18,7 @@ from tenon.errors import TenonError
 from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle.state import NodeState
-from tenon.lifecycle.timeline import counted_pods
+from tenon.sentences import counted
 from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow
 
@@ -87,7 +87,7 @@ class DemoProgress:
         )
         self.report(
             f"{name} created",
-            f"packing computed: NodeClaim [bold]{name}[/] for {counted_pods(len(claim.planned_pods))}, "
+            f"packing computed: NodeClaim [bold]{name}[/] for {counted(len(claim.planned_pods), 'pod')}, "
             f"{options} instance types to choose from",
         )
         if claim.launched:
@@ -131,7 +131,7 @@ class DemoProgress:
         pods = await self.pods(app)
         waiting = sum(1 for pod in pods if pod.get("status", {}).get("phase") == "Pending")
         if waiting:
-            self.report(f"{app} pending {self._began}", f"{counted_pods(waiting)} Pending")
+            self.report(f"{app} pending {self._began}", f"{counted(waiting, 'pod')} Pending")
         running = [pod for pod in pods if pod.get("status", {}).get("phase") == "Running"]
         return len(pods) == count == len(running)
 

@@ -9,7 +9,8 @@ from tenon.evolve import evolve
 from tenon.lifecycle.messages.node import CordonResult, DetachResult, DrainResult, ReleaseInput, TerminateResult
 from tenon.lifecycle.state import Leave, NodeState, Stage
 from tenon.lifecycle.steps import LeaveRequest
-from tenon.lifecycle.timeline import counted_pods, record
+from tenon.lifecycle.timeline import record
+from tenon.sentences import counted
 
 BLOCKED_RETRY = timedelta(seconds=30)
 """How soon to retry a drain that a PodDisruptionBudget blocks, or an instance that does not terminate."""
@@ -70,7 +71,7 @@ def cordoned(state: NodeState, result: CordonResult, now: datetime) -> NodeState
     """
     if not result.cordoned:
         stays = evolve(state, stage=Stage.LIVE, leave=None, deadline=None, deletion_started_at=None)
-        return record(stays, now, f"not empty after all ({counted_pods(result.pods)}): stays")
+        return record(stays, now, f"not empty after all ({counted(result.pods, 'pod')}): stays")
     has_node = result.node_exists
     update = {
         "force_at": result.force_at,
@@ -79,7 +80,7 @@ def cordoned(state: NodeState, result: CordonResult, now: datetime) -> NodeState
         "deadline": None,
         "look": False,
     }
-    text = f"cordoned {update['node_name']}, {counted_pods(result.pods)} to drain" if has_node else "no node to drain"
+    text = f"cordoned {update['node_name']}, {counted(result.pods, 'pod')} to drain" if has_node else "no node to drain"
     return record(evolve(state, **update), now, text)
 
 
@@ -95,13 +96,13 @@ def drained(state: NodeState, result: DrainResult, now: datetime) -> NodeState:
         waits_for_volumes = result.volumes_attached and not state.instance_gone
         after = Stage.DETACHING if waits_for_volumes else Stage.TERMINATING
         done = evolve(state, stage=after, blocked="", deadline=None, volumes_attached=result.volumes_attached)
-        return record(done, now, f"drained, {counted_pods(state.evicted_pods)} evicted in all")
+        return record(done, now, f"drained, {counted(state.evicted_pods, 'pod')} evicted in all")
     blocked = "; ".join(result.blocked[:3])
     stalls = 0 if result.evicted else state.drain_stalls + 1
     pause = GOES_ON if result.evicted else min(BLOCKED_RETRY * 2 ** min(stalls - 1, 8), MAX_BLOCKED_RETRY)
     again = min(now + pause, result.next_force_at or now + pause)
     waits = evolve(state, blocked=blocked, deadline=again if blocked else None, drain_stalls=stalls)
-    return record(waits, now, f"{counted_pods(result.remaining)} left{': ' + blocked if blocked else ''}")
+    return record(waits, now, f"{counted(result.remaining, 'pod')} left{': ' + blocked if blocked else ''}")
 
 
 def detached(state: NodeState, result: DetachResult, now: datetime) -> NodeState:

@@ -7,6 +7,7 @@ from datetime import datetime
 from tenon.evolve import evolve
 from tenon.lifecycle.messages.launch import Instance
 from tenon.lifecycle.state import NodeClaimResult, NodeState, Stage, TimelineEntry
+from tenon.sentences import counted
 
 MAX_ENTRIES = 64
 MAX_BYTES = 8 * 1024
@@ -38,12 +39,7 @@ def pods_text(state: NodeState) -> str:
         return f"{own} run here"
     if state.running_pods == state.bound_pods == state.planned_pods:
         own = "all that it was bought for"
-    return f"{counted_pods(state.running_pods)} {'runs' if state.running_pods == 1 else 'run'} here, {own}"
-
-
-def counted_pods(number: int) -> str:
-    """Format a number of pods: '1 pod', '5 pods'."""
-    return "1 pod" if number == 1 else f"{number} pods"
+    return f"{counted(state.running_pods, 'pod')} {'runs' if state.running_pods == 1 else 'run'} here, {own}"
 
 
 def clock(at: datetime | None) -> str:
