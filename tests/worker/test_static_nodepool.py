@@ -3,185 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import copy
 import itertools
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from prometheus_client import REGISTRY
 
-from activities.kubernetes.errors import ApiError, ConflictError
 from tenon.apis import labels
-from tenon.kube.claim_record import ClaimRecord
-from tenon.kube.decode import decode_nodeclaim, decode_object
-from tenon.kube.records import NodeRecord, PodRecord
-from tenon.provisioning.planning_policy import PlanPolicy
+from tenon.kube.decode import decode_object
 from tenon.provisioning.static_capacity import MAX_CHANGES
-from tests.apis.case import EC2NODECLASS, NODEPOOL, edited
+from tests.apis.case import NODEPOOL, edited
 from tests.cache.objects import claim, metadata, node, running
-from tests.planning.fake_view import READY, FakeTypes
-from tests.worker.background import in_background
-from tests.worker.fake_temporal import Cache
-from worker.cache.planning_view import PlanningView
-from worker.cache.table import Table
+from tests.worker.static_nodepool_server import MOMENT, ApiServer, CountingCache, keeping, served, settle
 from worker.controllers.launch_backoff import PAUSES
-from worker.controllers.static_nodepool import RESYNC, StaticNodePoolController
+from worker.controllers.static_nodepool import RESYNC
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
-
-MOMENT = 1.0
-"""More than the controller lets changes settle."""
-
-
-class ApiServer:
-    """A NodePool and NodeClaims, told to the cache by a watch that can be stopped; ``looks`` counts what is read."""
-
-    def __init__(self, cache: Cache) -> None:
-        self.cache = cache
-        self.pools: dict[str, dict[str, Any]] = {}
-        self.claims: dict[str, dict[str, Any]] = {}
-        self.watching = True
-        self.away = False
-        self.created: list[str] = []
-        self.deleted: list[str] = []
-        self.looks = 0
-        self.slow = 0.0
-        """Seconds that a list is on its way."""
-        self.on_create: Callable[[], None] = lambda: None
-        self._versions = itertools.count(1)
-
-    def put_pool(self, replicas: int, *, told: bool = True, **edits: Any) -> None:
-        """What a user writes; annotations stay."""
-        before = self.pools.get("fixed", {"metadata": {"generation": 0, "annotations": {}}})["metadata"]
-        body = {**edited(NODEPOOL, {"replicas": replicas, **edits})}
-        body["metadata"] = metadata("fixed", generation=before["generation"] + 1, annotations=before["annotations"])
-        self.pools["fixed"] = body
-        if told:
-            self.tell_pool()
-
-    def tell_pool(self) -> None:
-        self.cache.pools.on_event("fixed", decode_object(json.dumps(self.pools["fixed"]).encode()))
-
-    def publish(self, name: str) -> None:
-        if not self.watching:
-            return
-        body = self.claims.get(name)
-        if body:
-            body["metadata"]["resourceVersion"] = str(next(self._versions))
-        self.cache.claims.on_event(name, decode_nodeclaim(json.dumps(body).encode()) if body else None)
-
-    def launch(self, name: str) -> None:
-        """EC2 has sold an instance, and its Node has joined."""
-        self.claims[name]["status"] = {"providerID": f"aws:///us-west-2a/i-{name}", "nodeName": name}
-        self.cache.publish(node(name))
-        self.publish(name)
-
-    def end(self, name: str) -> None:
-        """The workflow has let the claim go."""
-        del self.claims[name]
-        self.publish(name)
-
-    def standing(self) -> list[str]:
-        return sorted(n for n, c in self.claims.items() if "deletionTimestamp" not in c["metadata"])
-
-    async def get(self, _: object, name: str) -> dict[str, Any] | None:
-        self._check()
-        self.looks += 1
-        return self.pools.get(name)
-
-    async def patch(self, _: object, name: str, patch: dict[str, Any], *, subresource: str = "") -> Any:
-        """Annotations of the pool, of the version that the patch names; or finalizers of a claim."""
-        self._check()
-        if name in self.claims:
-            assert not subresource
-            self.claims[name]["metadata"]["finalizers"] = patch["metadata"]["finalizers"]
-            return self.claims[name]
-        body = self.pools[name]
-        wanted = patch["metadata"]
-        if any(body["metadata"][key] != wanted[key] for key in ("uid", "resourceVersion")):
-            raise ConflictError(409, "Conflict", "it was changed")
-        now = {**body["metadata"]["annotations"], **wanted["annotations"]}
-        version = f"patched-{next(self._versions)}"
-        self.pools[name] = {**body, "metadata": {**body["metadata"], "annotations": now, "resourceVersion": version}}
-        return self.pools[name]
-
-    async def list(self, _: object, *, label_selector: str) -> list[dict[str, Any]]:
-        self._check()
-        assert label_selector == f"{labels.NODEPOOL}=fixed"
-        self.looks += 1
-        found = list(self.claims.values())
-        await asyncio.sleep(self.slow)
-        return found
-
-    async def create(self, _: object, body: dict[str, Any]) -> None:
-        self._check()
-        name = body["metadata"]["name"]
-        if name in self.claims:
-            raise ConflictError(409, "AlreadyExists", "it exists")
-        self.claims[name] = {**body, "metadata": {**metadata(name), **body["metadata"]}, "status": {}}
-        self.created.append(name)
-        self.publish(name)
-        self.on_create()
-
-    async def delete(self, _: object, name: str, *, uid: str) -> bool:
-        self._check()
-        assert self.claims[name]["metadata"]["uid"] == uid
-        assert labels.TERMINATION_FINALIZER in self.claims[name]["metadata"]["finalizers"]
-        self.claims[name]["metadata"]["deletionTimestamp"] = "2026-03-01T12:00:00Z"
-        self.deleted.append(name)
-        self.publish(name)
-        return True
-
-    def _check(self) -> None:
-        if self.away:
-            raise ApiError(503, "ServiceUnavailable", "away")
-
-
-class CountingTable(Table[ClaimRecord]):
-    """Counts how often it is gone through."""
-
-    walks = 0
-
-    def __iter__(self) -> Iterator[ClaimRecord]:
-        self.walks += 1
-        return super().__iter__()
-
-
-class CountingCache(Cache):
-    """Counts what a look costs."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.claims = self.counted = CountingTable(self._claim_changed)
-        self.nodes_asked = self.pods_asked = 0
-
-    def node_of(self, claim: ClaimRecord) -> NodeRecord | None:
-        self.nodes_asked += 1
-        return super().node_of(claim)
-
-    def pods_on(self, node_name: str) -> list[PodRecord]:
-        self.pods_asked += 1
-        return super().pods_on(node_name)
-
-
-@contextlib.asynccontextmanager
-async def keeping(server: ApiServer) -> AsyncIterator[None]:
-    """A controller that has looked once."""
-    cache = server.cache
-    ready = {**EC2NODECLASS, "metadata": metadata("default"), "status": {"conditions": [READY]}}
-    cache.nodeclasses.on_event("default", decode_object(json.dumps(ready).encode()))
-    controller = StaticNodePoolController(cast("Any", server), cache, PlanningView(cache), FakeTypes(), PlanPolicy())
-    async with in_background(controller.run()):
-        await settle()
-        yield
-
-
-async def settle(seconds: float = MOMENT) -> None:
-    """Let the controller come to rest."""
-    await asyncio.sleep(seconds)
 
 
 @pytest.fixture(autouse=True)
@@ -192,12 +32,6 @@ def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
         return work(*arguments)
 
     monkeypatch.setattr(asyncio, "to_thread", at_once)
-
-
-def served(replicas: int, **edits: Any) -> ApiServer:
-    server = ApiServer(Cache())
-    server.put_pool(replicas, **edits)
-    return server
 
 
 async def test_sch100_replicas_are_kept_and_followed() -> None:
