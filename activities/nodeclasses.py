@@ -72,22 +72,10 @@ class NodeClassActivities:
             return NodeClassResult(exists=False)
         node_class, faults = parse(EC2NodeClass, raw)
         if object_json.is_deleting(raw):
-            try:
-                return await self._finalize(raw, node_class)
-            except EC2Error as error:
-                if error.retryable:
-                    raise
-                await self._recorder.publish(raw, "FailedTermination", error.explained, "Warning")
-                return NodeClassResult(deleting=True, message=error.explained)
+            return await self._finalize_or_explain(raw, node_class)
         if node_class is None:
             why = "; ".join(str(fault) for fault in faults)
-            await self._recorder.publish(raw, "ValidationFailed", why, "Warning")
-            log.error("An EC2NodeClass cannot be read", extra={"ec2nodeclass": given.name, "error": why})
-            found = unparsable_conditions(raw, why, self._now())
-            conditions = [each.to_dict() for each in found]
-            if conditions != (raw.get("status") or {}).get("conditions"):
-                patch = {"status": {"conditions": conditions}}
-                await self._kube.patch(EC2NODECLASSES, given.name, patch, subresource="status")
+            await self._report_unreadable(raw, given.name, why)
             return NodeClassResult(message=why)
         await self._ensure_metadata(raw, node_class)
         version = await self._version.current()
@@ -105,19 +93,8 @@ class NodeClassActivities:
         ready = get_condition(status.conditions, READY)
         is_ready = ready is not None and ready.status == "True"
         if ready is not None and not is_ready:
-            failed = [c for c in status.conditions if c.status != "True" and c.type != READY]
-            for condition in (c for c in failed if c.reason != DEPENDENCIES_NOT_READY):
-                await self._recorder.publish(raw, condition.reason, condition.message, "Warning")
-            log.warning(
-                "An EC2NodeClass is not ready",
-                extra={"ec2nodeclass": given.name, "conditions": {c.type: c.message for c in failed}},
-            )
-        for warning in self._ec2.price_warnings():
-            await self._recorder.publish(raw, "PricesUnknown", warning, "Warning")
-        size = self._ec2.user_data_bytes(node_class)
-        metrics.USER_DATA_BYTES.labels(given.name).set(size)
-        if warning := size_warning(size):
-            await self._recorder.publish(raw, "UserDataNearLimit", warning, "Warning")
+            await self._report_not_ready(raw, given.name, status.conditions)
+        await self._publish_warnings(raw, node_class)
         if unanswered is not None:
             raise unanswered
         if is_ready:
@@ -128,6 +105,41 @@ class NodeClassActivities:
             message="ready" if is_ready else (ready.message if ready else ""),
             refresh_seconds=self._ec2.refresh_seconds(node_class),
         )
+
+    async def _finalize_or_explain(self, raw: JsonObject, node_class: EC2NodeClass | None) -> NodeClassResult:
+        """Like `_finalize`, but an error that trying again would not end is published and is in the result."""
+        try:
+            return await self._finalize(raw, node_class)
+        except EC2Error as error:
+            if error.retryable:
+                raise
+            await self._recorder.publish(raw, "FailedTermination", error.explained, "Warning")
+            return NodeClassResult(deleting=True, message=error.explained)
+
+    async def _report_unreadable(self, raw: JsonObject, name: str, why: str) -> None:
+        await self._recorder.publish(raw, "ValidationFailed", why, "Warning")
+        log.error("An EC2NodeClass cannot be read", extra={"ec2nodeclass": name, "error": why})
+        conditions = [each.to_dict() for each in unparsable_conditions(raw, why, self._now())]
+        if conditions != (raw.get("status") or {}).get("conditions"):
+            await self._kube.patch(EC2NODECLASSES, name, {"status": {"conditions": conditions}}, subresource="status")
+
+    async def _report_not_ready(self, raw: JsonObject, name: str, conditions: Sequence[Condition]) -> None:
+        failed = [c for c in conditions if c.status != "True" and c.type != READY]
+        for condition in (c for c in failed if c.reason != DEPENDENCIES_NOT_READY):
+            await self._recorder.publish(raw, condition.reason, condition.message, "Warning")
+        log.warning(
+            "An EC2NodeClass is not ready",
+            extra={"ec2nodeclass": name, "conditions": {c.type: c.message for c in failed}},
+        )
+
+    async def _publish_warnings(self, raw: JsonObject, node_class: EC2NodeClass) -> None:
+        """Publish what users should know of a class that works: unknown prices, and user data near its limit."""
+        for warning in self._ec2.price_warnings():
+            await self._recorder.publish(raw, "PricesUnknown", warning, "Warning")
+        size = self._ec2.user_data_bytes(node_class)
+        metrics.USER_DATA_BYTES.labels(node_class.metadata.name).set(size)
+        if warning := size_warning(size):
+            await self._recorder.publish(raw, "UserDataNearLimit", warning, "Warning")
 
     async def _report_transitions(
         self, raw: JsonObject, before: Sequence[Condition], after: Sequence[Condition]

@@ -72,9 +72,8 @@ async def cordon(kube: Kube, recorder: EventPublisher, wanted: CordonInput, now:
             await kube.delete(NODES, name, uid=object_json.uid(node))
         if force_at is not None:
             text = f"all pods will be deleted by {format_instant(force_at)}, whatever protects them"
-            for subject in (node, claim.body if claim is not None else None):
-                if subject is not None:
-                    await recorder.publish(subject, "TerminationGracePeriodExpiring", text, "Warning")
+            for subject in [node, *([claim.body] if claim is not None else [])]:
+                await recorder.publish(subject, "TerminationGracePeriodExpiring", text, "Warning")
     return CordonResult(
         node_name=node["metadata"]["name"] if node is not None else "",
         pods=len(drain.remaining_pods(found, now())),

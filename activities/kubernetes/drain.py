@@ -55,7 +55,7 @@ async def drain(
             found = await pods_on(kube, name)
             heartbeat(len(found))
             ended = await forget_pods(kube, recorder, node, found)
-            await update_conditions(kube, wanted.claim, [ConditionUpdate(DRAINED, "True")], now)
+            await _note_drained(kube, wanted, now)
             return DrainResult(drained=True, evicted=ended + (evictor.evicted if evictor else 0))
         found = await pods_on(kube, name, latest=False)
         waited = decide.remaining_pods(found, now(), wanted.force_at)
@@ -72,7 +72,7 @@ async def drain(
                 drain_blockers.overdue_termination(pod) for pod in decide.left_behind(found, now(), wanted.force_at)
             ]
             await _publish_left_behind(recorder, node, stuck + evictor.sentences(waited))
-            await update_conditions(kube, wanted.claim, [ConditionUpdate(DRAINED, "True")], now)
+            await _note_drained(kube, wanted, now)
             attached = await attached_volumes(kube, name, now())
             return DrainResult(drained=True, evicted=evictor.evicted, volumes_attached=len(attached))
         if first:
@@ -90,15 +90,17 @@ async def drain(
             )
         idle = len(waited) == before and not wanted.force
         pause, before = min(pause * 1.5, MAX_POLL_SECONDS) if idle else POLL_SECONDS, len(waited)
-        if (next_try := evictor.next_try(waited)) is not None:
-            left = min(left, max((next_try - now()).total_seconds(), POLL_SECONDS))
-        if next_force_at is not None:
-            left = min(left, max((next_force_at - now()).total_seconds(), POLL_SECONDS))
-        await sleep(min(pause, left))
+        due = [at for at in (evictor.next_try(waited), next_force_at) if at is not None]
+        soonest = [max((at - now()).total_seconds(), POLL_SECONDS) for at in due]
+        await sleep(min(pause, left, *soonest))
         if wanted.instance_gone:
             node = await kube.get(NODES, name)
-    await update_conditions(kube, wanted.claim, [ConditionUpdate(DRAINED, "True")], now)
+    await _note_drained(kube, wanted, now)
     return DrainResult(drained=True, evicted=evictor.evicted if evictor else 0)
+
+
+async def _note_drained(kube: Kube, wanted: DrainInput, now: Clock) -> None:
+    await update_conditions(kube, wanted.claim, [ConditionUpdate(DRAINED, "True")], now)
 
 
 async def _remember_force(kube: Kube, wanted: DrainInput, claim: ClaimRecord, now: datetime) -> None:
