@@ -197,21 +197,11 @@ def simulated(given: Given) -> Report:
     decision = decide(view, question, time.perf_counter)
     for note in decision.notes:
         print(f"note: {one_line(note)}", file=sys.stderr)
-    if catalog is None and any(claim.offering.capacity_type == labels.SPOT for claim in decision.plan.claims):
-        print("note: spot prices of the built-in catalogue are estimates, the same in every zone", file=sys.stderr)
-    if catalog is None and (empty := [pool.name for pool in decision.problem.pools if not pool.instance_types]):
-        names = f"NodePool{'s' if len(empty) > 1 else ''} {', '.join(empty)}"
-        print(f"note: {names}: no instance type; {ONLY_BUILT_IN}", file=sys.stderr)
+    if catalog is None:
+        _print_catalogue_notes(decision)
+    spot_to_spot = chosen.gates().spot_to_spot_consolidation
     found = (
-        disruption_of(
-            view,
-            cache,
-            decision.plan,
-            question,
-            instant,
-            spot_to_spot=chosen.gates().spot_to_spot_consolidation,
-            only=given.node,
-        )
+        disruption_of(view, cache, decision.plan, question, instant, spot_to_spot=spot_to_spot, only=given.node)
         if disruption
         else None
     )
@@ -230,6 +220,15 @@ def simulated(given: Given) -> Report:
         solve_seconds=decision.seconds,
     )
     return report(decision, document, types)
+
+
+def _print_catalogue_notes(decision: Decision) -> None:
+    """Say what the built-in catalogue cannot know of this decision."""
+    if any(claim.offering.capacity_type == labels.SPOT for claim in decision.plan.claims):
+        print("note: spot prices of the built-in catalogue are estimates, the same in every zone", file=sys.stderr)
+    if empty := [pool.name for pool in decision.problem.pools if not pool.instance_types]:
+        names = f"NodePool{'s' if len(empty) > 1 else ''} {', '.join(empty)}"
+        print(f"note: {names}: no instance type; {ONLY_BUILT_IN}", file=sys.stderr)
 
 
 def _reserved(view: PlanningView, notes: list[str]) -> Reserved:
