@@ -10,7 +10,7 @@ from tenon.apis import labels
 from tenon.apis.managed import manages_claim, manages_pool
 from tenon.apis.nodeclaim import CONSOLIDATABLE
 from tenon.disruption.model import NodeDetail
-from tenon.kube.claim_record import LAST_POD_EVENT_TIME, ClaimRecord, instance_id_of
+from tenon.kube.claim_record import LAST_POD_EVENT_TIME, ClaimRecord
 from tenon.kube.pod import Pod
 from tenon.kube.records import DaemonRecord, NamespacedRecord, NodeRecord, ObjectRecord, PodRecord, ValueRecord
 from tenon.resources import Resources, total
@@ -20,6 +20,7 @@ from worker.cache.changes import Changes, Subscription, Topic
 from worker.cache.default_topology_spread import DefaultTopologySpread
 from worker.cache.evacuating_pods import EvacuatingPods, leaving
 from worker.cache.node_memo import NodeMemo
+from worker.cache.provider_ids import ProviderIds
 from worker.cache.storage import Storage
 from worker.cache.table import Table
 from worker.cache.untried_pods import UntriedPods
@@ -81,11 +82,7 @@ class ClusterState:
         """Pods without a node that are neither terminated nor terminating."""
         self._used: dict[str, Resources] = {}
         self._last_pod_event: dict[str, float] = {}
-        self._node_by_provider: dict[str, str] = {}
-        self._nodes_by_provider: dict[str, set[str]] = {}
-        """All Nodes of an instance. An instance that joined again under another name leaves its first Node behind."""
-        self._claim_by_provider: dict[str, str] = {}
-        self._claim_by_instance: dict[str, str] = {}
+        self._provider_ids = ProviderIds()
         self.bought = ClaimedPods()
         self.limits_eased: Counter[str] = Counter()
         """By NodePool: how often its limits may have got room, because a claim went away or its instance type became
@@ -118,8 +115,7 @@ class ClusterState:
         self._pending, self._unbound = other._pending.copy(), other._unbound.copy()
         self._used = other._used.copy()
         self._last_pod_event = other._last_pod_event.copy()
-        self._node_by_provider = other._node_by_provider.copy()
-        self._claim_by_provider = other._claim_by_provider.copy()
+        self._provider_ids = other._provider_ids.snapshot()
 
     def subscribe(self, topics: Collection[Topic]) -> Subscription:
         """Subscribe to these topics. A key that changes often is reported once."""
@@ -169,22 +165,19 @@ class ClusterState:
 
     def node_of(self, claim: ClaimRecord) -> NodeRecord | None:
         """The Node of a NodeClaim, found by provider ID, or else by the name in the claim's status."""
-        provider_id = claim.provider_id
-        name = self._node_by_provider.get(provider_id, "") if provider_id else ""
-        name = name or min(self._nodes_by_provider.get(provider_id, ()), default="")
-        return self.nodes.get(name or claim.node_name)
+        return self.nodes.get(self._provider_ids.node(claim.provider_id) or claim.node_name)
 
     def has_several_nodes(self, claim: ClaimRecord) -> bool:
         """Whether several Nodes have the provider ID of a NodeClaim, so that a user must resolve the conflict."""
-        return len(self._nodes_by_provider.get(claim.provider_id, ())) > 1
+        return len(self._provider_ids.nodes(claim.provider_id)) > 1
 
     def claim_of(self, node: NodeRecord) -> ClaimRecord | None:
         """The NodeClaim of a Node. None if Tenon did not launch the node."""
-        return self.claims.get(self._claim_by_provider.get(node.provider_id, "")) if node.provider_id else None
+        return self.claims.get(self._provider_ids.claim(node.provider_id)) if node.provider_id else None
 
     def claim_of_instance(self, instance_id: str) -> ClaimRecord | None:
         """The NodeClaim of an EC2 instance. None if Tenon did not launch the instance for this cluster."""
-        return self.claims.get(self._claim_by_instance.get(instance_id, ""))
+        return self.claims.get(self._provider_ids.claim_of_instance(instance_id))
 
     def planned(self, now: float | None = None) -> dict[str, str]:
         """Waiting pods that a claim was bought for: pod UID -> claim name.
@@ -317,14 +310,8 @@ class ClusterState:
         return waited
 
     def _node_changed(self, key: str, before: NodeRecord | None, after: NodeRecord | None) -> None:
-        earlier, later = (record.provider_id if record else None for record in (before, after))
-        _reindex(self._node_by_provider, key, earlier, later)
-        if earlier and earlier != later:
-            self._nodes_by_provider[earlier].discard(key)
-            if not self._nodes_by_provider[earlier]:
-                del self._nodes_by_provider[earlier]
-        if later:
-            self._nodes_by_provider.setdefault(later, set()).add(key)
+        earlier, later = (record.provider_id if record else "" for record in (before, after))
+        self._provider_ids.node_changed(key, earlier, later)
         self.node_changes += 1
         self.kept_nodes.forget(key)
         self.kept_details.forget(key)
@@ -347,14 +334,13 @@ class ClusterState:
             self._pod_event_noted(after)
             return
         earlier, later = (record.provider_id if record else "" for record in (before, after))
-        _reindex(self._claim_by_provider, key, earlier, later)
-        _reindex(self._claim_by_instance, key, instance_id_of(earlier), instance_id_of(later))
+        self._provider_ids.claim_changed(key, earlier, later)
         self.node_changes += 1
         self.bought.claim_changed(key, after)
         if before is not None and (after is None or after.uid != before.uid or _sized(before, after)):
             self.limits_eased[before.pool] += 1
         for provider_id in {earlier, later}:
-            for node_name in self._nodes_by_provider.get(provider_id, ()):
+            for node_name in self._provider_ids.nodes(provider_id):
                 self._note_leaving(node_name)
         self.changes.publish(Topic.CLAIM, key)
 
@@ -452,10 +438,3 @@ def _matters(pod: PodRecord | None) -> tuple[object, ...] | None:
     if pod is None:
         return None
     return (pod.uid, pod.node_name, pod.terminal, pod.deleting, pod.do_not_disrupt)
-
-
-def _reindex(index: dict[str, str], key: str, before: str | None, after: str | None) -> None:
-    if before and before != after and index.get(before) == key:
-        del index[before]
-    if after:
-        index[after] = key
