@@ -12,7 +12,7 @@ import pytest
 
 from sandbox.ec2.boot import BootPlan, BootRule
 from sandbox.ec2.catalogue import describe_type
-from sandbox.ec2.kubelet_simulator import boot_facts, instance_facts, user_data
+from sandbox.ec2.instance_facts import boot_facts, instance_facts, user_data
 from sandbox.ec2.nodes import InstanceFacts, allocatable, capacity, eni_pods, node
 from sandbox.ec2.userdata.settings import KubeletSettings
 from tenon.ec2.capacity import NodeSettings, memory_bytes
