@@ -77,7 +77,7 @@ class CommandActivities:
         self._kube = kube
         self._recorder = recorder
         self._now = now
-        self._surger = RolloutRestarter(kube, now)
+        self._restarter = RolloutRestarter(kube, now)
 
     def all(self) -> Sequence[Callable[..., Any]]:
         """All activities."""
@@ -93,7 +93,7 @@ class CommandActivities:
     @activity.defn(name=ActivityName.TAINT_CANDIDATES)
     async def taint_candidates(self, given: DisruptInput) -> StepResult:
         """Mark each candidate's claim with the command and its reason, then keep new pods away from its Node."""
-        if given.command.surge and (why := await self._surger.why_not(given.command.surge)):
+        if given.command.surge and (why := await self._restarter.why_not(given.command.surge)):
             await self._say_why_blocked(given, why)
             return StepResult(failure=why)
         for candidate in given.command.candidates:
@@ -192,7 +192,7 @@ class CommandActivities:
                 nodes.append(str(node["metadata"]["name"]))
         command = given.command
         return StepResult(
-            failure=await self._surger.surge(command.surge, nodes, command.id, given.until, activity.heartbeat)
+            failure=await self._restarter.surge(command.surge, nodes, command.id, given.until, activity.heartbeat)
         )
 
     @activity.defn(name=ActivityName.CHECK_CANDIDATES)

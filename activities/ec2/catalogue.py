@@ -66,7 +66,7 @@ class _Region:
         return (self.item(name) for name in sorted(self.items))
 
 
-class _Place(NamedTuple):
+class _Variant(NamedTuple):
     """What the instance types of a class also depend on, so that a class may have several lists of them."""
 
     name: str
@@ -117,7 +117,7 @@ class Catalogue:
     ) -> None:
         """``reservations`` counts the places of capacity reservations; None offers none (gate ReservedCapacity)."""
         self._reservations = reservations
-        self._counted = IdleCache[_Place, _Counted](IDLE_SECONDS, MAX_BUILT, clock)
+        self._counted = IdleCache[_Variant, _Counted](IDLE_SECONDS, MAX_BUILT, clock)
         self._clients = clients
         self._pricing = pricing
         self._vm_memory_overhead = vm_memory_overhead
@@ -129,7 +129,7 @@ class Catalogue:
         self._refusal: EC2Error | None = None
         self._stated = IdleCache[str, list[InstanceType]](IDLE_SECONDS, MAX_BUILT, clock)
         """The instance types by the digest of what they depend on."""
-        self._built = IdleCache[_Place, _Built](IDLE_SECONDS, MAX_BUILT, clock)
+        self._built = IdleCache[_Variant, _Built](IDLE_SECONDS, MAX_BUILT, clock)
 
     def instance_types(
         self,
@@ -152,21 +152,23 @@ class Catalogue:
             prices_version, prices = self._pricing.current(dedicated=dedicated)
             state = self._state_of(node_class, region.version, prices_version, unpriced=unpriced, dedicated=dedicated)
             kubelet = json.dumps(kubelet_map(node_class), sort_keys=True)
-            place = _Place(node_class.metadata.name, kubelet, unpriced, dedicated)
+            variant = _Variant(node_class.metadata.name, kubelet, unpriced, dedicated)
             stated = self._stated.get(state)
             if stated is None:
                 stated = self._stated.put(state, self._build(node_class, region, prices, unpriced))
-            known = self._built.get(place)
+            known = self._built.get(variant)
             if known is None or known.state != state:
-                known = self._built.put(place, _Built(state, stated, {}, stated))
+                known = self._built.put(variant, _Built(state, stated, {}, stated))
             learned = learned_memory(node_class)
             if known.learned != learned:
                 known = self._with_learned(node_class, region, prices, unpriced, known, learned)
-                self._built.put(place, known)
-        types = self._with_places(place, known.types, node_class)
+                self._built.put(variant, known)
+        types = self._with_places(variant, known.types, node_class)
         return without(types, unavailable) if unavailable else types
 
-    def _with_places(self, place: _Place, types: list[InstanceType], node_class: EC2NodeClass) -> list[InstanceType]:
+    def _with_places(
+        self, variant: _Variant, types: list[InstanceType], node_class: EC2NodeClass
+    ) -> list[InstanceType]:
         """The types with the free places of the class's reservations. Equal counts give the same list."""
         listed = node_class.status.capacity_reservations
         if self._reservations is None or not listed:
@@ -174,9 +176,9 @@ class Catalogue:
         places = self._reservations.places([each.id for each in listed])
         counts = tuple(sorted((name, found.left, found.counted_at) for name, found in places.items()))
         with self._lock:
-            known = self._counted.get(place)
+            known = self._counted.get(variant)
             if known is None or known.counts != counts or known.without is not types:
-                known = self._counted.put(place, _Counted(counts, types, with_places(types, places)))
+                known = self._counted.put(variant, _Counted(counts, types, with_places(types, places)))
             return known.types
 
     def described(self, node_class: EC2NodeClass) -> tuple[NodeSettings, list[Item]]:
