@@ -98,20 +98,7 @@ class Consolidation:
             for claim in move.claims:
                 budgets.take(candidates[claim].pool)
         commands = tuple(
-            self._command(
-                move,
-                tuple(
-                    Candidate(
-                        candidates[claim],
-                        since=model.details[claim].quiet_since or situation.now,
-                        leaves_at=situation.now,
-                    )
-                    for claim in move.claims
-                ),
-                model,
-                balance,
-            )
-            for move in moves
+            self._command(move, _leaving_now(move, candidates, model, situation.now), model, balance) for move in moves
         )
         moving = {claim for move in moves for claim in move.claims}
         staying = _held_back(eligible, situation, model, pools)
@@ -228,6 +215,14 @@ def _due(node: ManagedNode, situation: Situation, model: ClusterModel) -> dateti
     if node.created_for != Reason.UNDERUTILIZED or detail.created_at is None:
         return due
     return max(due, detail.created_at + policy.rest_after_move)
+
+
+def _leaving_now(
+    move: Move, nodes: Mapping[str, ManagedNode], model: ClusterModel, now: datetime
+) -> tuple[Candidate, ...]:
+    return tuple(
+        Candidate(nodes[claim], since=model.details[claim].quiet_since or now, leaves_at=now) for claim in move.claims
+    )
 
 
 def closed_nodes(situation: Situation, model: ClusterModel) -> frozenset[str]:
