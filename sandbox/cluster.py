@@ -100,19 +100,8 @@ class Sandbox:
             BuildError: a program could not be built.
             MissingToolError: a program is not installed.
         """
-        try:
-            check_region(region)
-            temporal = temporal or chosen()
-        except (UnknownRegionError, UnknownTemporalError) as error:
-            raise SandboxError(f"{error}.") from error
         layout = Layout.at(state_dir)
-        status = read(layout.status)
-        if status is not None and status.running:
-            raise SandboxError(f"A sandbox runs in {layout.root} already: `tenon sandbox down` stops it.")
-        if kubelet and (reason := unable()):
-            raise SandboxError(reason)
-        if temporal is TemporalKind.POSTGRESQL and (reason := temporal_programs.unable()):
-            raise SandboxError(reason)
+        temporal = _checked(layout, region, temporal, kubelet=kubelet)
         binaries = build.ensure(on_progress)
         nodeadm = NODEADM.ensure(on_progress)
         if kubelet:
@@ -352,6 +341,27 @@ class Sandbox:
             SandboxError: a process did not end.
         """
         stop(self.layout, self._owned)
+
+
+def _checked(layout: Layout, region: str, temporal: TemporalKind | None, *, kubelet: bool) -> TemporalKind:
+    """Return which Temporal a sandbox with these choices runs.
+
+    Raises:
+        SandboxError: one of them is unknown, or cannot run on this machine, or a sandbox runs in this folder.
+    """
+    try:
+        check_region(region)
+        temporal = temporal or chosen()
+    except (UnknownRegionError, UnknownTemporalError) as error:
+        raise SandboxError(f"{error}.") from error
+    status = read(layout.status)
+    if status is not None and status.running:
+        raise SandboxError(f"A sandbox runs in {layout.root} already: `tenon sandbox down` stops it.")
+    if kubelet and (reason := unable()):
+        raise SandboxError(reason)
+    if temporal is TemporalKind.POSTGRESQL and (reason := temporal_programs.unable()):
+        raise SandboxError(reason)
+    return temporal
 
 
 def stop(layout: Layout, owned: subprocess.Popen[bytes] | None = None) -> bool:
