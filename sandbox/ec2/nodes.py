@@ -73,8 +73,8 @@ def capacity(kind: Mapping[str, Any], facts: InstanceFacts, settings: KubeletSet
 
 
 def memory(stated: int, facts: InstanceFacts) -> int:
-    """The bytes that the kernel finds of what EC2 states. Firmware, hypervisor and kernel take a part that nobody can
-    compute beforehand: drawn for each type and kernel, and the same on every machine of both.
+    """The bytes that the kernel reports out of those that EC2 states. Firmware, hypervisor and kernel use a part that
+    cannot be computed beforehand. It is random for each type and kernel, and the same on every machine.
     """
     draw = random.Random(f"{facts.instance_type}/{facts.kernel}")
     taken = stated * draw.uniform(*TAKEN) + (ARM_FIRMWARE if facts.architecture == "arm64" else 0)

@@ -166,7 +166,7 @@ class DisruptResult(Message):
     refused: dict[str, str] = Field(default_factory=dict)
     failure: str = ""
     leaving: list[str] = Field(default_factory=list)
-    """Those of the refused that are leaving already, or are gone."""
+    """Those of the refused that are already leaving, or are gone."""
     saving: MeasuredSaving | None = None
     """What it saves; None if it was undone, or if a price is not known."""
 
