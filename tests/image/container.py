@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from deploy.image.commands import run
+from deploy.image.wheels import unpack
 
 ROOT = Path(__file__).parents[2]
 ARCHIVE = ROOT / "build/image/tenon.tar"
@@ -105,7 +106,7 @@ class Container:
     def unpack(cls, archive: Path, folder: Path) -> Container:
         """Unpack an image into a folder."""
         layout = folder / "oci"
-        shutil.unpack_archive(archive, layout, filter="data")
+        unpack(archive, layout)
         (manifest,) = json.loads((layout / "index.json").read_text())["manifests"]
         tag = manifest["annotations"]["org.opencontainers.image.ref.name"]
         run("umoci", "unpack", "--image", f"{layout}:{tag}", folder / "bundle")
