@@ -16,8 +16,9 @@ from sandbox.cluster import Sandbox
 from tenon.apis import labels
 from tenon.kube.timestamps import parse_instant
 from tenon.lifecycle.messages.node import Keep
-from tenon.lifecycle.state import NodeClaimResult, Stage
+from tenon.lifecycle.state import Stage
 from tests.e2e.conftest import MakePool, NewPool, Run
+from tests.e2e.lives import life_of
 from tests.e2e.pools import NAMESPACE, SMALL, Pool, condition
 from tests.e2e.worker import Worker
 from tests.workflows.waiting import until
@@ -28,13 +29,6 @@ from workflows.nodeclaim import NodeClaimWorkflow
 def life_id(sandbox: Sandbox, claim: str) -> str:
     """The id that operators type."""
     return f"nodeclaim/{sandbox.cluster_name}/{claim}"
-
-
-async def life_of(client: Client, sandbox: Sandbox, claim: str) -> NodeClaimResult:
-    """The closing record of a node."""
-    handle = client.get_workflow_handle(life_id(sandbox, claim), result_type=NodeClaimResult)
-    life: NodeClaimResult = await handle.result()
-    return life
 
 
 async def together(tenon: Run, *commands: tuple[str, ...]) -> list[str]:

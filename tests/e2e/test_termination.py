@@ -12,8 +12,8 @@ from sandbox.cluster import Sandbox
 from tenon.apis import labels
 from tenon.kube.timestamps import parse_instant
 from tenon.lifecycle.expiration import EXPIRY_WAITS
-from tenon.lifecycle.state import NodeClaimResult
 from tests.e2e.conftest import MakePool, Run
+from tests.e2e.lives import life_of
 from tests.e2e.moments import recorded
 from tests.e2e.pools import KEY, NAMESPACE, SMALL, WITHIN, condition, leaving
 from tests.workflows.waiting import until
@@ -95,9 +95,7 @@ async def test_dis80_dis82_expiry_with_a_blocking_budget_ends_at_the_grace_perio
     assert instant(ends) >= forced, "the pod has all of its own grace period before that of the node ends"
     assert await pool.events(pod["metadata"]["name"], "Evicted") == []
     assert len(await pool.events(pod["metadata"]["name"], "Disrupted")) == 1
-    workflow = client.get_workflow_handle(names.nodeclaim_id(sandbox.cluster_name, name), result_type=NodeClaimResult)
-    life: NodeClaimResult = await workflow.result()
-    assert life.reason == "expired"
+    assert (await life_of(client, sandbox, name)).reason == "expired"
 
 
 async def test_wsh28_qrk13_expired_nodes_wait_for_budgets_where_the_nodepool_asks(
@@ -141,10 +139,7 @@ async def test_wsh28_qrk13_expired_nodes_wait_for_budgets_where_the_nodepool_ask
         ]
         assert len(away) <= 1, f"the budget is one node, and {away} are leaving"
     for name in old:
-        workflow = client.get_workflow_handle(
-            names.nodeclaim_id(sandbox.cluster_name, name), result_type=NodeClaimResult
-        )
-        assert (await workflow.result()).reason == "expired"
+        assert (await life_of(client, sandbox, name)).reason == "expired"
 
 
 async def test_deleting_a_nodepool_takes_its_nodes_along(make_pool: MakePool, sandbox: Sandbox) -> None:

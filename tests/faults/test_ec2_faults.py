@@ -16,25 +16,17 @@ from sandbox.ec2.client import Ec2Admin
 from sandbox.ec2.region import REGION
 from tenon.apis import labels
 from tenon.housekeeping.findings import Kind
-from tenon.lifecycle.state import NodeClaimResult
 from tests.e2e.conftest import MakePool
+from tests.e2e.lives import life_of
 from tests.e2e.pools import KEY, SMALL, Pool, condition
 from tests.faults.ageing import launched_just_now, launched_long_ago
 from tests.faults.conftest import Observe
 from tests.faults.fleets import Fleet, Offering, fleets
 from tests.faults.sweeping import only_by_hand, sweep
 from tests.workflows.waiting import until
-from workflows import names
 
 FEW = ["c5.large", "m5.large", "r5.large"]
 FEW_TYPES = [{"key": labels.INSTANCE_TYPE, "operator": "In", "values": FEW}]
-
-
-async def life_of(client: Client, sandbox: Sandbox, claim: str) -> NodeClaimResult:
-    """The closing record of a node."""
-    handle = client.get_workflow_handle(names.nodeclaim_id(sandbox.cluster_name, claim), result_type=NodeClaimResult)
-    life: NodeClaimResult = await handle.result()
-    return life
 
 
 # --- calls that fail ---

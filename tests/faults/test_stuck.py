@@ -17,8 +17,8 @@ from sandbox.cluster import Sandbox
 from sandbox.ec2.client import Ec2Admin
 from tenon.apis import labels
 from tenon.lifecycle.messages.node import Poke
-from tenon.lifecycle.state import NodeClaimResult
 from tests.e2e.conftest import MakePool, NewPool, Run
+from tests.e2e.lives import life_of
 from tests.e2e.pools import NAMESPACE, SMALL, Object, Pool, leaving
 from tests.e2e.worker_process import WorkerProcess
 from tests.faults.conftest import Observe
@@ -30,13 +30,6 @@ from workflows.nodeclaim import NodeClaimWorkflow
 FOREIGN = "storage.example.com/detach"
 GRACE = "45s"
 """Long enough for a first try of the drain, which tells who blocks it, before pods are deleted by force."""
-
-
-async def life_of(client: Client, sandbox: Sandbox, claim: str) -> NodeClaimResult:
-    """The closing record of a node."""
-    handle = client.get_workflow_handle(names.nodeclaim_id(sandbox.cluster_name, claim), result_type=NodeClaimResult)
-    life: NodeClaimResult = await handle.result()
-    return life
 
 
 async def shown(tenon: Run, claim: str, *words: str, within: float = 60.0) -> str:
