@@ -38,7 +38,7 @@ class ScalableRef(ApiModel):
 
 
 class CapacityBufferSpec(ApiModel):
-    """What pods room is kept for, and for how many of them."""
+    """Which pods room is kept for, and for how many."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         exactly_one("pod_template_ref", "scalable_ref", "exactly one of podTemplateRef and scalableRef must be given"),
@@ -66,7 +66,7 @@ class CapacityBufferSpec(ApiModel):
 
 
 class CapacityBufferStatus(ApiModel):
-    """What became of the buffer."""
+    """The status of the buffer."""
 
     pod_template_ref: PodTemplateRef | None = None
     """The PodTemplate that the buffer last used."""
@@ -81,7 +81,7 @@ class CapacityBufferStatus(ApiModel):
 
 
 class CapacityBuffer(ApiModel):
-    """Room for pods that are not there yet."""
+    """Room for pods that do not exist yet."""
 
     api_version: Literal["autoscaling.x-k8s.io/v1beta1"] = "autoscaling.x-k8s.io/v1beta1"
     kind: Literal["CapacityBuffer"] = "CapacityBuffer"

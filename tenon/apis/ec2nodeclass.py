@@ -301,7 +301,7 @@ class EC2NodeClassStatus(ApiModel):
     placement_group: PlacementGroup | None = None
     """The placement group."""
     instance_profile: str | None = None
-    """The instance profile, made for the role or given."""
+    """The instance profile: the given one, or the one that Tenon created for the role."""
     conditions: Conditions = []
     """Facts about the class."""
 

@@ -47,7 +47,7 @@ class NodeClaimSpec(NodeSpec):
 
 
 class NodeClaimStatus(ApiModel):
-    """What is known of the node."""
+    """The status of the node."""
 
     node_name: str | None = None
     """The name of the Node."""

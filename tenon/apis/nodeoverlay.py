@@ -90,14 +90,14 @@ class NodeOverlaySpec(ApiModel):
 
 
 class NodeOverlayStatus(ApiModel):
-    """What became of the overlay."""
+    """The status of the overlay."""
 
     conditions: Conditions = []
     """Facts about the overlay."""
 
 
 class NodeOverlay(ApiModel):
-    """Prices and extended resources that planning is to believe of instance types."""
+    """Prices and extended resources that plans use for instance types."""
 
     api_version: Literal["karpenter.sh/v1alpha1"] = "karpenter.sh/v1alpha1"
     kind: Literal["NodeOverlay"] = "NodeOverlay"

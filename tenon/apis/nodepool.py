@@ -145,7 +145,7 @@ class Disruption(ApiModel):
 
 
 class NodePoolSpec(ApiModel):
-    """What the user wants of the pool."""
+    """The desired state of the pool."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         Rule("has(self.replicas) == has(oldSelf.replicas)", "replicas cannot be added to or removed from a NodePool"),
@@ -172,7 +172,7 @@ class NodePoolSpec(ApiModel):
 
 
 class NodePoolStatus(ApiModel):
-    """What is known of the pool."""
+    """The status of the pool."""
 
     resources: ResourceList = {}
     """The capacity of all nodes of the pool together."""

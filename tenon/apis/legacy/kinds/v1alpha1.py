@@ -128,7 +128,7 @@ class AWSNodeTemplateSpec(ApiModel):
     security_group_selector: Selector = {}
     """The security groups, by tags or by aws::ids."""
     instance_profile: str | None = None
-    """The instance profile; unset takes that of the settings."""
+    """The instance profile; unset uses that of the settings."""
     launch_template: str | None = None
     """The user's own launch template; no longer supported."""
     metadata_options: TemplateMetadataOptions | None = None
@@ -182,11 +182,11 @@ class AWSNodeTemplateStatus(ApiModel):
     amis: list[FoundImage] = []
     """The machine images."""
     conditions: OldConditions = []
-    """What became of the template."""
+    """The status of the template."""
 
 
 class AWSNodeTemplate(ApiModel):
-    """How nodes are launched on AWS; an EC2NodeClass is made from it."""
+    """How nodes are launched on AWS; Tenon creates an EC2NodeClass from it."""
 
     api_version: Literal["karpenter.k8s.aws/v1alpha1"] = "karpenter.k8s.aws/v1alpha1"
     kind: Literal["AWSNodeTemplate"] = "AWSNodeTemplate"

@@ -34,7 +34,7 @@ class Consolidation(ApiModel):
 
 
 class Limits(ApiModel):
-    """The most that all nodes may add up to."""
+    """The most that all nodes may have together."""
 
     resources: ResourceList = {}
     """The most of each resource."""
@@ -52,7 +52,7 @@ class NodeSpec(ApiModel):
 
 
 class ProvisionerSpec(NodeSpec):
-    """What the user wants of the Provisioner."""
+    """The desired state of the Provisioner."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
         not_both("provider", "provider_ref", "provider and providerRef exclude each other: keep one of them"),
@@ -85,13 +85,13 @@ class ProvisionerSpec(NodeSpec):
     consolidation: Consolidation | None = None
     """Whether nodes are removed to save money."""
     limits: Limits | None = None
-    """The most that all nodes of the Provisioner may add up to."""
+    """The most that all nodes of the Provisioner may have together."""
     weight: Annotated[int, Field(ge=1, le=100)] | None = None
     """Provisioners of a higher weight are tried first; unset is the lowest."""
 
 
 class ProvisionerStatus(ApiModel):
-    """What is known of the Provisioner."""
+    """The status of the Provisioner."""
 
     last_scale_time: str | None = None
     """When the number of nodes last changed."""
@@ -123,7 +123,7 @@ class MachineSpec(NodeSpec):
 
 
 class MachineStatus(ApiModel):
-    """What is known of the node."""
+    """The status of the node."""
 
     node_name: str | None = None
     """The name of the Node."""

@@ -187,7 +187,7 @@ class Disruption(ApiModel):
 
 
 class NodePoolSpec(ApiModel):
-    """What the user wants of the pool."""
+    """The desired state of the pool."""
 
     template: Template
     """The description of the pool's nodes."""
@@ -197,7 +197,7 @@ class NodePoolSpec(ApiModel):
     )
     """When nodes may be removed."""
     limits: Amounts = {}
-    """The most that all nodes of the pool may add up to, per resource."""
+    """The most that all nodes of the pool may have together, for each resource."""
     weight: Annotated[int, Field(ge=1, le=100)] | None = None
     """Pools of a higher weight are tried first; unset is the lowest."""
 
