@@ -99,7 +99,10 @@ def demo(
 
 
 def _table(*columns: str) -> Table:
-    return Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for name in columns:
+        table.add_column(name, overflow="fold")  # not cut, however narrow the terminal is
+    return table
 
 
 def _ui(sandbox: Any) -> str:
