@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from typer.main import get_command
 
 from cli.application import Group, create_app
@@ -71,6 +72,19 @@ def main() -> None:
         raise
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"tenon {version('tenon')}")
+        raise typer.Exit
+
+
 @app.callback()
-def tenon() -> None:
+def tenon(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit."),
+    ] = False,
+) -> None:
     """Tenon launches right-sized EC2 nodes for unschedulable pods. Each node's life is a Temporal workflow."""

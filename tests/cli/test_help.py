@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -39,3 +40,8 @@ def test_help_names_every_flag_and_cuts_nothing(path: tuple[str, ...]) -> None:
 def test_a_flag_states_the_variable_that_sets_its_default() -> None:
     found = CliRunner().invoke(app, ["sandbox", "up", "--help"], env=NARROW)
     assert "[default: $TENON_SANDBOX_DIR or" in found.stdout
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    shown = CliRunner().invoke(app, ["--version"])
+    assert (shown.exit_code, shown.stdout) == (0, f"tenon {version('tenon')}\n")
