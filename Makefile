@@ -1,4 +1,4 @@
-# `make demo` and `make test` set up everything that they need. Only Python 3.11 or newer and make must be installed.
+# `make demo` and `make test` set up everything that they need. Only git, make and Python 3.11 or newer with venv must be installed.
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 VENV := .venv
