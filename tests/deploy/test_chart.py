@@ -346,7 +346,7 @@ def test_an_uninstalled_release_leaves_what_it_says(sandbox: Sandbox) -> None:
     given = ("--set=fullnameOverride=nodes", "--set=replicas=0", *NAMED)
     try:
         said = helm.run("install", *where[:1], str(CHART), *where[1:], *given)
-        assert "`helm uninstall nodes` stops Tenon and leaves all that runs" in said
+        assert "`helm uninstall nodes` stops Tenon and leaves everything that runs" in said
         before = sandbox.kubectl("get", "deployments,secrets", "--namespace=default", "--output=name").split()
         left = helm.run("uninstall", *where)
         after = sandbox.kubectl("get", "deployments,secrets", "--namespace=default", "--output=name").split()
