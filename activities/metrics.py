@@ -334,7 +334,7 @@ LEADER_STATUS = Gauge(
 STANDING_BY = Gauge(
     "tenon_standing_by",
     "1 while another controller, such as Karpenter, leads in this cluster and Tenon stands by.",
-    multiprocess_mode="livemax",
+    multiprocess_mode="livemin",  # each process finds out by itself, and until all have, one of them may still act
 )
 BUILD_INFO = Gauge(
     "karpenter_build_info", "The version that runs; always 1.", ["version"], multiprocess_mode="mostrecent"

@@ -25,7 +25,7 @@ async def test_a_policy_against_one_pool_leaves_the_others_alone(
         await open_.running(3)
         said = await closed.seen(f"{closed.name}-waits", "FailedScheduling", CLOSED)
         assert f"NodePool {closed.name}" in said
-        assert "tried again" in said
+        assert "Tenon retries" in said
         await closed.seen(closed.name, "FailedCreate", CLOSED)
         assert await closed.claims() == []
         assert worker.metric("tenon_nodeclaims_refused_total", nodepool=closed.name) > before
