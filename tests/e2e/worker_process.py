@@ -37,6 +37,7 @@ class WorkerProcess(Worker):
 
     def start(self, code: Path | None = None) -> None:
         """Start it and return once /readyz says so; ``code`` is a folder with another version of the packages."""
+        assert not self.running, "the worker runs, and a second one could not listen on its ports"
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "cli", "worker"],
