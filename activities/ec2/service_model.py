@@ -1,7 +1,8 @@
-"""Keeps only the operations of EC2 that Tenon calls in botocore's description of the service.
+"""Keeps only the operations that Tenon calls in botocore's descriptions of AWS services.
 
-botocore describes more than 800 operations of EC2, and each process would keep them all in memory. The rest is freed
-once it is parsed, and the process uses that memory again: about 11 MiB.
+botocore describes more than 800 operations of EC2, and hundreds of IAM and Systems Manager. Each process would keep all
+of them in memory. The rest is freed once it is parsed, and the process uses that memory again: about 11 MB for EC2 and
+8 MB for the others.
 """
 
 from __future__ import annotations
@@ -10,29 +11,44 @@ from typing import Any
 
 from botocore.loaders import Loader
 
-OPERATIONS = frozenset(
-    {
-        "CreateFleet",
-        "CreateLaunchTemplate",
-        "CreateTags",
-        "DeleteLaunchTemplate",
-        "DescribeCapacityReservations",
-        "DescribeFleets",
-        "DescribeImages",
-        "DescribeInstances",
-        "DescribeInstanceStatus",
-        "DescribeInstanceTypeOfferings",
-        "DescribeInstanceTypes",
-        "DescribeLaunchTemplates",
-        "DescribePlacementGroups",
-        "DescribeSecurityGroups",
-        "DescribeSpotPriceHistory",
-        "DescribeSubnets",
-        "RunInstances",
-        "TerminateInstances",
-    }
-)
-"""A client of EC2 has no other methods."""
+OPERATIONS = {
+    "ec2": frozenset(
+        {
+            "CreateFleet",
+            "CreateLaunchTemplate",
+            "CreateTags",
+            "DeleteLaunchTemplate",
+            "DescribeCapacityReservations",
+            "DescribeFleets",
+            "DescribeImages",
+            "DescribeInstances",
+            "DescribeInstanceStatus",
+            "DescribeInstanceTypeOfferings",
+            "DescribeInstanceTypes",
+            "DescribeLaunchTemplates",
+            "DescribePlacementGroups",
+            "DescribeSecurityGroups",
+            "DescribeSpotPriceHistory",
+            "DescribeSubnets",
+            "RunInstances",
+            "TerminateInstances",
+        }
+    ),
+    "eks": frozenset({"DescribeAccessEntry", "DescribeCluster"}),
+    "iam": frozenset(
+        {
+            "AddRoleToInstanceProfile",
+            "CreateInstanceProfile",
+            "DeleteInstanceProfile",
+            "GetInstanceProfile",
+            "GetRole",
+            "ListInstanceProfiles",
+            "RemoveRoleFromInstanceProfile",
+        }
+    ),
+    "ssm": frozenset({"GetParameter"}),
+}
+"""The methods that the client of a service has. Clients of other services have all."""
 
 
 class ServiceModelLoader(Loader):
@@ -41,8 +57,8 @@ class ServiceModelLoader(Loader):
     def load_service_model(self, service_name: str, type_name: str, api_version: str | None = None) -> Any:
         """Load one description. The base class keeps the object in a cache, so this one changes the object."""
         model = super().load_service_model(service_name, type_name, api_version)
-        if (service_name, type_name) == ("ec2", "service-2"):
-            model["operations"] = {name: model["operations"][name] for name in OPERATIONS}
+        if type_name == "service-2" and (operations := OPERATIONS.get(service_name)):
+            model["operations"] = {name: model["operations"][name] for name in operations}
             model["shapes"] = {name: model["shapes"][name] for name in _shapes(model)}
         return model
 

@@ -78,7 +78,7 @@ def until_shown(server: Server, *instance_ids: str) -> None:
 
 
 class Administrator(Ec2):
-    """The administrator's clients. That of EC2 has every operation; the worker's has only those that Tenon calls."""
+    """The administrator's clients. They have every operation; the worker's have only those that Tenon calls."""
 
     def __init__(self, endpoint: str) -> None:
         with pytest.MonkeyPatch.context() as patch:
@@ -86,6 +86,8 @@ class Administrator(Ec2):
                 patch.setenv(name, value)
             super().__init__("us-west-2", endpoint)
         self.ec2 = make_client(endpoint, "ec2", "us-west-2")
+        self.iam = make_client(endpoint, "iam", "us-west-2")
+        self.ssm = make_client(endpoint, "ssm", "us-west-2")
 
 
 def clients_of(access_key: str, server: Server) -> Ec2:

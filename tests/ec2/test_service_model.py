@@ -1,12 +1,17 @@
-"""The description of EC2 that the worker's client keeps."""
+"""The descriptions of AWS services that the worker's clients keep."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import pytest
 
 from activities.ec2.client import Ec2
 from activities.ec2.service_model import OPERATIONS
-from tests.ec2.conftest import Administrator
+from tests.ec2sandbox.conftest import make_client
+
+if TYPE_CHECKING:
+    from sandbox.ec2.server import Server
 
 
 def shapes_of(shape: Any, found: dict[str, tuple[str, list[str]]]) -> dict[str, tuple[str, list[str]]]:
@@ -20,12 +25,17 @@ def shapes_of(shape: Any, found: dict[str, tuple[str, list[str]]]) -> dict[str, 
     return found
 
 
-def test_a_client_keeps_only_the_operations_that_tenon_calls(clients: Ec2, admin: Administrator) -> None:
+@pytest.mark.parametrize("service", OPERATIONS)
+def test_a_client_keeps_only_the_operations_that_tenon_calls(clients: Ec2, server: Server, service: str) -> None:
     """The rest would take memory in each process. What is kept is complete."""
-    kept, every = clients.ec2.meta.service_model, admin.ec2.meta.service_model
-    assert set(kept.operation_names) == OPERATIONS
+    every = make_client(server.endpoint, service, "us-west-2").meta.service_model
+    kept = getattr(clients, service).meta.service_model
+    assert set(kept.operation_names) == OPERATIONS[service]
     assert len(kept.shape_names) < len(every.shape_names) / 3
-    for name in OPERATIONS:
+    for name in OPERATIONS[service]:
         for part in ("input_shape", "output_shape"):
             own, full = (getattr(model.operation_model(name), part) for model in (kept, every))
             assert shapes_of(own, {}) == shapes_of(full, {}), (name, part)
+        assert [each.name for each in kept.operation_model(name).error_shapes] == [
+            each.name for each in every.operation_model(name).error_shapes
+        ]
