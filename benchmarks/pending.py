@@ -32,6 +32,7 @@ from benchmarks.running import Worker, running
 from benchmarks.usage import Usage, Used, usage_table, used, worker_and_sandbox
 from sandbox.cluster import Sandbox
 from tenon.apis import labels
+from tenon.kube.claim_record import instance_id_of
 from tenon.kube.planned_pods import parse_planned
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Problem
@@ -59,7 +60,7 @@ class Verdict:
     claims: int
     without_instance: int
     extra_instances: int
-    """Instances in excess of one per NodeClaim."""
+    """Instances that no NodeClaim names."""
 
     @property
     def sound(self) -> bool:
@@ -87,23 +88,26 @@ class Figures:
 
 
 def judge(pods: Iterable[str], claims: Iterable[Object], instances: Iterable[Object]) -> Verdict:
-    """Compare the pods (by UID) with the plans in the NodeClaims and with EC2's live instances."""
+    """Compare the pods (by UID) with the plans in the NodeClaims and with EC2's live instances.
+
+    A NodeClaim names its instance by its provider ID. The tag that names the NodeClaim comes later if its instance was
+    launched with others.
+    """
     wanted = set(pods)
-    names = []
+    own: list[str] = []
     bought: Counter[str] = Counter()
     for claim in claims:
-        names.append(claim["metadata"]["name"])
+        own.append(instance_id_of((claim.get("status") or {}).get("providerID") or ""))
         text = (claim["metadata"].get("annotations") or {}).get(labels.PLANNED_PODS) or ""
         bought.update(entry.uid for entry in parse_planned(text))
-    alive = [one for one in instances if one["state"] not in ("shutting-down", "terminated")]
-    carried = Counter(one["tags"].get(labels.TAG_NODECLAIM, "") for one in alive)
+    alive = {one["id"] for one in instances if one["state"] not in ("shutting-down", "terminated")}
     return Verdict(
         pods=len(wanted),
         unserved=len(wanted - bought.keys()),
         twice=sum(1 for uid in wanted if bought[uid] > 1),
-        claims=len(names),
-        without_instance=sum(1 for name in names if not carried[name]),
-        extra_instances=len(alive) - sum(1 for name in names if carried[name]),
+        claims=len(own),
+        without_instance=sum(1 for each in own if each not in alive),
+        extra_instances=len(alive - set(own)),
     )
 
 
