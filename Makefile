@@ -8,9 +8,12 @@ UV := $(shell command -v uv 2>/dev/null || echo .uv/bin/uv)
 SYNCED := $(VENV)/.synced
 # A test run starts hundreds of Python processes. Without byte code each compiles everything again, which costs seconds.
 unexport PYTHONDONTWRITEBYTECODE
-# `JOBS=N` sets the number of test processes. Each starts its own sandbox when a test needs one. The tests of a file run
-# in one process, in order. Tests on a sandbox wait more than they compute, so two cores serve three of them.
+# The tests of a file run in one process, in order. Tests that need no sandbox only compute, so they get a process for each
+# core: `JOBS=N`. Tests on a sandbox wait more than they compute, so two cores serve more of them, each with a sandbox of its
+# own that takes about 1.3 GB: `SANDBOXES=N`.
 PYTEST := $(BIN)/pytest --dist loadfile --no-loadscope-reorder
+JOBS ?= 2
+SANDBOXES ?= 6
 # Sets of strings have the same order in every run: see tests/fuzzing.py.
 unit test: export PYTHONHASHSEED := 0
 
@@ -38,14 +41,19 @@ check: $(SYNCED)  ## Fast checks: style, types, import rules, generated files
 	$(BIN)/lint-imports
 	$(BIN)/tenon generate --check
 
-unit: $(SYNCED)  ## Tests that need no sandbox
-	$(PYTEST) -n $(or $(JOBS),3) -q --ignore tests/e2e --ignore tests/faults --ignore tests/sandbox --ignore tests/deploy --ignore tests/image/test_container.py --ignore tests/planning/test_on_api_server.py --ignore tests/apis/verdicts --ignore tests/webhook/test_two_versions.py
+unit: $(SYNCED)  ## Tests that need neither a sandbox nor what `make setup` builds
+	$(PYTEST) -n $(JOBS) -q --sandbox none --ignore tests/deploy --ignore tests/image/test_container.py
 
+test: export TENON_TEST_RECORDS := $(CURDIR)/build/test-records
 test: check setup  ## All checks and all tests but those of realpod and postgresql
-	$(PYTEST) -n $(or $(JOBS),3)
+	@rm -rf $(TENON_TEST_RECORDS)
+	@status=0; \
+	$(PYTEST) -n $(JOBS) --sandbox none || status=1; \
+	$(PYTEST) -n $(SANDBOXES) --sandbox only || status=1; \
+	exit $$status
 
 fuzz: $(SYNCED)  ## Run hypothesis tests with new random inputs; TIMES=20 as many inputs as a test run
-	$(BIN)/pytest -n $(or $(JOBS),2) --dist worksteal -q --timeout 0 --fuzz $(or $(TIMES),20)
+	$(BIN)/pytest -n $(JOBS) --dist worksteal -q --timeout 0 --fuzz $(or $(TIMES),20)
 
 demo: setup  ## Scale a Deployment up and down on real components; KEEP=1 leaves the sandbox running
 	$(BIN)/tenon demo $(if $(KEEP),--keep)

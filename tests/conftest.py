@@ -3,7 +3,7 @@
 pytest_plugins = [
     "tests.fuzzing",
     "tests.machine_lock",
-    "tests.rights",
     "tests.temporal_fixture",
     "tests.sandbox_fixture",
+    "tests.audit",
 ]

@@ -1,12 +1,15 @@
 """One sandbox for all tests of a session: a real cluster, a real Temporal, and an EC2 that boots quickly.
 
-When pytest-xdist runs tests in several processes, each is a session with a sandbox and ports of its own.
+When pytest-xdist runs tests in several processes, each is a session with a sandbox and ports of its own. Tests on a
+sandbox wait more than they compute, and the others only compute. So `make test` runs them apart, with other numbers of
+processes: ``--sandbox none`` takes the files that need no sandbox, ``--sandbox only`` the others.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -17,10 +20,31 @@ from sandbox.status import State
 from tests.image.container import stale
 
 BOOT_SECONDS = 1.0
+TESTS = Path(__file__).parent
+ON_SANDBOX = (
+    "apis/verdicts",
+    "deploy/test_chart.py",
+    "deploy/test_chart_crd.py",
+    "e2e",
+    "ec2sandbox/test_named_faults.py",
+    "faults",
+    "planning/test_on_api_server.py",
+    "postgresql",
+    "realpod",
+    "sandbox/test_controlplane.py",
+    "sandbox/test_real_faults.py",
+    "webhook/test_two_versions.py",
+)
+"""Files, and folders of files, whose tests may use the fixture `sandbox`. The fixture refuses the others."""
+NARROWED = ("keyword", "markexpr", "ignore", "ignore_glob", "deselect", "lf", "last_failed", "stepwise", "fuzz")
+"""Options with which a run is not the whole suite."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--pods", action="store_true", help="run the worker of tests/e2e in real pods: docs/real-pods.md")
+    parser.addoption(
+        "--sandbox", choices=("none", "only"), help="only the files whose tests need no sandbox, or only the others"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -34,20 +58,41 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ[OWN_RANGE] = f"{first}-{first + each - 1}"
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out files by ``--sandbox`` before they are imported."""
+    choice = config.getoption("sandbox")
+    if choice is None or not collection_path.name.startswith("test_"):
+        return None
+    return True if needs_sandbox(collection_path) is (choice == "none") else None
+
+
+def needs_sandbox(file: Path) -> bool:
+    """Whether tests of this file may use a sandbox."""
+    return any(file.is_relative_to(TESTS / name) for name in ON_SANDBOX)
+
+
+def whole_suite(config: pytest.Config, *, both_runs: bool) -> bool:
+    """Whether the run has every test, together with the run without sandboxes if ``both_runs``."""
+    narrowed = any(getattr(config.option, name, None) for name in NARROWED)
+    choice = config.getoption("sandbox")
+    complete = choice is None or (choice == "only" and both_runs)
+    return config.args_source is pytest.Config.ArgsSource.TESTPATHS and complete and not narrowed
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files that need a sandbox come last, because an unused one takes processor time from the other tests.
 
     Of these, files with a test that must be alone come first: other processes have no sandbox then.
     """
-    needing = {item.path for item in items if "sandbox" in getattr(item, "fixturenames", ())}
     alone = {item.path for item in items if item.get_closest_marker("alone") is not None}
-    items.sort(key=lambda item: (item.path in needing, item.path not in alone))
+    items.sort(key=lambda item: (needs_sandbox(item.path), item.path not in alone))
 
 
 @pytest.fixture(scope="session")
 def sandbox(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
-    """The session's sandbox; a component that died meanwhile is an error of the session."""
+    """The session's sandbox; a component that died meanwhile is a fault of the run."""
+    report = request.getfixturevalue("report_shared_fault")
     running = Sandbox.start(
         tmp_path_factory.mktemp("sandbox"),
         boot_delay=BOOT_SECONDS,
@@ -57,4 +102,12 @@ def sandbox(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     yield running
     status = running.status()
     running.stop()
-    assert status.state is State.READY, status.message
+    if status.state is not State.READY:
+        report(f"The sandbox was not ready at the end: {status.message}")
+
+
+@pytest.fixture(autouse=True)
+def _only_where_a_sandbox_is_expected(request: pytest.FixtureRequest) -> None:
+    """Refuse a test that uses a sandbox in a file that runs where none is expected."""
+    if "sandbox" in request.fixturenames and not needs_sandbox(request.path):
+        pytest.fail(f"name {request.path.relative_to(TESTS)} in ON_SANDBOX of tests/sandbox_fixture.py")

@@ -16,6 +16,7 @@ from temporalio.client import Client
 
 from activities.kubernetes.client import Kube
 from sandbox.cluster import Sandbox
+from tests.audit import Report
 from tests.e2e.pools import Pool, fresh_pool
 from tests.e2e.worker import Worker
 from tests.e2e.worker_pods import WorkerPods
@@ -36,7 +37,7 @@ def make_worker(request: pytest.FixtureRequest) -> MakeWorker:
 
 
 @pytest.fixture(scope="package")
-def worker(sandbox: Sandbox, make_worker: MakeWorker) -> Iterator[Worker]:
+def worker(sandbox: Sandbox, make_worker: MakeWorker, report_shared_fault: Report) -> Iterator[Worker]:
     """The worker of all tests here; it must stop gracefully in the end."""
     ec2 = sandbox.ec2()
     ec2.lifecycle(pending=0.2, shutting_down=0.2)
@@ -51,7 +52,8 @@ def worker(sandbox: Sandbox, make_worker: MakeWorker) -> Iterator[Worker]:
     running.start()
     yield running
     ended = running.uninstall() if isinstance(running, WorkerPods) else running.stop()
-    assert ended == 0, f"see {running.log}"
+    if ended != 0:
+        report_shared_fault(f"The worker of the end-to-end tests ended with {ended}: see {running.log}")
 
 
 @pytest_asyncio.fixture(scope="package", loop_scope="session")
@@ -85,13 +87,15 @@ async def make_pool(new_pool: NewPool) -> AsyncIterator[MakePool]:
 
 
 @pytest.fixture(autouse=True)
-def no_pod_rejected(sandbox: Sandbox) -> Iterator[None]:
-    """No test may end with a pod that a kubelet refused."""
+def rejected_pods_reported(sandbox: Sandbox, report_shared_fault: Report) -> Iterator[None]:
+    """Reports pods that a kubelet refused. They may belong to an earlier test whose pods are still there."""
     yield
     ec2 = sandbox.ec2()
     rejected = ec2.rejections()
     ec2.clear_rejections()
-    assert rejected == []
+    for pod in rejected:
+        name = f"{pod['namespace']}/{pod['name']}"
+        report_shared_fault(f"The kubelet of {pod['node']} refused pod {name}: {pod['message']}", at=pod["time"])
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from botocore.exceptions import ClientError
 
 from sandbox.ec2.authorization.judge import shipped_policy
 from tests.ec2sandbox.conftest import TEMPLATE, Aws, make_client
-from tests.rights import faults, unexpected
 from tests.unused_rights import UNUSED
 
 USER = "arn:aws:sts::123456789012:assumed-role/TenonController-sandbox/worker"
@@ -241,19 +240,3 @@ def test_rights_can_be_turned_off_until_the_reset(aws: Aws) -> None:
 
 def test_every_unused_right_that_is_named_is_granted() -> None:
     assert set(UNUSED) <= shipped_policy("sandbox", "us-west-2").granted
-
-
-def test_a_run_fails_on_unexpected_refusals_and_unused_rights() -> None:
-    """An unexpected refusal, a listed action that is used, and a granted one that is neither used nor listed."""
-    entries: list[dict[str, Any]] = [
-        {"used": "ec2:A"},
-        {"refused": "ec2:B", "message": "no B", "expected": False},
-        {"refused": "ec2:C", "message": "no C", "expected": True},
-        {"refused": "ec2:D", "message": "no D", "expected": False},
-    ]
-    assert unexpected(entries, ["ec2:D"]) == ["no B"]
-    granted, listed = {"ec2:A", "ec2:B", "ec2:E"}, {"ec2:E"}
-    assert faults({"ec2:A", "ec2:B"}, granted, listed, whole=True) == []
-    assert len(faults({"ec2:A"}, granted, listed, whole=True)) == 1
-    assert faults({"ec2:A"}, granted, listed, whole=False) == []
-    assert len(faults({"ec2:E"}, granted, listed, whole=False)) == 1

@@ -20,11 +20,12 @@ from activities.kubernetes.client import Kube
 from sandbox.cluster import Sandbox
 from sandbox.ec2.client import Ec2Admin
 from sandbox.faults.apiproxy import ApiProxy
-from tests.e2e.conftest import client, kube, make_pool, new_pool, no_pod_rejected, temporal_cli, tenon
+from tests.audit import Report
+from tests.e2e.conftest import client, kube, make_pool, new_pool, rejected_pods_reported, temporal_cli, tenon
 from tests.e2e.worker_process import WorkerProcess
 from tests.faults.observer import Observer, observed
 
-__all__ = ["client", "kube", "make_pool", "new_pool", "no_pod_rejected", "temporal_cli", "tenon"]
+__all__ = ["client", "kube", "make_pool", "new_pool", "rejected_pods_reported", "temporal_cli", "tenon"]
 
 Observe: TypeAlias = Callable[..., AbstractAsyncContextManager[Observer]]
 
@@ -37,7 +38,7 @@ def api(sandbox: Sandbox) -> Iterator[ApiProxy]:
 
 
 @pytest.fixture(scope="package")
-def worker(sandbox: Sandbox, api: ApiProxy) -> Iterator[WorkerProcess]:
+def worker(sandbox: Sandbox, api: ApiProxy, report_shared_fault: Report) -> Iterator[WorkerProcess]:
     """The worker of all tests here, behind `api`; a test that kills it must start it again."""
     sandbox.ec2().lifecycle(pending=0.2, shutting_down=0.2)
     running = WorkerProcess(
@@ -45,7 +46,8 @@ def worker(sandbox: Sandbox, api: ApiProxy) -> Iterator[WorkerProcess]:
     )
     running.start()
     yield running
-    assert running.stop() == 0, f"see {running.log}"
+    if (ended := running.stop()) != 0:
+        report_shared_fault(f"The worker of the fault tests ended with {ended}: see {running.log}")
 
 
 @pytest.fixture(autouse=True)

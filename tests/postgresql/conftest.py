@@ -13,12 +13,12 @@ from activities.kubernetes.client import Kube
 from sandbox.cluster import Sandbox
 from sandbox.temporal import TemporalKind
 from sandbox.temporal.programs import unable
-from tests.e2e.conftest import client, kube, make_pool, no_pod_rejected, temporal_cli, tenon
+from tests.e2e.conftest import client, kube, make_pool, rejected_pods_reported, temporal_cli, tenon
 from tests.e2e.pools import SMALL, Pool, fresh_pool
 from tests.e2e.worker_process import WorkerProcess
 from tests.sandbox_fixture import BOOT_SECONDS
 
-__all__ = ["client", "kube", "make_pool", "no_pod_rejected", "temporal_cli", "tenon"]
+__all__ = ["client", "kube", "make_pool", "rejected_pods_reported", "temporal_cli", "tenon"]
 
 Working: TypeAlias = Callable[..., AbstractContextManager[WorkerProcess]]
 _numbers = itertools.count()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import time
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -128,7 +129,8 @@ class Judge:
         )
         with self._lock:
             self._refused.append(refusal)
-        self._write({"refused": refusal.action, "message": refusal.message, "expected": refusal.expected})
+        entry = {"refused": refusal.action, "message": refusal.message, "expected": refusal.expected}
+        self._write({**entry, "at": time.time()})
         return refusal
 
     def _write(self, entry: dict[str, Any]) -> None:
