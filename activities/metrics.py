@@ -336,6 +336,11 @@ STANDING_BY = Gauge(
     "1 while another controller, such as Karpenter, leads in this cluster and Tenon stands by.",
     multiprocess_mode="livemin",  # each process finds out by itself, and until all have, one of them may still act
 )
+IGNORED_LEASES = Gauge(
+    "tenon_ignored_leases",
+    "Leases of Karpenter's name that are renewed by a holder that is no controller of nodes. Tenon does not stand by.",
+    multiprocess_mode="livemax",
+)
 BUILD_INFO = Gauge(
     "karpenter_build_info", "The version that runs; always 1.", ["version"], multiprocess_mode="mostrecent"
 )

@@ -51,6 +51,7 @@ REPLICATIONCONTROLLERS = Resource("", "v1", "replicationcontrollers", True, "Rep
 SERVICES = Resource("", "v1", "services", True, "Service")
 PODTEMPLATES = Resource("", "v1", "podtemplates", True, "PodTemplate")
 ACCESS_REVIEWS = Resource("authorization.k8s.io", "v1", "selfsubjectaccessreviews", False, "SelfSubjectAccessReview")
+SUBJECT_ACCESS_REVIEWS = Resource("authorization.k8s.io", "v1", "subjectaccessreviews", False, "SubjectAccessReview")
 PDBS = Resource("policy", "v1", "poddisruptionbudgets", True, "PodDisruptionBudget")
 LEASES = Resource("coordination.k8s.io", "v1", "leases", True, "Lease")
 STORAGECLASSES = Resource("storage.k8s.io", "v1", "storageclasses", False, "StorageClass")

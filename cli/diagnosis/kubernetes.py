@@ -133,7 +133,8 @@ async def _leader(kube: Kube) -> list[Finding]:
     others = {key: holder for key, holder in held.items() if not is_tenons(holder)}
     if others:
         key, holder = min(others.items())
-        sentence = f"{holder}, which is not Tenon, holds the Lease {key}: Tenon stands by while it renews it."
+        sentence = f"{holder}, which is not Tenon, holds the Lease {key}: Tenon stands by while it renews it"
+        sentence += ", unless the Lease has the event LeaseIgnored."
         return [warning("leader", sentence, "stop Karpenter, as docs/migrate.md says")]
     if not held:
         return [warning("leader", "No worker leads.", "start a worker, or look at the log of the one that runs")]

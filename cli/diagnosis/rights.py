@@ -60,6 +60,7 @@ RIGHTS = (
     *_rights("", "events", "get", "create", "patch"),
     *_rights("events.k8s.io", "events", "get", "create", "patch"),
     *_rights("coordination.k8s.io", "leases", "list", names="karpenter-leader-election"),
+    *_rights("authorization.k8s.io", "subjectaccessreviews", "create"),
     *_rights(
         "apiextensions.k8s.io",
         "customresourcedefinitions customresourcedefinitions/status",

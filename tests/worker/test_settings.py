@@ -221,6 +221,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "cpu_requests": st.floats(0, 10**6),
     "memory_limit": st.integers(-1, 2**40),
     "log_output_paths": st.sampled_from([("stdout",), ("stderr", "/tmp/a.log")]),
+    "stand_by_namespaces": st.sampled_from(["karpenter", "kube-system,nodes"]),
     "webhook_url": st.sampled_from(["", "https://10.0.0.1:8443"]),
     "disable_leader_election": st.booleans(),
     "log_level": st.sampled_from(["debug", "info", "warn", "error"]),
@@ -232,6 +233,15 @@ def test_initialization_may_have_no_timeout(text: str, monkeypatch: pytest.Monke
     """QRK-10: Karpenter waits for ever, and who relies on that can have it."""
     monkeypatch.setenv("INITIALIZATION_TIMEOUT", text)
     assert load(cluster_name="c").initialization_timeout is None
+
+
+def test_ops04_a_lease_counts_in_the_own_namespace_and_in_those_of_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert load(cluster_name="c").namespaces_of_rivals() == ("tenon", "kube-system", "karpenter")
+    monkeypatch.setenv("STAND_BY_NAMESPACES", "nodes, infra")
+    assert load(cluster_name="c").namespaces_of_rivals() == ("tenon", "nodes", "infra")
+    monkeypatch.setenv("STAND_BY_NAMESPACES", "kube-system;nodes")
+    with pytest.raises(SettingsError, match="not the name of a namespace"):
+        load(cluster_name="c")
 
 
 @given(st.fixed_dictionaries(VALUES))

@@ -58,6 +58,7 @@ WORKFLOWS: Sequence[type] = (
     NodeClassWorkflow,
     HousekeepingWorkflow,
 )
+LEASE_QPS, LEASE_BURST = 10.0, 20
 GRACEFUL = timedelta(seconds=20)
 ENDS_ON: Sequence[type[BaseException]] = (NondeterminismError,)
 """Errors that end a workflow. This version may not be able to replay a workflow that another version of the code
@@ -97,6 +98,13 @@ async def connect(settings: Settings) -> Clients:
         return server_version(await kube.request("GET", "/version"))
 
     return Clients(kube, EventRecorder(kube), ec2, ClusterVersion(ec2.cluster.kubernetes_version, ask), aws)
+
+
+async def connect_for_leases() -> Kube:
+    """Connect to Kubernetes for what must never wait for writes of the cluster's objects: the election, whose renewal
+    must not be ten seconds late, and the checks of other controllers' Leases and of the API server.
+    """
+    return await Kube.connect(qps=LEASE_QPS, burst=LEASE_BURST)
 
 
 def region_of_environment() -> str:

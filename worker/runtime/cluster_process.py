@@ -17,12 +17,13 @@ from temporalio.client import Client
 from activities import metrics
 from activities.ec2.queue import MessageQueue
 from activities.kubernetes.client import Kube
+from activities.kubernetes.events import EventRecorder
 from worker.cache.cluster import ClusterCache
 from worker.controllers.interruption import InterruptionController
 from worker.controllers.startup_cordon import StartupCordonController
 from worker.runtime import leader
 from worker.runtime.api_server_health import watch_api_server
-from worker.runtime.assembly import Clients, connect, warm_up
+from worker.runtime.assembly import Clients, connect, connect_for_leases, warm_up
 from worker.runtime.garbage_collector import freeze_cache_records
 from worker.runtime.interrupted_offerings import InterruptedOfferings
 from worker.runtime.leader_conflict import LeaderConflict
@@ -39,10 +40,6 @@ TURN = 0.001
 """Seconds after which a planning thread yields the interpreter. The event loop waits for that after each system call.
 With this value it answers twice as many requests as with Python's own 5 ms.
 """
-ELECTION_QPS, ELECTION_BURST = 10.0, 20
-"""Request limits for the election and for the health check of the API server. These requests never wait for writes of
-the cluster's objects, because a renewal that comes ten seconds late ends the lead.
-"""
 
 
 async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) -> None:
@@ -50,7 +47,7 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
     sys.setswitchinterval(TURN)
     temporal = await Connection.open(tracing=tracing_wanted())
     clients = await connect(settings)
-    election = await Kube.connect(qps=ELECTION_QPS, burst=ELECTION_BURST)
+    election = await connect_for_leases()
     cache = ClusterCache(
         clients.kube,
         silence_limit=settings.watch_silence_limit.total_seconds(),
@@ -58,7 +55,11 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
         default_spread=settings.default_spread(),
     )
     rivals = LeaderConflict(
-        election, clients.recorder, namespace=settings.namespace(), name=settings.leader_election_name
+        election,
+        EventRecorder(election),
+        namespace=settings.namespace(),
+        name=settings.leader_election_name,
+        namespaces=settings.namespaces_of_rivals(),
     )
     warming = asyncio.create_task(warm_up(clients), name="warm up")
     readiness.checks.append(

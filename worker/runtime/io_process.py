@@ -13,9 +13,10 @@ from temporalio.client import Client
 
 from activities import loggers
 from activities.clock import utc_now
+from activities.kubernetes.events import EventRecorder
 from activities.launch_breakers import LaunchBreakers
 from worker.runtime.api_server_health import watch_api_server
-from worker.runtime.assembly import connect, io_workers, warm_up
+from worker.runtime.assembly import connect, connect_for_leases, io_workers, warm_up
 from worker.runtime.launch_reports import report_launches
 from worker.runtime.leader_conflict import LeaderConflict
 from worker.runtime.process import Readiness, run, until_stopped
@@ -39,8 +40,13 @@ async def _serve(settings: Settings, readiness: Readiness, stop: asyncio.Event) 
     temporal = await Connection.open(tracing=tracing_wanted())
     await ensure_search_attributes(temporal.client)
     clients = await connect(settings)
+    leases = await connect_for_leases()
     rivals = LeaderConflict(
-        clients.kube, clients.recorder, namespace=settings.namespace(), name=settings.leader_election_name
+        leases,
+        EventRecorder(leases),
+        namespace=settings.namespace(),
+        name=settings.leader_election_name,
+        namespaces=settings.namespaces_of_rivals(),
     )
     warming = asyncio.create_task(warm_up(clients), name="warm up")
 
@@ -71,7 +77,7 @@ async def _serve(settings: Settings, readiness: Readiness, stop: asyncio.Event) 
             [
                 asyncio.create_task(watch_temporal(temporal, readiness), name="temporal health"),
                 asyncio.create_task(temporal.run(), name="temporal certificates"),
-                asyncio.create_task(watch_api_server(clients.kube, readiness), name="api server health"),
+                asyncio.create_task(watch_api_server(leases, readiness), name="api server health"),
                 asyncio.create_task(rivals.run(), name="rivals"),
                 asyncio.create_task(rivals.serve(serve), name="serve"),
             ],
@@ -80,6 +86,7 @@ async def _serve(settings: Settings, readiness: Readiness, stop: asyncio.Event) 
         warming.cancel()
         await asyncio.gather(warming, return_exceptions=True)
         await clients.close()
+        await leases.close()
 
 
 if __name__ == "__main__":

@@ -4,17 +4,20 @@ While another one is active, Tenon stands by. Two controllers over the same Node
 each terminate what the other bought. Karpenter does not check for Tenon, so Tenon checks for Karpenter: it reads its
 Lease every two seconds and measures only with this process's own clock.
 
+A Lease counts only if its holder may be a controller of nodes (`worker/runtime/lease_holders.py`). Tenon reports the
+other Leases of this name and does not stand by for them.
+
 A Lease is active while its holder or its renewTime change within the duration that its holder states. A Lease that has
-not changed for longer is expired. At most a minute counts, because anybody who may create a Lease may write years into
-it. A released Lease counts as active for another 15 seconds, because at each restart of a Karpenter one replica
-releases what another acquires two seconds later. If the Leases cannot be read, the last result holds, and before the
-first result Tenon stands by.
+not changed for longer is expired. At most a minute counts, whatever duration is written into it. A released Lease
+counts as active for another 15 seconds, because at each restart of a Karpenter one replica releases what another
+acquires two seconds later. If the Leases cannot be read, the last result holds, and before the first result Tenon
+stands by.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -29,6 +32,7 @@ from tenon.apis.json_object import JsonObject
 from worker.log_rate_limit import LogRateLimiter
 from worker.runtime.cancellation import interrupted
 from worker.runtime.lease import LEASE_NAME, duration, is_tenons, released_by_tenon
+from worker.runtime.lease_holders import Key, LeaseHolders
 
 log = loggers.LEADER_ELECTION
 
@@ -41,6 +45,9 @@ uninstalled Karpenter do not delay a start. AWS rejects requests whose clock is 
 clocks differ by at most ten.
 """
 STANDING_BY = "StandingBy"
+LEASE_IGNORED = "LeaseIgnored"
+MAX_HOLDER = 300
+"""The maximum length of a holder's identity in events and logs. An API server allows any length."""
 
 
 @dataclass(frozen=True)
@@ -88,13 +95,16 @@ class LeaderConflict:
         *,
         namespace: str,
         name: str = LEASE_NAME,
+        namespaces: Collection[str] = (),
         now: Callable[[], datetime] = utc_now,
     ) -> None:
+        """``namespaces``: in these, and in Tenon's own, every Lease counts, whoever holds it."""
         self._now = now
         self._kube = kube
         self._recorder = recorder
         self._own = (namespace, name)
         self._names = sorted({LEASE_NAME, name})
+        self._holders = LeaseHolders(kube, {namespace, *namespaces})
         self._seen: dict[tuple[str, str], _Observation] = {}
         self._blind = False
         self._log_limiter = LogRateLimiter()
@@ -129,6 +139,8 @@ class LeaderConflict:
                     for name in self._names
                     for lease in await self._kube.list(LEASES, field_selector=f"metadata.name={name}")
                 ]
+                leases = {(each["metadata"].get("namespace", ""), each["metadata"]["name"]): each for each in found}
+                controllers = await self._holders.controllers(leases)
         except (ApiError, TimeoutError) as error:
             why = str(error) or "no answer in time"
             if isinstance(error, ForbiddenError):
@@ -142,7 +154,7 @@ class LeaderConflict:
             if self._log_limiter.count(why) is not None:
                 log.warning("The worker failed to list the Leases of other controllers", extra={"error": why})
             return
-        await self._record(found)
+        await self._record(leases, controllers)
 
     async def serve(self, work: Callable[[], Coroutine[Any, Any, Any]]) -> None:
         """Run ``work`` while no other controller leads, and cancel it when one appears. Returns when ``work`` ends by
@@ -153,26 +165,43 @@ class LeaderConflict:
             await self._free.wait()
             again = await interrupted(work(), self._taken.wait(), name="another leader")
 
-    async def _record(self, leases: list[JsonObject]) -> None:
+    async def _record(self, leases: dict[Key, JsonObject], controllers: Collection[Key]) -> None:
         clock = asyncio.get_running_loop().time()
         before, self._seen = self._seen, {}
-        rivals = []
-        for lease in leases:
-            key = (lease["metadata"].get("namespace", ""), lease["metadata"]["name"])
+        rivals: list[ForeignLease] = []
+        ignored: list[ForeignLease] = []
+        for key, lease in leases.items():
             seen = self._observe(key, lease, before.get(key), clock)
             self._seen[key] = seen
             if seen.lasts:
-                rivals.append(ForeignLease(*key, holder=seen.holder, lease=lease))
+                (rivals if key in controllers else ignored).append(ForeignLease(*key, holder=seen.holder, lease=lease))
         self._blind = False
         # Prefer a Karpenter over another Tenon, because the other Tenon gives way to it as well.
         await self._become(min(rivals, key=lambda each: (each.is_tenon, each.namespace, each.name), default=None))
+        await self._report(ignored)
 
-    def _observe(
-        self, key: tuple[str, str], lease: JsonObject, before: _Observation | None, clock: float
-    ) -> _Observation:
+    async def _report(self, ignored: Sequence[ForeignLease]) -> None:
+        """Say about each Lease that does not count that Tenon goes on, and what to do if it should count."""
+        metrics.IGNORED_LEASES.set(len(ignored))
+        for each in ignored:
+            key = f"{each.namespace}/{each.name}"
+            if self._log_limiter.count(key) is None:
+                continue
+            log.warning(
+                "The holder of a Lease is no controller of nodes, and Tenon does not stand by for it",
+                extra={"lease": key, "holder": each.holder},
+            )
+            why = (
+                f"{each.holder or 'its holder'} is no Pod of namespace {each.namespace} whose ServiceAccount may write "
+                "NodeClaims: Tenon does not stand by. If a Karpenter holds this Lease, add the namespace to "
+                "STAND_BY_NAMESPACES of Tenon"
+            )
+            await self._recorder.publish(each.lease, LEASE_IGNORED, why, "Warning")
+
+    def _observe(self, key: Key, lease: JsonObject, before: _Observation | None, clock: float) -> _Observation:
         """Compare one Lease with its previous observation."""
         spec = lease.get("spec") or {}
-        holds = str(spec.get("holderIdentity") or "")
+        holds = str(spec.get("holderIdentity") or "")[:MAX_HOLDER]
         renewal = (holds, str(spec.get("renewTime") or ""))
         holder = holds or (before.holder if before is not None else "")
         if key == self._own and (is_tenons(holder) or released_by_tenon(lease)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -12,6 +13,8 @@ from pydantic import AfterValidator, BeforeValidator
 from tenon.apis.legacy.global_tags import default_tags
 from tenon.provisioning.gates import AwsFeatureGates, FeatureGates, parse_aws_feature_gates, parse_feature_gates
 from worker.settings.scheduler_document import scheduler_document
+
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 def _gates(value: Any) -> FeatureGates:
@@ -64,6 +67,13 @@ def _tags(value: str) -> str:
     return value
 
 
+def _namespaces(value: str) -> str:
+    names = [each.strip() for each in value.split(",")]
+    if bad := next((each for each in names if not _NAMESPACE.fullmatch(each)), None):
+        raise ValueError(f"{bad!r} is not the name of a namespace: write names with commas, such as kube-system,nodes")
+    return ",".join(names)
+
+
 def _lower(value: Any) -> Any:
     return value.strip().lower() if isinstance(value, str) else value
 
@@ -76,4 +86,5 @@ SecureAddress = Annotated[str, AfterValidator(_secure)]
 SchedulerDocument = Annotated[str, AfterValidator(scheduler_document)]
 Tags = Annotated[str, AfterValidator(_tags)]
 CaBundle = Annotated[str, AfterValidator(_bundle)]
+Namespaces = Annotated[str, AfterValidator(_namespaces)]
 LowerCase = BeforeValidator(_lower)

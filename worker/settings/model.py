@@ -23,6 +23,7 @@ from worker.settings.kinds import (
     Endpoint,
     Gates,
     LowerCase,
+    Namespaces,
     Paths,
     SchedulerDocument,
     SecureAddress,
@@ -152,6 +153,10 @@ class Settings(BaseModel):
         "karpenter-leader-election", min_length=1, max_length=253, description="Name of the Lease."
     )
     leader_election_namespace: str = Field("", description="Namespace of the Lease; empty: the worker's own.")
+    stand_by_namespaces: Namespaces = Field(
+        "kube-system,karpenter",
+        description="Namespaces, with commas, in which every Lease of Karpenter's name makes Tenon stand by.",
+    )
     disable_controller_warmup: bool = Field(True, description="Fill caches only when this replica leads.")
     karpenter_service: str = Field("", description="Name of the Service that reaches the conversion webhook.")
     disable_webhook: bool = Field(False, description="Do not serve the conversion of v1beta1 objects.")
@@ -180,6 +185,10 @@ class Settings(BaseModel):
     def namespace(self) -> str:
         """The namespace of the Lease: the setting, or else the pod's namespace, or else ``tenon``."""
         return self.leader_election_namespace or own_namespace()
+
+    def namespaces_of_rivals(self) -> tuple[str, ...]:
+        """The namespaces in which every Lease of Karpenter's name counts, in addition to that of Tenon's own Lease."""
+        return (own_namespace(), *self.stand_by_namespaces.split(","))
 
 
 def text(value: Any) -> str:
