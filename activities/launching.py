@@ -28,6 +28,7 @@ from activities.kubernetes.startup_cordon import remove_startup_cordon_by_name
 from activities.launch_breakers import LaunchBreakers
 from activities.launch_failure import LaunchRetry
 from activities.launch_groups import LaunchGroups, in_group, living_instance
+from activities.lost_instances import LostInstances, Search
 from activities.overlays import OverlaidTypes
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
@@ -41,7 +42,6 @@ from tenon.ec2.launched_labels import launched_labels
 from tenon.ec2.network_annotations import network_annotations
 from tenon.ec2.own_kubelet import with_own_kubelet
 from tenon.evolve import evolve
-from tenon.housekeeping.facts import GONE_STATES
 from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle.messages.base import ClaimRef, ErrorType
 from tenon.lifecycle.messages.launch import (
@@ -68,13 +68,6 @@ RESUMED_AFTER = timedelta(seconds=15)
 """If a claim is older than this when its workflow starts, an earlier workflow may have launched it already."""
 SENDERS = 64
 """Threads for launches. They may wait long within EC2's rate limits and must not block the threads of other calls."""
-SHOWS_WITHIN = timedelta(minutes=2)
-"""How long after its launch an instance may exist although EC2 does not show it yet."""
-
-
-def launched_recently(claim: ClaimRecord, now: datetime) -> bool:
-    """Whether EC2 may not show the claim's instance yet."""
-    return claim.launched_at is not None and now - claim.launched_at < SHOWS_WITHIN
 
 
 class Launching:
@@ -95,6 +88,7 @@ class Launching:
         self._recorder = recorder
         self._ec2 = ec2
         self._groups = LaunchGroups(kube, now)
+        self._lost = LostInstances(kube, recorder, ec2, now)
         self._senders = ThreadPoolExecutor(SENDERS, thread_name_prefix="launch")
         self._types = OverlaidTypes(kube, ec2)
         self._classes = SharedRead(lambda name: kube.get(EC2NODECLASSES, name), partial(parse, EC2NodeClass))
@@ -131,9 +125,14 @@ class Launching:
 
     async def _prepare(self, given: PrepareLaunchInput, claim: ClaimRecord, view: ClaimView) -> PrepareLaunchResult:
         began = given.began_at or self._now()
-        known, lost = await self._launched_before(claim, given.claim, began, sent_before=given.attempt > 1)
-        if lost and not view.deleting:
-            return await self._putting_off.given_up(given.claim, view, Reason.INSTANCE_GONE, lost)
+        earlier = await self._launched_before(claim, given.claim, began, sent_before=given.attempt > 1)
+        known = earlier.instance
+        if earlier.waits is not None:
+            return PrepareLaunchResult(
+                view=view, reason=earlier.waits.reason, message=earlier.waits.message, waits=earlier.waits
+            )
+        if earlier.lost and not view.deleting:
+            return await self._putting_off.given_up(given.claim, view, Reason.INSTANCE_GONE, earlier.lost)
         if known is not None:
             await self._tag(given.claim, known, view.node_name)
             # An earlier workflow may have been terminated between tainting the node and deleting the claim.
@@ -204,8 +203,9 @@ class Launching:
             )
         if claim.provider_id:
             # The workflow was reset to a point before its launch. EC2 forgets client tokens in time, so ask the claim.
-            known, lost = await self._launched_before(claim, given.claim, self._now())
-            return LaunchResult(instance=known, reason=Reason.INSTANCE_GONE if lost else "", message=lost)
+            earlier = await self._lost.search(claim)
+            reason = Reason.INSTANCE_GONE if earlier.lost else ""
+            return LaunchResult(instance=earlier.instance, reason=reason, message=earlier.lost, waits=earlier.waits)
         if given.request.group is not None and self._groups.is_left(given.request.group):
             message = "EC2 refused the launch group: its NodeClaims launch alone"
             wait = LaunchWait(reason=nodeclaims.LAUNCH_FAILED, message=message)
@@ -269,29 +269,18 @@ class Launching:
 
     async def _launched_before(
         self, claim: ClaimRecord, ref: ClaimRef, began: datetime, *, sent_before: bool = False
-    ) -> tuple[Instance | None, str]:
-        """Find the instance of an earlier launch, which another workflow may have made if this one began late.
-
-        Returns:
-            The instance, or None if there was no earlier launch; and why the instance that the claim names cannot be
-            used any more, or an empty string.
-        """
+    ) -> Search:
+        """Find the instance of an earlier launch, which another workflow may have made if this one began late."""
         if claim.provider_id:
-            instance_id = claim.instance_id
-            state = await asyncio.to_thread(self._ec2.instance_state, instance_id)
-            if state is None and launched_recently(claim, self._now()):
-                raise EC2Error("InvalidInstanceID.NotFound", f"EC2 does not show {instance_id} yet", retryable=True)
-            if state in GONE_STATES:
-                return None, f"instance {instance_id} is {state or 'unknown to EC2'}: the node cannot be used"
-            return await asyncio.to_thread(self._ec2.describe_instance, instance_id), ""
+            return await self._lost.search(claim)
         created = claim.created_at
         young = created is None or began - created < RESUMED_AFTER
         if young and not sent_before:
-            return None, ""
-        found = await living_instance(self._ec2, ref.name, claim)
+            return Search()
+        found = await with_heartbeat(living_instance(self._ec2, ref.name, claim))
         if found is not None and not claim.deleting:
             await self._mark(ref, found, claim)
-        return found, ""
+        return Search(instance=found)
 
     async def _node_class(self, name: str) -> EC2NodeClass:
         read = await self._classes.get(name)
@@ -337,7 +326,8 @@ class Launching:
     async def _tag(self, ref: ClaimRef, instance: Instance, node_name: str) -> None:
         """Restore the tags by which the instance is found again. Karpenter may have launched it without them."""
         try:
-            tagged = await asyncio.to_thread(self._ec2.name_instance, instance.id, ref.name, node_name)
+            name = asyncio.to_thread(self._ec2.name_instance, instance.id, ref.name, node_name)
+            tagged = await with_heartbeat(name)
         except EC2Error as error:
             log.info(
                 "The worker failed to tag an instance; the next sweep tags it",

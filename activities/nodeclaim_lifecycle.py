@@ -34,7 +34,8 @@ from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.learned_memory import LearnedMemory
 from activities.launch_breakers import LaunchBreakers
 from activities.launch_groups import in_group, living_instance
-from activities.launching import Launching, launched_recently
+from activities.launching import Launching
+from activities.lost_instances import launched_recently
 from tenon.apis import labels
 from tenon.apis.reasons import Reason, snake_case
 from tenon.kube.claim_record import ClaimRecord, instance_id_of

@@ -237,6 +237,10 @@ class Ec2Provider:
         """The instance, or None if EC2 does not know it."""
         return self._instances.describe(instance_id)
 
+    def price(self, instance_type: str, zone: str, capacity_type: str, tenancy: str) -> float:
+        """The price per hour of an offering, or 0 if the price is unknown."""
+        return self.catalogue.price(instance_type, zone, capacity_type, tenancy)
+
     def instance_state(self, instance_id: str) -> str | None:
         """pending, running, shutting-down, terminated, stopping or stopped; None if EC2 does not know the instance."""
         return self._instances.state(instance_id)

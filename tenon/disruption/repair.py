@@ -67,6 +67,11 @@ def _fault(condition: NodeCondition) -> Fault | None:
     return Fault(condition, datetime.fromtimestamp(condition.since, UTC) + toleration)
 
 
+def exceeds_limit(unhealthy: int, total: int) -> bool:
+    """Whether too many of the nodes are unhealthy. The limit rounds up, so the only node of a NodePool may be ended."""
+    return unhealthy > -(-total * MAX_UNHEALTHY_PERCENT // 100)
+
+
 class Breaker:
     """Says for which NodePools no node is ended by force, because too many of its nodes are unhealthy."""
 
@@ -78,13 +83,10 @@ class Breaker:
             self._unhealthy[pool] += unhealthy
 
     def why_blocked(self, pool: str) -> str:
-        """Why no node of the NodePool is ended; empty if they are. Without a NodePool the whole cluster counts.
-
-        The limit rounds up, so the only node of a NodePool may be ended.
-        """
+        """Why no node of the NodePool is ended; empty if they are. Without a NodePool the whole cluster counts."""
         total = self._total[pool] if pool else self._total.total()
         unhealthy = self._unhealthy[pool] if pool else self._unhealthy.total()
-        if unhealthy <= -(-total * MAX_UNHEALTHY_PERCENT // 100):
+        if not exceeds_limit(unhealthy, total):
             return ""
         where = f"NodePool {pool}" if pool else "the cluster"
         return f"More than {MAX_UNHEALTHY_PERCENT}% of the nodes of {where} are unhealthy"

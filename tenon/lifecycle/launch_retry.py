@@ -45,6 +45,9 @@ def with_retry(state: NodeState, wait: LaunchWait, now: datetime) -> NodeState:
     counts as a new attempt even if the launch was held back: a launch group is for first attempts only, and EC2 may
     have refused the group.
     """
+    if wait.launched:
+        waits = evolve(state, stage=Stage.PREPARING, request=None, deadline=wait.not_before, blocked=wait.message)
+        return record(waits, now, wait.message)
     failures = state.launch_failures + (not wait.held)
     again_at = max(now if wait.held else now + pause(failures), wait.not_before or now)
     unsettled_until = now + ANSWER_GRACE if wait.unsettled else state.launch_unsettled_until

@@ -132,7 +132,10 @@ class Ec2:
         self.refuses = False
         self.shows = True
 
-    def instance_state(self, instance_id: str) -> str:
+    def price(self, *_: str) -> float:
+        return 0.1
+
+    def instance_state(self, instance_id: str) -> str | None:
         assert instance_id == "i-1"
         return "running"
 

@@ -158,6 +158,8 @@ class LaunchWait(Message):
 
     Then only the same request, with its token, may be sent again.
     """
+    launched: bool = False
+    """True if the claim was launched before, and only whether its instance still exists is unknown."""
 
 
 class PrepareLaunchResult(Message):
