@@ -1,13 +1,18 @@
-"""Checks that a launch group is complete. Only then may one request buy instances for all of its NodeClaims.
+"""Checks whether a launch group is complete. Only then may one request buy instances for all of its NodeClaims.
 
 A group lacks members if the planner died or the API server refused some of the claims. One request for the group would
 then buy more instances than there are claims, so the claims of an incomplete group launch individually.
+
+The same holds once a claim has launched apart from its group, because EC2 refused the group's request: a refused
+request does not use up its client token. Each such claim says so in its annotations, which other processes read before
+they send the request.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 
 from activities.ec2.provider import Ec2Provider
@@ -21,8 +26,11 @@ from tenon.provisioning.launch_groups import group_of, whole_groups
 WRITTEN_WITHIN = timedelta(seconds=10)
 """A group that is still incomplete this long after one of its members was created is not completed any more."""
 POLL_SECONDS = 0.3
+READ_FOR = timedelta(seconds=2)
+"""How long a read of a batch also tells which groups were left. It is shorter than the pause before a claim whose group
+was refused launches again."""
 MAX_CACHED = 1000
-"""The maximum number of groups remembered as complete, and of groups remembered as refused."""
+"""The maximum number of groups remembered as complete, as left or as accepted."""
 
 
 class LaunchGroups:
@@ -39,7 +47,9 @@ class LaunchGroups:
         self._pause = pause
         self._whole: dict[str, None] = {}
         self._left: dict[str, None] = {}
+        self._accepted: dict[str, None] = {}
         self._looking: dict[str, asyncio.Lock] = {}
+        self._read_at: dict[str, datetime] = {}
 
     async def wait_complete(self, claim: ClaimRecord) -> LaunchGroup | None:
         """Wait for the claim's group to be complete and return it, or None if the claim launches alone."""
@@ -47,41 +57,63 @@ class LaunchGroups:
         batch = claim.labels.get(labels.BATCH, "")
         if group is None or not batch or created is None:
             return None
-        looking = self._looking.setdefault(batch, asyncio.Lock())
-        try:
-            async with looking:
-                while group.id not in self._whole:
-                    late = self._now() - created > WRITTEN_WITHIN
-                    await self._read(batch, group)
-                    if group.id not in self._whole and late:
-                        return None
-                    if group.id not in self._whole:
-                        await self._pause(POLL_SECONDS)
-        finally:
-            if not looking.locked():
-                self._looking.pop(batch, None)
+        async with self._lock(batch):
+            while group.id not in self._whole:
+                late = self._now() - created > WRITTEN_WITHIN
+                await self._read(batch, group)
+                if group.id not in self._whole and late:
+                    return None
+                if group.id not in self._whole:
+                    await self._pause(POLL_SECONDS)
         return group
 
     def leave(self, group: LaunchGroup) -> None:
-        """Record that EC2 refused the group's request. Its members launch alone, and none may send the request again.
+        """Record that EC2 refused the group's request. Its members launch alone, and none may send it again."""
+        _remember(self._left, group.id)
 
-        A refused request does not use up its client token: sent again, it would also buy instances for members that
-        have launched alone.
-        """
-        self._left[group.id] = None
-        while len(self._left) > MAX_CACHED:
-            del self._left[next(iter(self._left))]
+    def accepted(self, group: LaunchGroup) -> None:
+        """Record that EC2 accepted the group's request. To repeat it buys nothing."""
+        _remember(self._accepted, group.id)
 
-    def is_left(self, group: LaunchGroup) -> bool:
-        """Whether EC2 refused the group's request."""
+    @asynccontextmanager
+    async def _lock(self, batch: str) -> AsyncIterator[None]:
+        """Let one caller at a time read the batch, so that the others use what it read."""
+        looking = self._looking.setdefault(batch, asyncio.Lock())
+        try:
+            async with looking:
+                yield
+        finally:
+            if not looking.locked():
+                self._looking.pop(batch, None)
+
+    async def is_left(self, claim: ClaimRecord, group: LaunchGroup) -> bool:
+        """Whether members of the claim's group launch alone, as this process or the claims say."""
+        batch = claim.labels.get(labels.BATCH, "")
+        if batch and group.id not in self._left and group.id not in self._accepted:
+            async with self._lock(batch):
+                read_at = self._read_at.get(batch)
+                if read_at is None or self._now() - read_at > READ_FOR:
+                    await self._read(batch, group)
         return group.id in self._left
 
     async def _read(self, batch: str, wanted: LaunchGroup) -> None:
-        there = await self._kube.list(NODECLAIMS, label_selector=f"{labels.BATCH}={batch}")
-        for group in whole_groups(ClaimRecord.of(claim).annotations for claim in there):
+        began = self._now()
+        listed = await self._kube.list(NODECLAIMS, label_selector=f"{labels.BATCH}={batch}")
+        claims = [ClaimRecord.of(claim) for claim in listed]
+        for group in whole_groups(claim.annotations for claim in claims):
             self._whole[group] = None
+        for claim in claims:
+            if claim.launch_attempt and (member := group_of(claim.annotations)) is not None:
+                _remember(self._left, member.id)
         while len(self._whole) > MAX_CACHED and next(iter(self._whole)) != wanted.id:
             del self._whole[next(iter(self._whole))]
+        self._read_at = {each: at for each, at in self._read_at.items() if began - at <= READ_FOR} | {batch: began}
+
+
+def _remember(groups: dict[str, None], group: str) -> None:
+    groups[group] = None
+    while len(groups) > MAX_CACHED:
+        del groups[next(iter(groups))]
 
 
 def in_group(claim: ClaimRecord) -> bool:

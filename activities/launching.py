@@ -125,7 +125,8 @@ class Launching:
 
     async def _prepare(self, given: PrepareLaunchInput, claim: ClaimRecord, view: ClaimView) -> PrepareLaunchResult:
         began = given.began_at or self._now()
-        earlier = await self._launched_before(claim, given.claim, began, sent_before=given.attempt > 1)
+        attempt = max(given.attempt, claim.launch_attempt)
+        earlier = await self._launched_before(claim, given.claim, began, sent_before=attempt > 1)
         known = earlier.instance
         if earlier.waits is not None:
             return PrepareLaunchResult(
@@ -158,9 +159,9 @@ class Launching:
                 raise ValueError("the NodeClaim cannot be read: " + "; ".join(str(fault) for fault in faults))
             node_class = await self._node_class(view.node_class)
             own = with_own_kubelet(node_class, claim.annotations)
-            types = await self._types.of(claim, own)
+            types = await with_heartbeat(self._types.of(claim, own))
             avoided = self._avoided(claim)
-            prepare = partial(self._ec2.prepare_launch, wanted, own, given.attempt, avoided, types)
+            prepare = partial(self._ec2.prepare_launch, wanted, own, attempt, avoided, types)
             request = await with_heartbeat(asyncio.get_running_loop().run_in_executor(self._senders, prepare))
         except NodeClassNotReadyError as error:
             return await self._putting_off.given_up(given.claim, view, Reason.NODECLASS_NOT_READY, str(error))
@@ -179,9 +180,19 @@ class Launching:
         except EC2Error as error:
             wait = await self._putting_off.failed(given.claim, view.pool, error)
             return await self._putting_off.unprepared(claim, given.claim, view, wait)
-        group = await self._groups.wait_complete(claim) if given.attempt == 1 else None
+        group = await with_heartbeat(self._groups.wait_complete(claim)) if attempt == 1 else None
+        if attempt > 1 or (group is None and in_group(claim)):
+            await self._record_attempt(given.claim, attempt)
         request = evolve(request, made_from=self._origin(node_class), group=group)
-        return PrepareLaunchResult(view=view, request=request)
+        return PrepareLaunchResult(view=view, request=request, attempt=attempt)
+
+    async def _record_attempt(self, ref: ClaimRef, attempt: int) -> None:
+        """Record on the claim that it launches again, or apart from its launch group.
+
+        A workflow that starts again then does not repeat a token that EC2 knows, and other processes do not send the
+        request of the group.
+        """
+        await nodeclaims.annotate_claim(self._kube, ref, {labels.LAUNCH_ATTEMPT: str(attempt)})
 
     async def launch(self, given: LaunchInput) -> LaunchResult:
         """Send the recorded request and write the outcome on the claim. Safe to repeat.
@@ -206,7 +217,7 @@ class Launching:
             earlier = await self._lost.search(claim)
             reason = Reason.INSTANCE_GONE if earlier.lost else ""
             return LaunchResult(instance=earlier.instance, reason=reason, message=earlier.lost, waits=earlier.waits)
-        if given.request.group is not None and self._groups.is_left(given.request.group):
+        if given.request.group is not None and await self._groups.is_left(claim, given.request.group):
             message = "EC2 refused the launch group: its NodeClaims launch alone"
             wait = LaunchWait(reason=nodeclaims.LAUNCH_FAILED, message=message)
             return await self._putting_off.unlaunched(claim, given.claim, LaunchResult(waits=wait))
@@ -219,7 +230,10 @@ class Launching:
             # The next attempt creates the template again.
             return evolve(result, reason=Reason.TEMPLATE_GONE)
         if result.instance is None:
-            return await self._putting_off.unlaunched(claim, given.claim, result)
+            result = await self._putting_off.unlaunched(claim, given.claim, result)
+            if result.waits is not None and given.attempt and not (result.waits.unsettled or given.unsettled):
+                await self._record_attempt(given.claim, given.attempt + 1)
+            return result
         await self._mark(given.claim, result.instance, claim, given.request.made_from)
         instance = result.instance
         log.info(
@@ -252,6 +266,10 @@ class Launching:
             no_capacity = Reason.INSUFFICIENT_CAPACITY.camel_case
             metrics.LAUNCH_FAILURES.labels(refused.zone, "", refused.capacity_type, no_capacity).inc()
         self._breakers.sold_out(result.unavailable)
+        if given.request.group is not None and result.instance is not None:
+            self._groups.accepted(given.request.group)
+        if result.waits is not None and result.waits.new_token:
+            return result  # EC2 has refused nothing
         if given.request.group is not None and result.waits is not None and result.waits.answered:
             self._groups.leave(given.request.group)
         if result.reason == SPOT_ROLE_MISSING:
@@ -305,7 +323,7 @@ class Launching:
         """
         node_class = await self._node_class(claim.node_class)
         own = with_own_kubelet(node_class, claim.annotations)
-        types = await self._types.of(claim, own)
+        types = await with_heartbeat(self._types.of(claim, own))
         kind = next((kind for kind in types if kind.name == instance.instance_type), None)
         await nodeclaims.mark_launched(
             self._kube,

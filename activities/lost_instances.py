@@ -150,7 +150,7 @@ class LostInstances:
             extra={"nodeclaim": claim.name, "node": claim.node_name, "instance": claim.instance_id},
         )
         described = await with_heartbeat(asyncio.to_thread(self._ec2.describe_instance, claim.instance_id))
-        return described if described is not None else await asyncio.to_thread(self._recorded, claim)
+        return described if described is not None else await with_heartbeat(asyncio.to_thread(self._recorded, claim))
 
     def _recorded(self, claim: ClaimRecord) -> Instance:
         instance_type, zone, capacity_type, tenancy = (

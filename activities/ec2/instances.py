@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -45,6 +46,17 @@ PriceOf = Callable[[str, str, str, str], float]
 """Returns the price of an hour for an instance type, zone, capacity type and tenancy."""
 
 
+@dataclass(frozen=True, slots=True)
+class Purchase:
+    """What a launch bought for a claim: its living instance, or None.
+
+    With ``decided``, EC2 shows what became of the launch. Otherwise an instance of it may still appear.
+    """
+
+    instance: Instance | None
+    decided: bool
+
+
 class Instances:
     """The instances of one cluster, identified by their tags."""
 
@@ -69,7 +81,7 @@ class Instances:
         batched = partial(RequestBatcher, turns=self._turns, window=COLLECT_SECONDS, sleep=sleep)
         self._described: Described = batched(self._by_ids, most=MAX_VALUES)
         self._of_claims: Tagged = batched(partial(self._by_tag, labels.TAG_NODECLAIM, ALIVE), most=MAX_VALUES)
-        self._of_tokens: Tagged = batched(partial(self._by_tag, labels.TAG_TOKEN, ALIVE), most=MAX_VALUES)
+        self._of_tokens: Tagged = batched(partial(self._by_tag, labels.TAG_TOKEN, ALL_STATES), most=MAX_VALUES)
         self._of_groups: Tagged = batched(partial(self._by_tag, labels.TAG_GROUP, ALL_STATES), most=MAX_GROUPS)
 
     def describe(self, instance_id: str) -> Instance | None:
@@ -86,12 +98,14 @@ class Instances:
         """The claim's living instance; the oldest if there are several; None if there is none."""
         return self._oldest(self._of_claims.get(claim) or [])
 
-    def by_token(self, token: str) -> Instance | None:
-        """The living instance that a launch with this client token bought, or None."""
-        return self._oldest(self._of_tokens.get(token) or [])
+    def by_token(self, token: str) -> Purchase:
+        """What a launch with this client token bought."""
+        seen = self._of_tokens.get(token) or []
+        instance = self._oldest(each for each in seen if each["State"]["Name"] in ALIVE)
+        return Purchase(instance, decided=bool(seen))
 
-    def of_group(self, group: LaunchGroup, claim: str) -> Instance | None:
-        """The living instance that a launch group bought for one of its members, or None if EC2 does not show it.
+    def of_group(self, group: LaunchGroup, claim: str) -> Purchase:
+        """What a launch group bought for one of its members.
 
         The members take the group's instances in the order of instance ids, terminated ones included. If EC2 does not
         show all of them, DescribeFleets returns every instance that the group's fleet has bought.
@@ -102,11 +116,12 @@ class Instances:
             fleets = {_tags(each).get(labels.TAG_FLEET, "") for each in seen} - {""}
             bought = self._of_fleets(fleets)
         if group.ordinal >= len(bought):
-            return None
+            return Purchase(None, decided=bool(bought))
         found = next((each for each in seen if each["InstanceId"] == bought[group.ordinal]), None)
-        if found is None or found["State"]["Name"] not in ALIVE:
-            return None
-        return self._message(found) if _tags(found).get(labels.TAG_NODECLAIM, claim) == claim else None
+        if found is None:
+            return Purchase(None, decided=False)
+        own = found["State"]["Name"] in ALIVE and _tags(found).get(labels.TAG_NODECLAIM, claim) == claim
+        return Purchase(self._message(found) if own else None, decided=True)
 
     def owned(self) -> list[ObservedInstance]:
         """All instances that are not terminated and have the cluster's tag and a NodePool or NodeClaim tag."""

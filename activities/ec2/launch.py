@@ -31,6 +31,8 @@ from tenon.provisioning.launch_groups import group_token
 if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import CreateFleetResultTypeDef
 
+TOKEN_USED = "IdempotentParameterMismatch"
+"""EC2's code if it has accepted another request with the same client token."""
 SHARED_SECONDS = 600.0
 """How long the answer to a launch group's request is kept for the members that ask later."""
 VISIBILITY_ATTEMPTS = 3
@@ -91,11 +93,8 @@ class Launcher:
         return answer
 
     def _refused(self, request: LaunchRequest, error: EC2Error) -> LaunchResult:
-        if error.code == "IdempotentParameterMismatch":
-            found = self._bought(request)
-            if found is None:  # EC2 accepted an earlier request with this token, but does not show the instance yet
-                raise EC2Error(error.code, error.message, retryable=True)
-            return LaunchResult(instance=found)
+        if error.code == TOKEN_USED:
+            return self._accepted_before(request, TOKEN_USED, "EC2 knows the token with other parameters")
         if error.code in codes.TEMPLATE_NOT_FOUND:
             self._templates.forget(template.name for template in request.templates)
         unavailable = self._unavailable(request, [{"ErrorCode": error.code, "ErrorMessage": error.message}])
@@ -118,7 +117,8 @@ class Launcher:
             instance = self._launched(request, instance_id, cast("dict[str, Any]", bought[instance_id]))
             return LaunchResult(instance=instance, unavailable=unavailable)
         if not failures:
-            return self._without_a_reason(request)
+            # EC2 may leave the instances out when a request is repeated.
+            return self._accepted_before(request, "LaunchFailed", "EC2 launched nothing and gave no reason")
         if any(failure.get("ErrorCode") in codes.TEMPLATE_NOT_FOUND for failure in failures):
             self._templates.forget(template.name for template in request.templates)
         busy = next((f for f in failures if f.get("ErrorCode") in codes.BUSY), None)
@@ -147,24 +147,24 @@ class Launcher:
             request.placement_strategy,
         )
 
-    def _bought(self, request: LaunchRequest) -> Instance | None:
-        """The instance that an earlier request of the claim, or of its launch group, bought for it, or None."""
-        if request.group is None:
-            found = self._instances.by_token(request.client_token)
-        else:
-            found = self._instances.of_group(request.group, request.tags.get(labels.TAG_NODECLAIM, ""))
-        return None if found is None else _as_requested(request, found)
+    def _accepted_before(self, request: LaunchRequest, reason: str, message: str) -> LaunchResult:
+        """Handle an answer which shows that EC2 accepted an earlier request with this token, of the claim or its group.
 
-    def _without_a_reason(self, request: LaunchRequest) -> LaunchResult:
-        """Handle an answer without instances and errors, which EC2 may give to a repeated request.
-
-        The client token finds the instance that the first request bought.
+        The token or the group's tag finds the instance that it bought. If it bought none for the claim, or that is
+        gone, only a request with a new token can buy one.
         """
-        found = self._bought(request)
-        if found is not None:
-            return LaunchResult(instance=found)
-        reason, message = "LaunchFailed", "EC2 launched nothing and gave no reason"
-        waits = LaunchWait(reason=reason, message=message, answered=False, unsettled=True)
+        if request.group is None:
+            bought = self._instances.by_token(request.client_token)
+        else:
+            bought = self._instances.of_group(request.group, request.tags.get(labels.TAG_NODECLAIM, ""))
+        if bought.instance is not None:
+            return LaunchResult(instance=_as_requested(request, bought.instance))
+        if bought.decided:
+            message = f"{message}, and no instance of that request is left for the NodeClaim"
+            waits = LaunchWait(reason=reason, message=message, new_token=True)
+        else:
+            message = f"{message}, and does not show an instance of it yet"
+            waits = LaunchWait(reason=reason, message=message, answered=False, unsettled=True, accepted=True)
         return LaunchResult(reason=reason, message=message, waits=waits)
 
     def _launched(self, request: LaunchRequest, instance_id: str, override: dict[str, Any]) -> Instance:

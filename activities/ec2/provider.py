@@ -231,7 +231,7 @@ class Ec2Provider:
 
     def group_instance(self, group: LaunchGroup, claim_name: str) -> Instance | None:
         """The living instance that a launch group bought for one of its claims, or None."""
-        return self._instances.of_group(group, claim_name)
+        return self._instances.of_group(group, claim_name).instance
 
     def describe_instance(self, instance_id: str) -> Instance | None:
         """The instance, or None if EC2 does not know it."""

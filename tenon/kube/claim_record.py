@@ -63,6 +63,12 @@ class ClaimRecord(ObjectRecord):
         return self.status.get("providerID") or ""
 
     @property
+    def launch_attempt(self) -> int:
+        """The number of its launch; 0 if it has only its first one, or that of its launch group."""
+        text = self.annotations.get(labels.LAUNCH_ATTEMPT, "")
+        return int(text) if text.isdecimal() else 0
+
+    @property
     def instance_id(self) -> str:
         """The EC2 instance ID in its provider ID; empty before the launch."""
         return instance_id_of(self.provider_id)

@@ -21,6 +21,8 @@ LAUNCH_TIMEOUT = timedelta(minutes=5)
 """The age at which a claim is given up if EC2 still refuses its launch (LIF-05)."""
 ANSWER_GRACE = timedelta(minutes=2)
 """How long an instance may take to appear after a fleet request whose answer was lost."""
+NEW_TOKENS_AT_ONCE = 3
+"""After this many failures in a row, a request with a new token waits like any other."""
 FIRST_PAUSE = timedelta(seconds=5)
 MAX_PAUSE = timedelta(seconds=20)
 """Also limits the launch breaker of a NodePool, so that launches resume within a minute after a refusal ends."""
@@ -37,20 +39,29 @@ def should_give_up(created_at: datetime | None, now: datetime, *, answered: bool
     return answered and created_at is not None and now - created_at > LAUNCH_TIMEOUT
 
 
+def is_unsettled(until: datetime | None, now: datetime) -> bool:
+    """Whether an instance of a request that was sent may still appear."""
+    return until is not None and now < until
+
+
 def with_retry(state: NodeState, wait: LaunchWait, now: datetime) -> NodeState:
     """Return the state of a claim whose launch is retried later.
 
     The retry repeats the recorded request, with its token, as long as that request may have bought an instance that EC2
-    does not show yet. After that, the next attempt makes a new request, because its inputs may have changed. This
-    counts as a new attempt even if the launch was held back: a launch group is for first attempts only, and EC2 may
-    have refused the group.
+    does not show yet: for `ANSWER_GRACE` after each sending without an answer, or after the first answer which shows
+    that EC2 had accepted the request. After that, the next attempt makes a new request, because its inputs may have
+    changed. This counts as a new attempt even if the launch was held back: a launch group is for first attempts only,
+    and EC2 may have refused the group.
     """
     if wait.launched:
         waits = evolve(state, stage=Stage.PREPARING, request=None, deadline=wait.not_before, blocked=wait.message)
         return record(waits, now, wait.message)
     failures = state.launch_failures + (not wait.held)
-    again_at = max(now if wait.held else now + pause(failures), wait.not_before or now)
-    unsettled_until = now + ANSWER_GRACE if wait.unsettled else state.launch_unsettled_until
+    at_once = wait.held or (wait.new_token and failures <= NEW_TOKENS_AT_ONCE)
+    again_at = max(now if at_once else now + pause(failures), wait.not_before or now)
+    unsettled_until = state.launch_unsettled_until
+    if wait.unsettled and not (wait.accepted and unsettled_until is not None):
+        unsettled_until = now + ANSWER_GRACE
     update: dict[str, object] = {
         "deadline": again_at,
         "look": False,
@@ -58,8 +69,9 @@ def with_retry(state: NodeState, wait: LaunchWait, now: datetime) -> NodeState:
         "launch_unsettled_until": unsettled_until,
         "blocked": f"not launched yet: {wait.message}",
     }
-    repeats = state.request is not None and unsettled_until is not None and now < unsettled_until
+    repeats = not wait.new_token and state.request is not None and is_unsettled(unsettled_until, now)
     if not repeats:
         update |= {"stage": Stage.PREPARING, "request": None, "attempt": state.attempt + 1}
+        update["launch_unsettled_until"] = None
     text = f"not launched: {wait.message}; tried again at {format_instant(again_at)}"
     return record(evolve(state, **update), now, text)

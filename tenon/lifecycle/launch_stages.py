@@ -48,7 +48,7 @@ def prepared(state: NodeState, event: PrepareLaunchResult, now: datetime) -> Nod
     if event.request is None:
         return termination.leave(state, LeaveRequest(reason=event.reason, message=event.message), now)
     return record(
-        evolve(state, stage=Stage.LAUNCHING, request=event.request),
+        evolve(state, stage=Stage.LAUNCHING, request=event.request, attempt=event.attempt or state.attempt),
         now,
         f"fleet request recorded: {event.request.capacity_type}",
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from tenon.lifecycle import termination
+from tenon.lifecycle import launch_retry, termination
 from tenon.lifecycle.expiration import expiry, next_expiry
 from tenon.lifecycle.messages.base import ActivityName
 from tenon.lifecycle.messages.launch import LaunchInput, PrepareLaunchInput
@@ -47,7 +47,12 @@ def next_step(state: NodeState, now: datetime) -> Step:
             together = f", one of {group.size} that launch together" if group else ""
             return Run(
                 ActivityName.LAUNCH,
-                LaunchInput(claim=state.claim, request=state.request),
+                LaunchInput(
+                    claim=state.claim,
+                    request=state.request,
+                    attempt=state.attempt,
+                    unsettled=launch_retry.is_unsettled(state.launch_unsettled_until, now),
+                ),
                 f"{state.request.capacity_type}, {len(types)} instance types{together}",
             )
         case Stage.REGISTERING if state.look:

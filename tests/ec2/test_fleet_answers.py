@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from activities.ec2.instances import Purchase
 from activities.ec2.launch import Launcher
 from activities.ec2.launch_templates import LaunchTemplates
 from tenon.ec2.avoided import UnavailableOfferings
@@ -52,7 +53,8 @@ def launched(
     ]
     answer = {"Errors": failures, "Instances": [{"InstanceIds": [each]} for each in instances]}
     clients = SimpleNamespace(ec2=SimpleNamespace(create_fleet=lambda **_: answer))
-    found = SimpleNamespace(describe=lambda _: BOUGHT, by_token=lambda _: by_token)
+    purchase = Purchase(by_token, decided=by_token is not None)
+    found = SimpleNamespace(describe=lambda _: BOUGHT, by_token=lambda _: purchase)
     template = FleetTemplate(name="t", image_id="ami-1", overrides=ROWS)
     request = LaunchRequest(client_token="token", capacity_type=capacity_type, templates=[template], tags={})
     return launcher(clients, found).create_fleet(request)
@@ -117,6 +119,8 @@ def test_an_answer_without_instances_and_errors_is_looked_up_by_its_token() -> N
     nothing = launched().waits
     assert nothing is not None
     assert nothing.unsettled, "an instance may still appear"
+    assert nothing.accepted, "but not for long: EC2 buys nothing more for this token"
+    assert not nothing.answered
 
 
 def test_aws126_a_new_instance_that_is_described_before_its_reservation_is_reserved() -> None:

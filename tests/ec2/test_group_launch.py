@@ -139,6 +139,57 @@ def test_group_members_without_an_instance_get_what_ec2_refused(
     assert fleets(server) == 1
 
 
+def test_a_member_prepared_differently_learns_that_its_group_got_nothing_for_it(
+    provider: Ec2Provider, clients: Ec2, server: Server, ready_class: EC2NodeClass
+) -> None:
+    """Two replicas prepare the members with other subnets or prices. Only a request with a new token helps it."""
+    from sandbox.ec2.market import CapacityRule
+
+    requests = group(provider, ready_class, "mismatch")
+    for letter, left in zip("abcd", (2, 1, 0, 0), strict=True):
+        server.world.market.set_capacity(CapacityRule("m5.large", f"us-west-2{letter}", None, left))
+    assert all(ids(launched(provider, requests[:3])))
+    until_shown(server, *bought(server, "mismatch"))
+    (template,) = requests[4].templates
+    differs = template.model_copy(update={"overrides": template.overrides[::-1]})
+    other = Ec2Provider(clients, provider.cluster)
+    late = [other.launch(each.model_copy(update={"templates": [differs]})) for each in requests]
+    assert [bool(each) for each in ids(late)] == [True, True, True, False, False]
+    (hidden,) = server.world.book.find([ids(late)[2]])
+    hidden.shown = False
+    waits = other.launch(requests[2].model_copy(update={"templates": [differs]})).waits
+    assert waits is not None
+    assert (waits.new_token, waits.unsettled) == (False, True), "the fleet has it, and EC2 shows it later"
+    for result in late[3:]:
+        assert result.waits is not None
+        assert (result.waits.new_token, result.waits.unsettled) == (True, False)
+        assert result.reason == "IdempotentParameterMismatch"
+
+
+def test_a_token_that_ec2_knows_with_other_parameters_is_waited_for_until_ec2_shows_its_instance(
+    provider: Ec2Provider, server: Server, ready_class: EC2NodeClass
+) -> None:
+    """An earlier workflow sent it. It needs a new token only if EC2 shows that the instance is gone."""
+    request = provider.prepare_launch(node_claim(ON_DEMAND, ONE_TYPE, name="used-1"), ready_class, 1)
+    other = request.model_copy(update={"tags": {**request.tags, "later": "tag"}})
+    instance = provider.launch(request).instance
+    assert instance is not None
+    until_shown(server, instance.id)
+    (machine,) = server.world.book.find([instance.id])
+    machine.shown = False
+    waits = provider.launch(other).waits
+    assert waits is not None
+    assert (waits.unsettled, waits.accepted, waits.answered, waits.new_token) == (True, True, False, False)
+    machine.shown = True
+    again = provider.launch(other).instance
+    assert again is not None
+    assert again.id == instance.id
+    provider.terminate(instance.id)
+    gone = provider.launch(other).waits
+    assert gone is not None
+    assert (gone.unsettled, gone.new_token) == (False, True)
+
+
 def test_an_older_worker_launches_the_member_alone(
     provider: Ec2Provider, server: Server, ready_class: EC2NodeClass
 ) -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activities.ec2.client import Ec2
-from activities.ec2.instances import COLLECT_SECONDS, SPACING_SECONDS, Instances
+from activities.ec2.instances import COLLECT_SECONDS, SPACING_SECONDS, Instances, Purchase
 from activities.ec2.provider import Ec2Provider
 from activities.ec2.request_batching import RequestBatcher, Turns
 from tenon.apis.ec2nodeclass import EC2NodeClass
@@ -257,5 +257,5 @@ def test_aws031_a_search_by_tag_is_one_call_for_many_nodes(
                 assert not any(each.done() for each in asking), "it was searched without the others"
         everyone.set()
         assert [one.id if (one := each.result()) else None for each in claims] == [*living, None]
-        assert [each.result() for each in groups] == [None] * 4
+        assert [each.result() for each in groups] == [Purchase(None, decided=False)] * 4
     assert len(server.world.calls.listing("DescribeInstances")) == 2

@@ -123,6 +123,7 @@ class FakeKube:
         resource: Resource,
         *,
         namespace: str = "",
+        label_selector: str = "",
         field_selector: str = "",
         limit: int = 500,
         resource_version: str = "",
@@ -133,6 +134,9 @@ class FakeKube:
             for (plural, space, _), obj in sorted(self.objects.items())
             if plural == resource.plural and (not namespace or space == namespace)
         ]
+        if label_selector:
+            label, value = label_selector.split("=")
+            found = [obj for obj in found if (obj["metadata"].get("labels") or {}).get(label) == value]
         if field_selector:
             field, value = field_selector.split("=")
             assert (resource, field) == (PODS, "spec.nodeName")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any, cast
 
 from activities.kubernetes.resources import NODECLAIMS, Resource
-from activities.launch_groups import LaunchGroups, living_instance
+from activities.launch_groups import READ_FOR, LaunchGroups, living_instance
 from tenon.apis import labels
 from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle.messages.launch import Instance, LaunchGroup
@@ -65,6 +66,46 @@ async def test_a_claim_without_group_asks_nothing() -> None:
     del alone["metadata"]["annotations"][labels.LAUNCH_GROUP]
     assert await LaunchGroups(cast("Any", kube), Clock()).wait_complete(ClaimRecord.of(alone)) is None
     assert kube.lists == 0
+
+
+def left(place: int) -> dict[str, Any]:
+    claim = member(place)
+    claim["metadata"]["annotations"][labels.LAUNCH_ATTEMPT] = "1"
+    return claim
+
+
+async def test_a_group_is_left_once_the_claim_of_a_member_says_that_it_launches_alone() -> None:
+    """Another process knows of the refusal. The claims are listed again, because it may have been a moment ago."""
+    kube, clock = Listed(member(0), member(1), member(2)), Clock()
+    groups = LaunchGroups(cast("Any", kube), clock)
+    claim, group = ClaimRecord.of(member(0)), LaunchGroup(id="7-0", ordinal=0, size=3)
+    assert await groups.wait_complete(claim) == group
+    assert not await groups.is_left(claim, group)
+    assert kube.lists == 1, "it was listed a moment ago"
+    kube.claims[2] = left(2)
+    clock.instant += READ_FOR + timedelta(seconds=1)
+    assert await groups.is_left(claim, group)
+    kube.claims[2] = member(2)
+    assert await groups.is_left(claim, group), "a group that was left stays so"
+    assert kube.lists == 2
+
+
+async def test_the_members_of_a_group_that_ec2_accepted_list_nothing() -> None:
+    """To repeat its request buys nothing."""
+    kube = Listed(left(0))
+    groups = LaunchGroups(cast("Any", kube), Clock())
+    group = LaunchGroup(id="7-0", ordinal=1, size=3)
+    groups.accepted(group)
+    assert not await groups.is_left(ClaimRecord.of(member(1)), group)
+    assert kube.lists == 0
+
+
+async def test_members_that_send_at_the_same_time_share_the_list() -> None:
+    kube = Listed(member(0), member(1), member(2))
+    groups = LaunchGroups(cast("Any", kube), Clock())
+    asked = [(ClaimRecord.of(member(place)), LaunchGroup(id="7-0", ordinal=place, size=3)) for place in range(3)]
+    assert await asyncio.gather(*(groups.is_left(*each) for each in asked)) == [False] * 3
+    assert kube.lists == 1
 
 
 INSTANCE = Instance(

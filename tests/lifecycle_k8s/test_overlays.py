@@ -51,6 +51,7 @@ class Server(FakeKube):
         resource: Resource,
         *,
         namespace: str = "",
+        label_selector: str = "",
         field_selector: str = "",
         limit: int = 500,
         resource_version: str = "",
@@ -59,6 +60,7 @@ class Server(FakeKube):
         found = await super().list(
             resource,
             namespace=namespace,
+            label_selector=label_selector,
             field_selector=field_selector,
             limit=limit,
             resource_version=resource_version,

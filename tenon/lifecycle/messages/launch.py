@@ -138,6 +138,7 @@ class PrepareLaunchInput(Message):
 
     claim: ClaimRef
     attempt: int = 1
+    """If the NodeClaim records a later attempt, made under an earlier workflow, that one is prepared."""
     began_at: datetime | None = None
     """When the node's first workflow run began; None in runs of an earlier version."""
 
@@ -158,6 +159,10 @@ class LaunchWait(Message):
 
     Then only the same request, with its token, may be sent again.
     """
+    accepted: bool = False
+    """True if EC2 had accepted the request before, so a repetition buys nothing more."""
+    new_token: bool = False
+    """True if EC2 can buy an instance only for a request with another token, which may be sent at once."""
     launched: bool = False
     """True if the claim was launched before, and only whether its instance still exists is unknown."""
 
@@ -173,6 +178,8 @@ class PrepareLaunchResult(Message):
     reason: str = ""
     message: str = ""
     waits: LaunchWait | None = None
+    attempt: int = 0
+    """The attempt that ``request`` is for; 0 for the one that was asked for."""
 
 
 class LaunchInput(Message):
@@ -180,6 +187,10 @@ class LaunchInput(Message):
 
     claim: ClaimRef
     request: LaunchRequest
+    attempt: int = 0
+    """The attempt of the request; 0 if it is unknown."""
+    unsettled: bool = False
+    """True if an earlier sending of the request may have bought an instance that EC2 does not show yet."""
 
 
 class LaunchResult(Message):
