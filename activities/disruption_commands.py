@@ -6,13 +6,12 @@ as that command runs, and a command that was terminated is recognized by it.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from temporalio import activity
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 
 from activities import loggers, metrics
 from activities.clock import utc_now
@@ -55,14 +54,11 @@ from tenon.lifecycle.messages.node import Disrupt, DisruptAnswer, NodeInput
 
 log = loggers.DISRUPTION
 
-POLL_SECONDS = 1.0
-"""Seconds between two looks at a NodeClaim that a step waits for."""
-OFFERS = 10
-"""How often an unused replacement is asked to leave."""
-LOOKS = 60
-"""How often one attempt of the last step looks whether a node is leaving."""
-MAX_ATTEMPTS = 5
-"""After so many attempts, a node that accepted and does not leave is given up: its workflow was terminated."""
+OFFERS = 6
+"""How often an unused replacement is asked to leave: for half a minute."""
+MAX_ATTEMPTS = 14
+"""After so many attempts, about five minutes, a node that accepted and does not leave is given up: its workflow was
+terminated."""
 
 
 class CommandActivities:
@@ -84,7 +80,7 @@ class CommandActivities:
         return [
             self.taint_candidates,
             self.create_replacements,
-            self.await_replacements,
+            self.look_at_replacements,
             self.start_new_pods_first,
             self.check_candidates,
             self.finish_command,
@@ -158,31 +154,29 @@ class CommandActivities:
         return StepResult()
 
     @activity.defn(name=ActivityName.AWAIT_REPLACEMENTS)
-    async def await_replacements(self, given: ReplacementsInput) -> StepResult:
-        """Wait until all replacements are initialized, one is gone, or the time is over."""
-        left = [one.name for one in given.command.replacements]
-        while True:
-            waiting: dict[str, str] = {}
-            for name in list(left):
-                body = await self._kube.get(NODECLAIMS, name)
-                if body is None or object_json.is_deleting(body):
-                    return StepResult(failure=f"replacement {name} is gone{_why_gone(body)}")
-                claim = ClaimRecord.of(body)
-                if claim.initialized:
-                    left.remove(name)
-                else:
-                    waiting[name] = _waits_for(claim)
-            if not waiting:
-                return StepResult()
-            text = "; ".join(f"{name} {what}" for name, what in sorted(waiting.items())[:3])
-            if self._now() >= given.until:
-                return StepResult(failure=f"its replacements were not initialized in time: {text}")
-            activity.heartbeat(text)
-            await asyncio.sleep(POLL_SECONDS)
+    async def look_at_replacements(self, given: ReplacementsInput) -> StepResult:
+        """Look once whether all replacements are initialized, or one is gone.
+
+        The workflow waits between two looks. An activity that waits would hold a worker slot, and launching the
+        replacements needs the same slots.
+        """
+        waiting: dict[str, str] = {}
+        for replacement in given.command.replacements:
+            body = await self._kube.get(NODECLAIMS, replacement.name)
+            if body is None or object_json.is_deleting(body):
+                return StepResult(failure=f"replacement {replacement.name} is gone{_why_gone(body)}")
+            claim = ClaimRecord.of(body)
+            if not claim.initialized:
+                waiting[replacement.name] = _waits_for(claim)
+        return StepResult(waits="; ".join(f"{name} {what}" for name, what in sorted(waiting.items())[:3]))
 
     @activity.defn(name=ActivityName.SURGE)
     async def start_new_pods_first(self, given: ReplacementsInput) -> StepResult:
-        """Restart the Deployments of pods that must not stop first, and wait until their new pods are ready."""
+        """Restart the Deployments of pods that must not stop first, and look once whether their new pods are ready.
+
+        Raises:
+            ApplicationError: they are not ready yet. Temporal looks again after a pause, which holds no worker slot.
+        """
         nodes = []
         for candidate in given.command.candidates:
             ref = _ref(given.cluster, candidate)
@@ -191,9 +185,11 @@ class CommandActivities:
             if node is not None:
                 nodes.append(str(node["metadata"]["name"]))
         command = given.command
-        return StepResult(
-            failure=await self._restarter.surge(command.surge, nodes, command.id, given.until, activity.heartbeat)
-        )
+        if not (waits := await self._restarter.surge(command.surge, nodes, command.id)):
+            return StepResult()
+        if self._now() >= given.until:
+            return StepResult(failure=f"{waits} in time")
+        raise _not_yet(waits)
 
     @activity.defn(name=ActivityName.CHECK_CANDIDATES)
     async def check_candidates(self, given: DisruptInput) -> StepResult:
@@ -243,19 +239,36 @@ class CommandActivities:
     async def finish_command(self, given: FinishInput) -> StepResult:
         """Give up the command's hold on its nodes. With ``undo``, remove unused replacements.
 
-        Wait until the candidates are leaving, so that replacements and candidates are never both ordinary nodes.
+        It begins when the candidates are leaving, so that replacements and candidates are never both ordinary nodes.
+
+        Raises:
+            ApplicationError: one of them is not leaving yet, or an unused replacement does not leave yet. Temporal
+                tries again after a pause, which holds no worker slot.
         """
         stay = set(given.stay)
+        gives_up = activity.info().attempt >= MAX_ATTEMPTS
+        for candidate in given.command.candidates:
+            if candidate.claim in stay or gives_up:
+                continue
+            activity.heartbeat()
+            claim = await read_claim(self._kube, _ref(given.cluster, candidate))
+            if claim is not None and claim.disrupted_by == given.command.id and not claim.deleting:
+                raise _not_yet(f"NodeClaim {candidate.claim} has accepted the command but is not leaving yet")
         for candidate in given.command.candidates:
             activity.heartbeat()
             ref = _ref(given.cluster, candidate)
             claim = await read_claim(self._kube, ref)
             if claim is None or claim.disrupted_by != given.command.id:
                 continue
-            if (candidate.claim not in stay or claim.deleting) and await self._is_leaving(ref):
+            if claim.deleting:
                 text = f"Disrupting NodeClaim: {camel_case(given.command.reason)}"
                 await self._recorder.publish(claim.body, "DisruptionTerminating", text)
                 continue
+            if candidate.claim not in stay:
+                log.warning(
+                    "A node accepted a disruption command but does not leave, and the command gives up on it",
+                    extra={"nodeclaim": ref.name},
+                )
             # The taint goes first: as long as the annotation is there, a repetition finds the rest.
             await cordon.withdraw(self._kube, ref, "", command=given.command.id)
             await self._unmark(ref, labels.DISRUPTED_BY, given.command)
@@ -270,28 +283,6 @@ class CommandActivities:
             )
         return StepResult()
 
-    async def _is_leaving(self, ref: ClaimRef) -> bool:
-        """Wait until a node that accepted the command is leaving, which takes its workflow a moment.
-
-        Returns False if it is given up.
-
-        Raises:
-            ApplicationError: it is not leaving after many looks.
-        """
-        for _ in range(LOOKS):
-            activity.heartbeat()
-            claim = await read_claim(self._kube, ref)
-            if claim is None or claim.deleting:
-                return True
-            await asyncio.sleep(POLL_SECONDS)
-        if activity.info().attempt < MAX_ATTEMPTS:
-            raise ApplicationError(f"NodeClaim {ref.name} has accepted the command but is not leaving yet")
-        log.warning(
-            "A node accepted a disruption command but does not leave, and the command gives up on it",
-            extra={"nodeclaim": ref.name},
-        )
-        return False
-
     async def _release(self, given: FinishInput, one: Replacement) -> None:
         """End the command's hold on a replacement. If the command failed, remove it unless a pod uses it."""
         body = await self._kube.get(NODECLAIMS, one.name)
@@ -302,9 +293,9 @@ class CommandActivities:
         if given.undo and not claim.registered:
             await delete_with_finalizer(self._kube, claim)
             return
-        await self._unmark(ref, labels.REPLACEMENT_FOR, given.command)
         if given.undo:
             await _offer_to_leave(given, one)
+        await self._unmark(ref, labels.REPLACEMENT_FOR, given.command)
 
     async def _unmark(self, ref: ClaimRef, annotation: str, command: DisruptionCommand) -> None:
         def compute(claim: Object) -> dict[str, Any]:
@@ -322,26 +313,34 @@ def _count_failure(command: DisruptionCommand) -> None:
 
 
 async def _offer_to_leave(given: FinishInput, one: Replacement) -> None:
-    """Ask the workflow of an unused replacement to leave if it has no pods. If it does not, it is an ordinary node."""
+    """Ask the workflow of an unused replacement to leave if it has no pods. If it does not, it is an ordinary node.
+
+    Raises:
+        ApplicationError: it does not leave yet, for example because a node that was just initialized still binds pods.
+    """
     handle = activity.client().get_workflow_handle(nodeclaim_id(given.cluster, one.name))
     request = Disrupt(command=given.command.id, reason=Reason.EMPTY, only_if_empty=True)
-    why = ""
-    for attempt in range(OFFERS):  # each with an ID of its own: a workflow repeats its answer to the same update
-        try:
-            ident = f"{given.command.id}-{attempt}"
-            answer = await handle.execute_update("disrupt", request, id=ident, result_type=DisruptAnswer)
-        except Exception as error:  # emptiness and consolidation look after a node that stays
-            why = str(error)
-            break
+    attempt = activity.info().attempt
+    ident = f"{given.command.id}-{attempt}"  # a workflow repeats its answer to the same update
+    try:
+        answer = await handle.execute_update("disrupt", request, id=ident, result_type=DisruptAnswer)
+    except Exception as error:  # emptiness and consolidation look after a node that stays
+        why = str(error)
+    else:
         if answer.accepted:
             return
         why = answer.why
-        activity.heartbeat()
-        await asyncio.sleep(POLL_SECONDS)  # a node that was just initialized still binds pods
+        if attempt < OFFERS:
+            raise _not_yet(f"replacement {one.name} of the failed command does not leave yet: {why}")
     log.info(
         "A replacement of a failed command stays",
         extra={"command": given.command.id, "nodeclaim": one.name, "error": why},
     )
+
+
+def _not_yet(what: str) -> ApplicationError:
+    """The error of an attempt that found that it must wait. Temporal shows it as the last failure of the activity."""
+    return ApplicationError(what, category=ApplicationErrorCategory.BENIGN)
 
 
 def _ref(cluster: str, candidate: DisruptionCandidate) -> ClaimRef:

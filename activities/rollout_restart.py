@@ -1,8 +1,7 @@
-"""Restarts Deployments whose pods must not stop before their successors are ready, and waits for these (WSH-16)."""
+"""Restarts Deployments whose pods must not stop before their successors are ready, and looks for these (WSH-16)."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
@@ -13,9 +12,6 @@ from tenon.disruption.confirming import held_by_budget
 from tenon.disruption.surging import deployment_of, is_rolled_out, needs_surge, restart, why_cannot_surge
 from tenon.kube import object_json
 from tenon.kube.structs import Object
-
-POLL_SECONDS = 1.0
-"""Seconds between two looks at the Deployments."""
 
 
 class RolloutRestarter:
@@ -49,24 +45,15 @@ class RolloutRestarter:
         answer = await self._kube.create(ACCESS_REVIEWS, {"spec": {"resourceAttributes": asked}})
         return bool((answer.get("status") or {}).get("allowed"))
 
-    async def surge(
-        self,
-        wanted: Sequence[str],
-        nodes: Iterable[str],
-        command: str,
-        until: datetime,
-        heartbeat: Callable[[str], None],
-    ) -> str:
-        """Restart the Deployments that need it, and wait for their new pods. Return why one failed; empty if none did.
+    async def surge(self, wanted: Sequence[str], nodes: Iterable[str], command: str) -> str:
+        """Restart the Deployments that need it. Return what to wait for; empty if all new pods are ready.
 
         Args:
             wanted: the Deployments (``namespace/name``) whose pods ask for it.
             nodes: the Nodes that are about to leave.
-            command: the ID of the command. The same command restarts each once.
-            until: when to give up.
-            heartbeat: called often, with what is waited for.
+            command: the ID of the command. The same command restarts each once, however often it asks.
         """
-        waiting = set()
+        waiting = ""
         moving = await self._moving(nodes)
         for key in wanted:
             namespace, name = key.split("/", 1)
@@ -76,23 +63,11 @@ class RolloutRestarter:
             patch = restart(deployment, command, self._now())
             if patch and not (key in moving and needs_surge(deployment, blocked=moving[key])):
                 continue
-            waiting.add(key)
             if patch:
-                await self._kube.patch(DEPLOYMENTS, name, patch, namespace=namespace)
-        while waiting:
-            for key in sorted(waiting):
-                namespace, name = key.split("/", 1)
-                deployment = await self._kube.get(DEPLOYMENTS, name, namespace)
-                if deployment is None or is_rolled_out(deployment):
-                    waiting.discard(key)
-            if not waiting:
-                break
-            text = f"Deployment {min(waiting)} has not replaced its pods"
-            if self._now() >= until:
-                return f"{text} in time"
-            heartbeat(text)
-            await asyncio.sleep(POLL_SECONDS)
-        return ""
+                deployment = await self._kube.patch(DEPLOYMENTS, name, patch, namespace=namespace)
+            if deployment is not None and not is_rolled_out(deployment):
+                waiting = waiting or f"Deployment {key} has not replaced its pods"
+        return waiting
 
     async def _moving(self, nodes: Iterable[str]) -> dict[str, bool]:
         """Return the Deployments with a pod on the Nodes that asks for it, and whether a budget protects that pod."""

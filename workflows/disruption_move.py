@@ -40,6 +40,8 @@ with workflow.unsafe.imports_passed_through():
 
 REPLACEMENTS_WITHIN = timedelta(minutes=10)
 """How long the replacements may take to be initialized (DIS-65)."""
+LOOK_AGAIN = timedelta(seconds=60)
+"""How long a command waits for a signal about its replacements before it looks at them anyway."""
 SURGE_WITHIN = timedelta(minutes=10)
 """How long Deployments may take to start their new pods."""
 FAILED_PAUSE = timedelta(minutes=5)
@@ -72,6 +74,8 @@ class DisruptionMoveWorkflow:
         self.begin = begin
         self.timeline: list[str] = []
         self.cancelled = False
+        self.replacements_changed = False
+        """A signal said that a replacement is initialized or leaves, and no look has begun since."""
         self.prepared = False
         """Something of the command may be in the cluster, so that a failure must be undone."""
 
@@ -89,6 +93,11 @@ class DisruptionMoveWorkflow:
                 if running.done() or workflow.cancellation_reason() is None:
                     raise  # no operator cancelled it: the worker evicts the workflow from its cache
                 self.cancelled = True
+
+    @workflow.signal
+    def replacement_changed(self, claim: str) -> None:  # noqa: ARG002 - the name is for readers of the history
+        """Receive that a replacement is initialized, or that it leaves or is gone."""
+        self.replacements_changed = True
 
     async def _replace_and_remove(self, command: DisruptionCommand) -> DisruptResult:
         try:
@@ -169,19 +178,30 @@ class DisruptionMoveWorkflow:
         self._record(f"{', '.join(command.surge)} had their new pods ready before the old ones left")
 
     async def _await_replacements(self, command: DisruptionCommand) -> None:
-        """Wait in one long activity. Unlike other steps, it changes nothing, so a cancellation need not wait for it."""
-        given = ReplacementsInput(
-            cluster=self.begin.cluster, command=command, until=workflow.now() + REPLACEMENTS_WITHIN
-        )
-        self._show("waits for its replacements")
-        waiting = asyncio.create_task(self._run(ActivityName.AWAIT_REPLACEMENTS, given, StepResult))
-        await workflow.wait_condition(lambda: waiting.done() or self.cancelled)
-        if not waiting.done():
-            waiting.cancel()
-            await asyncio.gather(waiting, return_exceptions=True)
-            raise CommandFailedError(CANCELLED)
-        if failure := (await waiting).failure:
-            raise CommandFailedError(failure)
+        """Look at the replacements when a signal says that one changed, and at least every `LOOK_AGAIN`.
+
+        No activity runs in between, because launching the replacements needs the worker slot that it would hold.
+        """
+        until = workflow.now() + REPLACEMENTS_WITHIN
+        given = ReplacementsInput(cluster=self.begin.cluster, command=command, until=until)
+        while True:
+            if self.cancelled:
+                raise CommandFailedError(CANCELLED)
+            self.replacements_changed = False
+            result = await self._run(ActivityName.AWAIT_REPLACEMENTS, given, StepResult)
+            if result.failure:
+                raise CommandFailedError(result.failure)
+            if not result.waits:
+                break
+            if workflow.now() >= until:
+                raise CommandFailedError(f"its replacements were not initialized in time: {result.waits}")
+            self._show(f"waits for its replacements: {result.waits}")
+            with contextlib.suppress(TimeoutError):
+                await workflow.wait_condition(
+                    lambda: self.replacements_changed or self.cancelled,
+                    timeout=min(LOOK_AGAIN, until - workflow.now()),
+                    timeout_summary="looks at its replacements",
+                )
         self._record("all replacements are initialized")
 
     async def _sleep(self, pause: timedelta, summary: str) -> None:

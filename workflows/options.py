@@ -120,8 +120,9 @@ OPTIONS: dict[ActivityName, Options] = {
     ActivityName.VALIDATE_COMMAND: Options(StepResult, _seconds(60), longest_pause=_seconds(5)),
     ActivityName.TAINT_CANDIDATES: Options(StepResult, _seconds(30), _seconds(600)),
     ActivityName.CREATE_REPLACEMENTS: Options(StepResult, _seconds(30), _seconds(600)),
-    ActivityName.AWAIT_REPLACEMENTS: Options(StepResult, _seconds(900), heartbeat=_seconds(30)),
-    ActivityName.SURGE: Options(StepResult, _seconds(900), heartbeat=_seconds(30)),
+    ActivityName.AWAIT_REPLACEMENTS: Options(StepResult, _seconds(30), _seconds(600)),
+    # An attempt that must wait fails, because a pause between attempts holds no worker slot.
+    ActivityName.SURGE: Options(StepResult, _seconds(60), longest_pause=_seconds(10)),
     ActivityName.CHECK_CANDIDATES: Options(StepResult, _seconds(30), _seconds(600)),
     ActivityName.DISRUPT: Options(DisruptResult, _seconds(60), _seconds(600)),
     ActivityName.FINISH_COMMAND: Options(StepResult, _seconds(300), heartbeat=_seconds(30)),

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from prometheus_client import REGISTRY
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.testing import ActivityEnvironment
 
-from activities import disruption_commands
 from activities.disruption_commands import MAX_ATTEMPTS, CommandActivities
 from activities.kubernetes.cordon import withdraw
 from activities.kubernetes.resources import DEPLOYMENTS, NODECLAIMS, PDBS, PODS
@@ -25,6 +23,7 @@ from tenon.lifecycle.messages.disruption import (
     FinishInput,
     Replacement,
     ReplacementsInput,
+    StepResult,
 )
 from tests.lifecycle_k8s.fake_kube import START
 from tests.lifecycle_k8s.world import DISRUPTED, FINALIZER, REF, World, condition, pod
@@ -121,48 +120,35 @@ async def test_a_name_that_another_nodeclaim_has_is_not_taken_for_the_replacemen
     assert "is taken" in (await steps(world).create_replacements(given())).failure
 
 
-async def wait(world: World, monkeypatch: pytest.MonkeyPatch, **after: Any) -> str:
-    """What waiting for the replacement says, if it gets this status after a second."""
-    world.kube.add(NODECLAIMS, replacement())
-
-    async def sleep(seconds: float) -> None:
-        await world.clock.sleep(seconds)
-        if after:
-            world.kube.objects[("nodeclaims", "", "web-new")] |= after
-
-    monkeypatch.setattr(asyncio, "sleep", sleep)
+async def look(world: World, **changes: Any) -> StepResult:
+    """What a look at the replacement says, if it has changed like this."""
+    world.kube.add(NODECLAIMS, replacement() | changes)
     wanted = ReplacementsInput(cluster=REF.cluster, command=command(), until=START + timedelta(minutes=10))
-    answer = await ActivityEnvironment().run(steps(world).await_replacements, wanted)
-    return answer.failure
+    return await ActivityEnvironment().run(steps(world).look_at_replacements, wanted)
 
 
-async def test_dis_63_a_command_waits_until_its_replacements_are_initialized(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("conditions", "waits"),
+    [
+        ([], "web-new waits for its instance"),
+        (["Launched"], "web-new waits for its Node"),
+        (["Launched", "Registered"], "web-new waits until its Node is ready"),
+        (["Launched", "Registered", "Initialized"], ""),
+    ],
+)
+async def test_dis_63_a_command_waits_until_its_replacements_are_initialized(conditions: list[str], waits: str) -> None:
+    """A Node that is only registered may not run pods yet."""
+    status = {"conditions": [condition(name) for name in conditions]}
     world = World().put_live()
-    ready = {"status": {"conditions": [condition("Launched"), condition("Registered"), condition("Initialized")]}}
-    assert await wait(world, monkeypatch, **ready) == ""
-    assert world.clock.slept == 1
+    assert await look(world, status=status) == StepResult(waits=waits)
+    assert world.clock.slept == 0, "the activity holds no worker slot while the command waits"
 
 
-async def test_dis_63_a_replacement_that_is_only_registered_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its Node may not run pods yet."""
-    joined = {"status": {"conditions": [condition("Launched"), condition("Registered")]}}
-    assert "not initialized in time" in await wait(World().put_live(), monkeypatch, **joined)
-
-
-async def test_dis_65_a_replacement_that_is_not_ready_in_time_fails_the_command(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    world = World().put_live()
-    assert "not initialized in time: web-new waits for its instance" in await wait(world, monkeypatch)
-    assert world.clock.instant == START + timedelta(minutes=10)
-
-
-async def test_dis_65_a_replacement_that_goes_away_fails_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World().put_live()
+async def test_dis_65_a_replacement_that_goes_away_fails_the_command() -> None:
     gone = {"metadata": {**replacement()["metadata"], "deletionTimestamp": "2026-03-01T12:00:01Z"}}
     refused = {"type": "Launched", "status": "Unknown", "reason": "InsufficientCapacity", "message": "no capacity"}
-    failure = await wait(world, monkeypatch, **gone, status={"conditions": [refused]})
-    assert failure == "replacement web-new is gone: no capacity"
+    answer = await look(World().put_live(), **gone, status={"conditions": [refused]})
+    assert answer == StepResult(failure="replacement web-new is gone: no capacity")
 
 
 @pytest.mark.parametrize(
@@ -212,10 +198,13 @@ async def test_a_budget_does_not_protect_a_pod_that_a_drain_leaves_alone() -> No
 
 
 class Rollout:
-    """A Deployment whose controller replaces its pod a second after each restart, if it ``works``."""
+    """A Deployment whose controller replaces its pod between two attempts of the step, if it ``works``."""
 
-    def __init__(self, world: World, monkeypatch: pytest.MonkeyPatch, *, replicas: int = 1, works: bool = True) -> None:
+    def __init__(self, world: World, *, replicas: int = 1, works: bool = True) -> None:
         self.world = world
+        self.works = works
+        self.waited: set[tuple[str, ApplicationErrorCategory, bool]] = set()
+        """The errors of the attempts that had to wait."""
         done = {"observedGeneration": 1, "replicas": replicas, "updatedReplicas": replicas}
         body = {
             "metadata": {"name": "web", "namespace": "default", "generation": 1},
@@ -229,21 +218,24 @@ class Rollout:
         running["metadata"] |= {"annotations": {"tenon.sh/surge": "true"}, "ownerReferences": [owner]}
         world.put_pods(running)
 
-        async def sleep(seconds: float) -> None:
-            await world.clock.sleep(seconds)
-            if works:
-                deployment = world.kube.objects[("deployments", "default", "web")]
-                deployment["status"]["observedGeneration"] = deployment["metadata"]["generation"]
-
-        monkeypatch.setattr(asyncio, "sleep", sleep)
-
     async def start(self) -> str:
-        """Carry out the step, after which the API server has counted a change of the spec; why it failed."""
+        """Repeat the step, as Temporal does, until it ends; why it failed.
+
+        The API server counts the change of the spec.
+        """
         wanted = ReplacementsInput(
             cluster=REF.cluster, command=command(surge=["default/web"]), until=START + timedelta(minutes=10)
         )
         self.world.kube.before_patch.append(self._counts)
-        return (await ActivityEnvironment().run(steps(self.world).start_new_pods_first, wanted)).failure
+        while True:
+            try:
+                return (await ActivityEnvironment().run(steps(self.world).start_new_pods_first, wanted)).failure
+            except ApplicationError as error:
+                self.waited.add((str(error), error.category, error.non_retryable))
+            await self.world.clock.sleep(1)
+            if self.works:
+                deployment = self.world.kube.objects[("deployments", "default", "web")]
+                deployment["status"]["observedGeneration"] = deployment["metadata"]["generation"]
 
     def _counts(self) -> None:
         self.world.kube.objects[("deployments", "default", "web")]["metadata"]["generation"] += 1
@@ -253,28 +245,29 @@ class Rollout:
         return int(self.world.kube.calls.count(("patch", "deployments", "web", "")))
 
 
-async def test_wsh16_a_single_replica_is_restarted_once_and_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    rollout = Rollout(World().put_live(), monkeypatch)
+async def test_wsh16_a_single_replica_is_restarted_once_and_waited_for() -> None:
+    rollout = Rollout(World().put_live())
     assert await rollout.start() == ""
     assert (rollout.restarts, rollout.world.clock.slept) == (1, 1)
+    assert rollout.waited == {
+        ("Deployment default/web has not replaced its pods", ApplicationErrorCategory.BENIGN, False)
+    }
     assert await rollout.start() == ""
     assert rollout.restarts == 1, "a repetition does not restart it again"
 
 
 @pytest.mark.parametrize(("allowed", "restarts"), [(1, 0), (0, 1)])
 async def test_wsh16_of_several_replicas_only_those_at_their_budgets_limit_are_restarted(
-    monkeypatch: pytest.MonkeyPatch, allowed: int, restarts: int
+    allowed: int, restarts: int
 ) -> None:
-    rollout = Rollout(World().put_live(), monkeypatch, replicas=3)
+    rollout = Rollout(World().put_live(), replicas=3)
     rollout.world.kube.add(PDBS, budget(allowed))
     assert await rollout.start() == ""
     assert rollout.restarts == restarts
 
 
-async def test_wsh16_a_deployment_that_starts_no_new_pod_in_time_fails_the_command(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    rollout = Rollout(World().put_live(), monkeypatch, works=False)
+async def test_wsh16_a_deployment_that_starts_no_new_pod_in_time_fails_the_command() -> None:
+    rollout = Rollout(World().put_live(), works=False)
     assert await rollout.start() == "Deployment default/web has not replaced its pods in time"
     assert rollout.world.clock.instant == START + timedelta(minutes=10)
 
@@ -355,9 +348,8 @@ async def test_dis_64_an_event_says_that_a_candidate_leaves() -> None:
     assert told in [event[:4] for event in world.recorder.events]
 
 
-async def test_a_node_that_accepted_and_never_leaves_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_node_that_accepted_and_never_leaves_is_given_up() -> None:
     """Its workflow was terminated after it accepted, and the next one knows nothing of the command."""
-    monkeypatch.setattr(disruption_commands, "POLL_SECONDS", 0.0)
     world = World().put_live()
     await steps(world).taint_candidates(given())
     with pytest.raises(ApplicationError, match="is not leaving yet"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -53,8 +52,8 @@ class FakeSteps:
         self.finished: list[FinishInput] = []
         self.measured: list[list[str]] = []
         self.savings: dict[str, MeasuredSaving] = {}
-        self.holds = asyncio.Event()
-        self.holds.set()
+        self.waits = ""
+        """What the replacements wait for."""
 
     def _step(self, name: ActivityName) -> StepResult:
         self.calls.append(name.value)
@@ -78,10 +77,7 @@ class FakeSteps:
     @activity.defn(name=ActivityName.AWAIT_REPLACEMENTS)
     async def replacements(self, given: ReplacementsInput) -> StepResult:
         self.until = given.until
-        while not self.holds.is_set():
-            activity.heartbeat()
-            await asyncio.sleep(0.05)
-        return self._step(ActivityName.AWAIT_REPLACEMENTS)
+        return evolve(self._step(ActivityName.AWAIT_REPLACEMENTS), waits=self.waits)
 
     @activity.defn(name=ActivityName.SURGE)
     async def surge(self, _given: ReplacementsInput) -> StepResult:
@@ -215,6 +211,50 @@ async def test_dis_65_the_replacements_of_a_command_have_ten_minutes(
     assert abs(steps.until - began - timedelta(minutes=10)) < rounded
 
 
+async def test_dis_65_replacements_that_are_not_ready_in_time_fail_the_command(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    """Even if every signal about them is lost, the command looks at them once a minute."""
+    steps = FakeSteps()
+    steps.waits = "default-new waits for its instance"
+    async with running(temporal, cluster, steps, command(graceful=False)) as handle:
+        result = await handle.result()
+        timers = [one for one in await events_of(handle) if one.HasField("timer_fired_event_attributes")]
+    assert result.failure == "its replacements were not initialized in time: default-new waits for its instance"
+    assert steps.calls == [*ALL_STEPS[:3], *["await replacements"] * 11, "finish command"]
+    assert len(timers) == 10
+
+
+async def test_dis_63_a_command_waits_for_a_signal_and_holds_no_activity(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    """A waiting activity would hold a worker slot that launching the replacements needs."""
+    steps = FakeSteps()
+    steps.waits = "default-new waits for its instance"
+    with temporal.with_time_skipping_disabled():
+        async with running(temporal, cluster, steps, command(graceful=False)) as handle:
+
+            async def waits() -> bool:
+                page = await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)
+                return steps.waits in page.current_details
+
+            await until(waits)
+            description = await handle.describe()
+            assert not description.raw_description.pending_activities
+            assert steps.calls[3:] == ["await replacements"]
+            await handle.signal(DisruptionMoveWorkflow.replacement_changed, "default-new")
+            await until(lambda: _looked(steps, 2))
+            steps.waits = ""
+            await handle.signal(DisruptionMoveWorkflow.replacement_changed, "default-new")
+            result = await handle.result()
+    assert result.accepted == ["default-1", "default-2"]
+    assert steps.calls == [*ALL_STEPS[:3], *["await replacements"] * 3, *ALL_STEPS[4:]]
+
+
+async def _looked(steps: FakeSteps, times: int = 1) -> bool:
+    return steps.calls.count("await replacements") >= times
+
+
 async def test_commands_of_one_look_evict_their_pods_together(temporal: WorkflowEnvironment, cluster: str) -> None:
     """A pod that is evicted earlier goes to a node that another of them has not tainted yet, and keeps it."""
     at = datetime.now(UTC) + timedelta(minutes=5)
@@ -329,17 +369,14 @@ async def test_a_cancelled_command_is_undone_while_it_waits_for_replacements(
     temporal: WorkflowEnvironment, cluster: str
 ) -> None:
     steps = FakeSteps()
-    steps.holds.clear()
-    async with running(temporal, cluster, steps, command()) as handle:
-
-        async def waits_for_replacements() -> bool:
-            return "create replacements" in steps.calls
-
-        await until(waits_for_replacements)
-        await handle.cancel()
-        result = await handle.result()
+    steps.waits = "default-new waits for its instance"
+    with temporal.with_time_skipping_disabled():
+        async with running(temporal, cluster, steps, command(graceful=False)) as handle:
+            await until(lambda: _looked(steps))
+            await handle.cancel()
+            result = await handle.result()
     assert result.failure == "an operator cancelled it"
-    assert steps.calls[-2:] == ["create replacements", "finish command"]
+    assert steps.calls[-2:] == ["await replacements", "finish command"]
     assert steps.finished[-1].undo
 
 

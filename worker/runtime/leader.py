@@ -51,6 +51,7 @@ from worker.controllers.nodeclaim_workflows import NodeClaimWorkflowController
 from worker.controllers.nodeclass_workflows import NodeClassWorkflowController
 from worker.controllers.nodepool_status import NodePoolStatusController
 from worker.controllers.not_ready_nodes import NotReadyNodeController
+from worker.controllers.replacements import ReplacementController
 from worker.controllers.static_nodepool import StaticNodePoolController
 from worker.controllers.zonal_shift import ZonalShiftController
 from worker.runtime.assembly import BUILD_ID, Clients
@@ -212,6 +213,7 @@ async def _decide(client: Client, kube: Kube, settings: Settings, cache: Cluster
         nodeclaims = NodeClaimWorkflowController(client, cache, cluster, queue, settings.workflow_revision)
         group.create_task(nodeclaims.run(), name="nodeclaim workflows")
         group.create_task(DisruptionCommandController(client, kube, cache, cluster).run(), name="disruption commands")
+        group.create_task(ReplacementController(client, cache, cluster).run(), name="replacements")
         group.create_task(NodeClassWorkflowController(client, cache, cluster).run(), name="nodeclass workflows")
 
 

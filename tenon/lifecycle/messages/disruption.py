@@ -172,13 +172,17 @@ class DisruptResult(Message):
 
 
 class StepResult(Message):
-    """Whether a step of a command succeeded. ``failure`` says why not, in one clause; empty if it did."""
+    """Whether a step of a command succeeded. ``failure`` says why not, in one clause; empty if it did.
+
+    ``waits`` says what the step must still wait for; empty if nothing.
+    """
 
     failure: str = ""
+    waits: str = ""
 
 
 class ReplacementsInput(Message):
-    """Waits until the replacements of a command are initialized. Fails if one is gone, or ``until`` is over."""
+    """Looks once at what replaces the candidates of a command, which must be ready before ``until``."""
 
     cluster: str
     command: DisruptionCommand
