@@ -32,6 +32,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.learned_memory import LearnedMemory
+from activities.kubernetes.rate_limit import RequestClass, requests_as
 from activities.launch_breakers import LaunchBreakers
 from activities.launch_groups import in_group, living_instance
 from activities.launching import Launching
@@ -202,7 +203,8 @@ class NodeActivities:
     @activity.defn(name=ActivityName.CORDON)
     async def cordon(self, given: CordonInput) -> CordonResult:
         """Taint the node so that no new pods are scheduled on it, and delete its Node and NodeClaim objects."""
-        result = await cordon.cordon(self._kube, self._recorder, given, utc_now)
+        with requests_as(RequestClass.LEAVE):
+            result = await cordon.cordon(self._kube, self._recorder, given, utc_now)
         message = "A node was cordoned" if result.cordoned else "The node is no longer empty and stays"
         extra = {"nodeclaim": given.claim.name, "node": result.node_name, "reason": given.reason}
         log.info(message, extra=extra)
@@ -211,7 +213,8 @@ class NodeActivities:
     @activity.defn(name=ActivityName.DRAIN)
     async def drain(self, given: DrainInput) -> DrainResult:
         """Evict the pods in waves."""
-        result = await drain.drain(self._kube, self._recorder, given, utc_now, activity.heartbeat)
+        with requests_as(RequestClass.LEAVE):
+            result = await drain.drain(self._kube, self._recorder, given, utc_now, activity.heartbeat)
         metrics.PODS_DRAINED.labels(drain_reason(given.reason)).inc(result.evicted)
         if result.drained:
             metrics.NODES_DRAINED.labels(given.pool).inc()
@@ -221,11 +224,16 @@ class NodeActivities:
     @activity.defn(name=ActivityName.DETACH_VOLUMES)
     async def detach_volumes(self, given: DetachInput) -> DetachResult:
         """Wait until the volumes of drained pods are detached."""
-        return await volumes.detach_volumes(self._kube, self._recorder, given, utc_now, activity.heartbeat)
+        with requests_as(RequestClass.LEAVE):
+            return await volumes.detach_volumes(self._kube, self._recorder, given, utc_now, activity.heartbeat)
 
     @activity.defn(name=ActivityName.TERMINATE)
     async def terminate(self, given: TerminateInput) -> TerminateResult:
         """Terminate the instance and wait until EC2 reports that it is gone."""
+        with requests_as(RequestClass.LEAVE):
+            return await self._terminate(given)
+
+    async def _terminate(self, given: TerminateInput) -> TerminateResult:
         claim = None if given.instance_id else await nodeclaims.read_claim(self._kube, given.claim)
         # A workflow that was asked to leave early may not know its instance, and the instance's tags may appear late.
         instance_id = given.instance_id or (claim.instance_id if claim is not None else "")
@@ -256,8 +264,9 @@ class NodeActivities:
     @activity.defn(name=ActivityName.RELEASE)
     async def release(self, given: ReleaseInput) -> ReleaseInput:
         """Remove the finalizers from Node and NodeClaim, as the last step."""
-        released = await release.release(self._kube, given, self._recorder)
-        _count_end(given, await nodepools.consolidation_policy(self._kube, given.pool, given.reason))
+        with requests_as(RequestClass.LEAVE):
+            released = await release.release(self._kube, given, self._recorder)
+            _count_end(given, await nodepools.consolidation_policy(self._kube, given.pool, given.reason))
         log.info(
             "A node was deleted", extra={"nodeclaim": given.claim.name, "node": given.node_name, "reason": given.reason}
         )

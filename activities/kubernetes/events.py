@@ -17,6 +17,7 @@ from activities import loggers
 from activities.clock import utc_now
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ConflictError
+from activities.kubernetes.rate_limit import RequestClass, requests_as
 from activities.kubernetes.resources import EVENTS
 from tenon.apis.json_object import JsonObject
 from tenon.ec2.interruption import EVENTS as EVENTS_OF_NOTICES
@@ -113,7 +114,8 @@ class EventRecorder:
             "reportingComponent": self._component,
         }
         try:
-            await self._write(name, namespace, event)
+            with requests_as(RequestClass.EVENT):
+                await self._write(name, namespace, event)
         except ApiError as error:
             if not 400 <= error.status < 500:  # an outage: the next attempt may succeed
                 self._silent_until.pop(key, None)

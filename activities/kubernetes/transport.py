@@ -16,6 +16,7 @@ import aiohttp
 
 from activities.kubernetes.access import Access
 from activities.kubernetes.errors import ApiUnreachableError, from_status
+from activities.kubernetes.rate_limit import RateLimit
 
 CONNECT_SECONDS = 10.0
 REQUEST_SECONDS = 60.0
@@ -173,29 +174,6 @@ class Transport:
             # A service account's token is read repeatedly, and may be missing for a moment while it is replaced.
             raise ApiUnreachableError(self.host, _why(error)) from error
         return response
-
-
-class RateLimit:
-    """Allows at most ``qps`` requests per second after a first ``burst``. Waiters proceed in order of arrival.
-
-    A request takes its slot only when it may be sent, so a request that is cancelled while it waits does not delay the
-    others.
-    """
-
-    def __init__(self, qps: float, burst: int) -> None:
-        self._interval = 1.0 / qps
-        self._allowance = burst * self._interval
-        self._next = float("-inf")
-        self._turn = asyncio.Lock()
-
-    async def acquire(self) -> None:
-        """Wait until one more request may be sent."""
-        async with self._turn:
-            now = asyncio.get_running_loop().time()
-            due = max(self._next, now - self._allowance) + self._interval
-            if due > now:
-                await asyncio.sleep(due - now)
-            self._next = due
 
 
 def _raise_for_status(response: aiohttp.ClientResponse, content: bytes) -> None:

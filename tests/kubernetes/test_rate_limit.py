@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from activities.kubernetes.transport import RateLimit
+from activities.kubernetes.rate_limit import RateLimit, RequestClass, requests_as
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 
@@ -44,3 +44,55 @@ async def test_time_without_requests_gives_one_burst_back() -> None:
     await asyncio.gather(*await waiting(limit, 2))
     await asyncio.sleep(60)
     assert await asyncio.gather(*await waiting(limit, 3)) == pytest.approx([60, 60, 60.1])
+
+
+async def of(kind: RequestClass, limit: RateLimit, count: int) -> list[asyncio.Task[float]]:
+    """So many requests of a class that wait."""
+    with requests_as(kind):
+        return await waiting(limit, count)
+
+
+async def test_a_node_that_starts_does_not_wait_behind_a_drain_of_200_nodes() -> None:
+    """200 nodes with 30 pods each: an eviction and an event for each pod, before everything else."""
+    limit = RateLimit(qps=200.0, burst=300)
+    evictions = await of(RequestClass.LEAVE, limit, 200 * 30)
+    events = await of(RequestClass.EVENT, limit, 200 * 30)
+    await asyncio.sleep(1)
+    waits = []
+    for _ in range(15):
+        began = asyncio.get_running_loop().time()
+        await limit.acquire()
+        waits.append(asyncio.get_running_loop().time() - began)
+    assert max(waits) < 0.05, "it takes turns with each class"
+    assert not evictions[-1].done()
+    await asyncio.gather(*evictions, *events)
+    assert asyncio.get_running_loop().time() == pytest.approx((12_000 + 15 - 300) / 200, abs=0.1), "no turn is lost"
+
+
+async def test_no_class_starves_while_others_wait() -> None:
+    limit = RateLimit(qps=12.0, burst=1)
+    tasks = {kind: await of(kind, limit, 200) for kind in RequestClass}
+    await asyncio.sleep(10)
+    went = {kind: sum(task.done() for task in tasks[kind]) for kind in RequestClass}
+    assert went == {kind: pytest.approx(10 * kind.value, abs=2) for kind in RequestClass}
+    for task in (task for kind in tasks.values() for task in kind):
+        task.cancel()
+
+
+async def test_a_class_that_was_quiet_has_saved_no_turns() -> None:
+    limit = RateLimit(qps=12.0, burst=1)
+    evictions = await of(RequestClass.LEAVE, limit, 1000)
+    await asyncio.sleep(50)
+    starts = await of(RequestClass.START, limit, 1000)
+    before = sum(task.done() for task in evictions)
+    await asyncio.sleep(11)
+    assert sum(task.done() for task in evictions) - before == pytest.approx(36, abs=2)
+    for task in (*evictions, *starts):
+        task.cancel()
+
+
+async def test_nothing_is_sent_during_a_pause_that_the_api_server_asked_for() -> None:
+    limit = RateLimit(qps=10.0, burst=3)
+    first = await waiting(limit, 4)
+    limit.pause(5)
+    assert await asyncio.gather(*first, *await waiting(limit, 1)) == pytest.approx([0, 0, 0, 5.1, 5.2])
