@@ -14,11 +14,13 @@ from tenon.scheduling.domain_candidates import DomainCandidate, DomainCandidates
 from tenon.scheduling.domains import Domains, counts_node, launchable, value_on_new_node
 from tenon.scheduling.existing_nodes import Room
 from tenon.scheduling.fleet import Fleet
+from tenon.scheduling.group_starts import Follower, GroupStarts, shared_node
 from tenon.scheduling.hostname_rules import HostRules
 from tenon.scheduling.packing import Bin
 from tenon.scheduling.pod_classes import PodClass
+from tenon.scheduling.topology import AreaRules
 from tenon.scheduling.topology_counts import TopologyCounts
-from tenon.scheduling.topology_groups import NodeFilter
+from tenon.scheduling.topology_groups import HOSTNAME, NodeFilter
 
 
 class Placer:
@@ -31,10 +33,14 @@ class Placer:
         counts: TopologyCounts,
         domains: Domains,
         *,
+        starts: GroupStarts | None = None,
         evenly: bool = False,
         expired: Expired = never,
     ) -> None:
         """Start without placed pods. ``evenly`` prefers new nodes with the fewest pods, in any domain."""
+        self._starts = starts or GroupStarts(())
+        self._reached: dict[tuple[PodClass, str, str], bool] = {}
+        """Valid until more pods are placed."""
         self._evenly = evenly
         self._expired = expired
         self._rooms = [room for room in rooms if room.open]
@@ -90,6 +96,11 @@ class Placer:
                 # a node whose domain stays open counts in no domain, so it is the last resort
                 open_choices.append((-len(choice.chosen), attraction, choice.price, choice.name, quota, choice))
         open_choices.sort(key=lambda option: option[:4])
+        followers = self._starts.followers(pod_class, self._counts.totals)
+        if followers:
+            done = self._start_group(pod_class, [option[5] for option in open_choices], followers)
+            if done:
+                return done
         steps = self._amounts(pod_class, open_choices)
         for where in (self._on_rooms, self._on_bins, self._on_new):
             if self._evenly and where == self._on_bins:
@@ -101,6 +112,47 @@ class Placer:
                 if done:
                     return done
         return 0
+
+    def _start_group(
+        self, pod_class: PodClass, options: Sequence[DomainCandidate], followers: Sequence[Follower]
+    ) -> int:
+        """Place the first pod of a group where most of the pods that need it can follow. Return 1 if one was placed."""
+        far = {id(choice): self._left_behind(choice, followers) for choice in options}
+        least = min(far.values(), default=0)
+        company = [follower for follower, key in followers if key == HOSTNAME] if pod_class.near else []
+        if not company and all(pods == least for pods in far.values()):
+            return 0
+        best = [choice for choice in options if far[id(choice)] == least]
+        for alongside in (company, []) if company else ([],):
+            for where in (self._on_rooms, self._on_bins, self._on_new):
+                for choice in best:
+                    if where(choice, 1, alongside):
+                        return 1
+        return 0
+
+    def _left_behind(self, choice: DomainCandidate, followers: Sequence[Follower]) -> int:
+        """How many pods could not follow a pod into these domains."""
+        pods = 0
+        for follower, key in followers:
+            shared = choice.chosen if key == HOSTNAME else {key: choice.chosen.get(key)}
+            if not all(self._reaches(follower, label, value) for label, value in shared.items()):
+                pods += len(follower.pods)
+        return pods
+
+    def _reaches(self, pod_class: PodClass, key: str, value: str | None) -> bool:
+        """Whether a node in this domain can take one of the pods, if their affinity allows it."""
+        if value is None:
+            return False
+        known = self._reached.get((pod_class, key, value))
+        if known is None:
+            rules = replace(pod_class.area, affine=()) if pod_class.area is not None else AreaRules()
+            known = self._reached[pod_class, key, value] = any(
+                choice.chosen.get(key, value) == value
+                and self._counts.quota(pod_class, choice.chosen, rules)
+                and (choice.price < float("inf") or any(room.room_for(choice.pods, 1) for room in self._rooms))
+                for choice in self.choices(pod_class)
+            )
+        return known
 
     @staticmethod
     def _amounts(pod_class: PodClass, options: Sequence[tuple[object, ...]]) -> list[int]:
@@ -122,7 +174,7 @@ class Placer:
         """Whether the pods' rules allow too many combinations of domains to try any."""
         return self._choices.has_too_many(pod_class)
 
-    def _on_rooms(self, choice: DomainCandidate, count: int) -> int:
+    def _on_rooms(self, choice: DomainCandidate, count: int, company: Sequence[PodClass] = ()) -> int:
         if not self._rooms:
             return 0
         for form in self._joining(choice.pods):
@@ -130,6 +182,8 @@ class Placer:
             start = choice.next_room if not form.near else 0
             for number in range(start, len(rooms)):
                 room = rooms[number]
+                if not all(room.room_for(member, 1) for member in company):
+                    continue
                 origin = id(form.origin)
                 done = room.take(form, self.handed_out.get(origin, 0), count)
                 if done:
@@ -140,7 +194,9 @@ class Placer:
                     choice.next_room = number + 1
         return 0
 
-    def _on_bins(self, choice: DomainCandidate, count: int) -> int:
+    def _on_bins(self, choice: DomainCandidate, count: int, company: Sequence[PodClass] = ()) -> int:
+        if company:
+            return 0  # a node that already has other pods may lack the room for all that must join
         for form in self._joining(choice.pods):
             for number, fleet in enumerate(self._fleets):
                 if not form.tolerates(fleet.template.pool.taints):
@@ -174,12 +230,13 @@ class Placer:
                 return True
         return False
 
-    def _on_new(self, choice: DomainCandidate, count: int) -> int:
-        form = self._starting(choice.pods)
-        if form is None:
+    def _on_new(self, choice: DomainCandidate, count: int, company: Sequence[PodClass] = ()) -> int:
+        first = self._starting(choice.pods)
+        if first is None:
             return 0
         for fleet in self._fleets:
-            if form.tolerates(fleet.template.pool.taints):
+            form = shared_node(first, company, fleet) if company else first
+            if form is not None and form.tolerates(fleet.template.pool.taints):
                 node = fleet.open(form, 1 if self._evenly else count)
                 if node is not None:
                     done = node.load[0][1]
@@ -211,6 +268,7 @@ class Placer:
         return known
 
     def _record(self, pod_class: PodClass, pods: int, chosen: Mapping[str, str | None], place: _View) -> None:
+        self._reached.clear()
         self._counts.record(pod_class, pods, chosen, place.open_to, place.counted_by)
 
 

@@ -25,6 +25,7 @@ from tenon.scheduling.explanation.topology_conflicts import obstacle
 from tenon.scheduling.explanation.unschedulable_pods import explain
 from tenon.scheduling.first_fit_baseline import FleetPlan, Order, best, is_worthwhile
 from tenon.scheduling.fleet import Fleet
+from tenon.scheduling.group_starts import GroupStarts
 from tenon.scheduling.model import Plan, Problem
 from tenon.scheduling.packing import Load
 from tenon.scheduling.pod_classes import PodClass, group, resource_names
@@ -124,7 +125,8 @@ def _solve(
         drop_far_limits(domains.templates, len(pods))
         fleets = [Fleet(template) for template in domains.templates]
         share_limits(fleets)
-    placer = Placer(rooms, fleets, counts, domains, evenly=in_turn is Order.EMPTIEST, expired=expired)
+    starts = GroupStarts(ways[id(pod_class)][-1] for pod_class in chain(stepwise, later))
+    placer = Placer(rooms, fleets, counts, domains, starts=starts, evenly=in_turn is Order.EMPTIEST, expired=expired)
 
     stepwise = _in_order(stepwise, ways)
     left = _place_all(placer, [(pod_class, len(pod_class.pods)) for pod_class in stepwise], ways)
