@@ -15,6 +15,7 @@ from typing import Annotated
 import typer
 
 from cli.application import create_app
+from cli.simulating import builtin
 from cli.simulating.again import read_problem, solve_again
 from cli.simulating.cluster import FiledCache, fill
 from cli.simulating.disrupting import disruption_of
@@ -27,6 +28,7 @@ from tenon.errors import TenonError
 from tenon.kube.scheduler_config import KIND, NOTHING, DefaultSpread, scheduler_config
 from tenon.manifests.faults import ManifestError, Source, in_order, one_line
 from tenon.scheduling.bound import lower_bounds
+from tenon.simulation.class_types import ClassTypes
 from tenon.simulation.decisions import Decision, Question, Reserved, decide
 from tenon.simulation.defaults import fill_in, newest_instant
 from tenon.simulation.document import plan_document, to_json
@@ -187,9 +189,11 @@ def simulated(given: Given) -> Report:
     reserved = _reserved(view, notes) if live and chosen.gates().reserved_capacity else None
     for note in [*notes, *_notes(objects), *_left_out(cache)]:
         print(f"note: {one_line(note)}", file=sys.stderr)
+    class_types = ClassTypes(types, builtin.descriptions, chosen.node_settings)
     question = Question(
         pods=pending.pods,
         types=types,
+        types_of=class_types.of,
         policy=chosen.policy(),
         overlays=[NodeOverlay.model_validate(found.body) for found in objects.of("NodeOverlay")],
         reserved=reserved,
@@ -219,7 +223,7 @@ def simulated(given: Given) -> Report:
         lower_bounds=_bounds(decision),
         solve_seconds=decision.seconds,
     )
-    return report(decision, document, types)
+    return report(decision, document)
 
 
 def _print_catalogue_notes(decision: Decision) -> None:

@@ -11,15 +11,26 @@ from __future__ import annotations
 import gzip
 import json
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tenon.ec2.capacity import Item
+
 PACKED = Path(__file__).parent / "data" / "ec2-us-west-2.json.gz"
+DESCRIPTIONS = Path(__file__).parent / "data" / "ec2-descriptions.json.gz"
+"""EC2's descriptions of the same types (``InstanceTypes`` of DescribeInstanceTypes)."""
 
 
 def load() -> Any:
     """Return the document of the built-in catalogue."""
     return json.loads(gzip.decompress(PACKED.read_bytes()))
+
+
+@cache
+def descriptions() -> dict[str, Item]:
+    """Return EC2's description of each type by name, from which an EC2NodeClass's figures follow as in the worker."""
+    return {str(item["InstanceType"]): item for item in json.loads(gzip.decompress(DESCRIPTIONS.read_bytes()))}
 
 
 def pack(document: Any) -> bytes:

@@ -17,6 +17,7 @@ from tenon.ec2.expressions import evaluate_settings
 from tenon.ec2.instance_labels import architectures, label_values
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import Requirement, Requirements
+from tenon.resources import Resources
 from tenon.scheduling.model import InstanceType, Offering
 
 _CAPACITY_TYPES = {"on-demand": labels.ON_DEMAND, "spot": labels.SPOT}
@@ -83,6 +84,30 @@ def supported(item: Item, settings: NodeSettings) -> bool:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What a node class makes of an instance type, whatever its offerings are."""
+
+    values: Mapping[str, list[str]]
+    """Its labels with their possible values, except those that its offerings decide."""
+    capacity: Resources
+    overhead: Resources
+
+
+def described(item: Item, region: str, settings: NodeSettings) -> Description:
+    """Return the labels and resources of nodes of this type in a class.
+
+    Raises:
+        ExpressionError: an expression of the class has no value for the type.
+    """
+    settings = evaluate_settings(item, settings)
+    return Description(
+        label_values(item, region, settings.family) | placement_groups.label_values(settings.placement_group),
+        capacity.capacity(item, settings),
+        capacity.overhead(item, settings),
+    )
+
+
 def build(
     item: Item,
     region: str,
@@ -113,28 +138,32 @@ def build(
     if not offerings:
         return None
     try:
-        settings = evaluate_settings(item, settings)
+        found = described(item, region, settings)
     except ExpressionError:
         return None  # the condition of the class reports it
-    values = label_values(item, region, settings.family) | {
+    values = dict(found.values) | {
         labels.ZONE: sorted({offering.zone for offering in offerings}),
         labels.ZONE_ID: sorted({offering.zone_id for offering in offerings if offering.zone_id}),
         labels.CAPACITY_TYPE: sorted({offering.capacity_type for offering in offerings}),
-        **placement_groups.label_values(settings.placement_group),
     }
     if reserved:
         values = {key: listed for key, listed in values.items() if key not in RESERVATION_LABELS}
     return InstanceType(
         name=name,
         requirements=_requirements(values),
-        capacity=capacity.capacity(item, settings),
-        overhead=capacity.overhead(item, settings),
+        capacity=found.capacity,
+        overhead=found.overhead,
         offerings=offerings,
     )
 
 
 def _first(price: float | None, otherwise: float | None) -> float | None:
     return otherwise if price is None else price
+
+
+def requirement_of(key: str, values: Iterable[str]) -> Requirement:
+    """Return the requirement of a type whose label has these values; it must not exist if there are none."""
+    return _requirement(key, tuple(values))
 
 
 def _requirements(values: Mapping[str, list[str]]) -> Requirements:

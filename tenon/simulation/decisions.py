@@ -11,6 +11,7 @@ from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NODES, NodePool
 from tenon.disruption.model import ClusterModel, NodeDetail, model_of
 from tenon.ec2.capacity_reservations import Places, with_reservations
+from tenon.ec2.own_kubelet import with_own_kubelet
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.pod import Pod
 from tenon.provisioning.overlays import PoolTypes, apply_overlays
@@ -54,6 +55,8 @@ class Question:
     """NodeOverlays, which adjust prices and capacity."""
     reserved: Reserved | None = None
     """The capacity reservations in the classes' status. None: only those of the available types are used."""
+    types_of: Callable[[EC2NodeClass], Sequence[InstanceType]] | None = None
+    """What a class makes of ``types``. None: every class has them as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +72,8 @@ class Decision:
 
 def decide(cluster: Cluster, question: Question, clock: Callable[[], float]) -> Decision:
     """Plan for the pods. ``clock`` measures the duration."""
-    began = clock()
     sold = _sold(usable_pools(cluster.node_pools(), cluster.node_class), cluster, question)
+    began = clock()
     seen = apply_overlays(sold, question.overlays)
     problem = problem_of(cluster, question.pods, seen.sold, question.policy)
     plan = with_pool_reasons(solve_with_buffers(problem), cluster, question.pods)
@@ -104,14 +107,15 @@ def _sold(pools: Sequence[NodePool], cluster: Cluster, question: Question) -> Po
 
 
 def _types_of(node_class: EC2NodeClass, question: Question) -> Sequence[InstanceType]:
-    types, reserved = in_zones_of(node_class, question.types), question.reserved
+    own = question.types_of(node_class) if question.types_of is not None else question.types
+    types, reserved = in_zones_of(node_class, own), question.reserved
     return with_reservations(types, node_class, reserved.places, reserved.claims) if reserved is not None else types
 
 
 def _class_of(pool: NodePool, cluster: Cluster) -> EC2NodeClass:
     found = cluster.node_class(pool.spec.template.spec.node_class_ref.name)
     assert found is not None  # usable_pools checked this
-    return found
+    return with_own_kubelet(found, pool.metadata.annotations)
 
 
 def in_zones_of(node_class: EC2NodeClass, types: Sequence[InstanceType]) -> Sequence[InstanceType]:

@@ -74,8 +74,6 @@ def _node_classes(objects: Objects, expressions: bool) -> None:
             conditions = [READY] if expressions or not computed else [_without_expressions(computed)]
             filled = {**found.body, "status": {**status, "conditions": conditions}}
             classes[found.key] = Found(found.kind, filled, found.source)
-        if computed and expressions:
-            objects.note(f"EC2NodeClass {found.name}: its expressions are read, but do not change the instance types")
     for pool in objects.of("NodePool"):
         name = pool.body["spec"]["template"]["spec"]["nodeClassRef"]["name"]
         if given and name not in given:

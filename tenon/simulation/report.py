@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from tenon.kube.pod import Pod
 from tenon.resources import CPU, MEMORY, Resources, subtract, total
-from tenon.scheduling.model import InstanceType
 from tenon.simulation.decisions import Decision
 from tenon.simulation.document import Document
 
@@ -93,9 +92,9 @@ class Report:
         return text
 
 
-def report(decision: Decision, document: Document, types: Sequence[InstanceType]) -> Report:
+def report(decision: Decision, document: Document) -> Report:
     """Return the report of a plan and its document."""
-    known = {kind.name: kind for kind in types}
+    types = {pool.name: {kind.name: kind for kind in pool.instance_types} for pool in decision.problem.pools}
     nodes = []
     for claim, entry in zip(decision.plan.claims, document["nodeClaims"], strict=True):
         capacity_type, instance_type, zone = claim.offering
@@ -112,7 +111,7 @@ def report(decision: Decision, document: Document, types: Sequence[InstanceType]
                 capacity_type=capacity_type,
                 price=claim.price,
                 alternatives=len(claim.instance_types) - 1,
-                allocatable=known[instance_type].allocatable,
+                allocatable=types[claim.pool][instance_type].allocatable,
                 shares=shares,
                 why=entry["why"],
             )

@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from decimal import Decimal
 
+from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.ec2.capacity import NodeSettings
+from tenon.ec2.settings import settings_of
 from tenon.manifests.faults import ManifestError, Source
 from tenon.provisioning.gates import AwsFeatureGates, FeatureGates, parse_aws_feature_gates, parse_feature_gates
 from tenon.provisioning.planning_policy import PlanPolicy
@@ -21,13 +25,19 @@ class Span:
     default: float
     open_below: bool = False
     """True if ``least`` itself is not valid."""
+    open_above: bool = False
+    """True if ``most`` itself is not valid."""
+    whole: bool = False
 
     def holds(self, number: float) -> bool:
         """True if the value is in the range."""
-        return self.least <= number <= self.most and not (self.open_below and number == self.least)
+        inside = self.least <= number <= self.most and (number.is_integer() or not self.whole)
+        return inside and not ((self.open_below and number == self.least) or (self.open_above and number == self.most))
 
     def __str__(self) -> str:
-        return f"a number {'above' if self.open_below else 'from'} {self.least:g} up to {self.most:g}"
+        kind = "a whole number" if self.whole else "a number"
+        least, most = "above" if self.open_below else "from", "below" if self.open_above else "up to"
+        return f"{kind} {least} {self.least:g} {most} {self.most:g}"
 
 
 CHOICES: dict[str, tuple[str, ...]] = {
@@ -38,6 +48,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
 NUMBERS = {
     "NODE_CHARGE": Span(0, 1000, NODE_CHARGE),
     "MAX_WORKLOAD_SHARE_PER_NODE": Span(0, 1, 1.0, open_below=True),
+    "VM_MEMORY_OVERHEAD_PERCENT": Span(0, 1, 0.075, open_above=True),
+    "RESERVED_ENIS": Span(0, 1000, 0, whole=True),
 }
 """Numeric settings that affect a plan."""
 GATES = "FEATURE_GATES"
@@ -52,7 +64,7 @@ KUBE_CLIENT_BURST METRICS_PORT HEALTH_PROBE_PORT ENABLE_PROFILING DISABLE_LEADER
 LEADER_ELECTION_NAMESPACE STAND_BY_NAMESPACES DISABLE_CONTROLLER_WARMUP
 DISABLE_CLUSTER_STATE_OBSERVABILITY CPU_REQUESTS MEMORY_LIMIT
 LOG_LEVEL LOG_OUTPUT_PATHS LOG_ERROR_OUTPUT_PATHS KARPENTER_SERVICE CLUSTER_NAME CLUSTER_ENDPOINT CLUSTER_CA_BUNDLE
-ISOLATED_VPC EKS_CONTROL_PLANE VM_MEMORY_OVERHEAD_PERCENT INTERRUPTION_QUEUE RESERVED_ENIS DISABLE_DRY_RUN
+ISOLATED_VPC EKS_CONTROL_PLANE INTERRUPTION_QUEUE DISABLE_DRY_RUN
 ENABLE_ZONAL_SHIFT AMI_REFRESH_INTERVAL SUBNET_REFRESH_INTERVAL
 GARBAGE_COLLECTION_INTERVAL INITIALIZATION_TIMEOUT WATCH_SILENCE_LIMIT DEFAULT_INSTANCE_PROFILE
 DEFAULT_TAGS DISABLE_WEBHOOK WEBHOOK_PORT WEBHOOK_URL PAYLOAD_ENCRYPTION_CONFIG WORKFLOW_REVISION
@@ -84,6 +96,14 @@ class PlanSettings:
     def scheduler_config(self) -> str:
         """A kube-scheduler configuration or its path; empty if not set."""
         return self.stated.get(SPREAD, "")
+
+    def node_settings(self, node_class: EC2NodeClass) -> NodeSettings:
+        """What a class and the settings say about the resources of its nodes."""
+        return settings_of(
+            node_class,
+            vm_memory_overhead=Decimal(str(self.numbers["VM_MEMORY_OVERHEAD_PERCENT"])),
+            reserved_enis=int(self.numbers["RESERVED_ENIS"]),
+        )
 
     def policy(self) -> PlanPolicy:
         """The settings in the form that the planner takes."""
