@@ -47,15 +47,14 @@ def workload(draw: Random, number: int) -> Object:
 def pod_spec(draw: Random, known: dict[str, str]) -> Object:
     """Draw a pod's spec. ``known`` contains its labels."""
     asked = {"cpu": draw.choice(("100m", "250m", "500m", "1", "2", "3500m", "7")), "memory": _memory(draw)}
-    if draw.random() < 0.05:
-        asked[GPU] = draw.choice(("1", "2"))
-    main: Object = {"name": "main", "resources": {"requests": asked}}
+    devices = {GPU: draw.choice(("1", "2"))} if draw.random() < 0.05 else {}
+    main: Object = {"name": "main", "resources": {"requests": asked | devices, "limits": devices}}
     spec: Object = {"containers": [main]}
     if draw.random() < 0.1:
         first = {"name": "first", "resources": {"requests": {"cpu": draw.choice(("500m", "4"))}}}
         spec["initContainers"] = [first if draw.random() < 0.5 else {**first, "restartPolicy": "Always"}]
     if draw.random() < 0.05:
-        main["resources"] = {"limits": asked}
+        main["resources"] = {"limits": asked | devices}
     if draw.random() < 0.08:
         main["ports"] = [{"containerPort": 80, "hostPort": draw.choice((8080, 9090))}]
     if draw.random() < 0.2:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from tenon.kube.decode import decode_daemonset, decode_node, decode_nodeclaim, decode_object, decode_pod
+from tenon.kube.limit_ranges import decode_limit_range
 from tenon.kube.pod import Pod
 from tenon.kube.pod_disruption_budgets import PodDisruptionBudget, decode_pdb
 from tenon.kube.records import PodRecord, ValueRecord
@@ -67,6 +68,7 @@ def fill(cache: FiledCache, objects: Objects, *, moving: bool = False) -> tuple[
         ("NodePool", decode_object, cache.pools),
         ("NodeClaim", decode_nodeclaim, cache.claims),
         ("Node", decode_node, cache.nodes),
+        ("LimitRange", decode_limit_range, cache.limit_ranges),
         ("DaemonSet", decode_daemonset, cache.daemonsets),
         ("Service", decode_service, cache.spreading.services),
         ("ReplicationController", decode_replication_controller, cache.spreading.owners["replicationcontrollers"]),

@@ -13,6 +13,7 @@ from activities.kubernetes.resources import (
     DAEMONSETS,
     DEPLOYMENTS,
     EC2NODECLASSES,
+    LIMITRANGES,
     NAMESPACES,
     NODECLAIMS,
     NODEOVERLAYS,
@@ -34,10 +35,11 @@ from tenon.manifests.faults import ManifestError, Source
 from tenon.provisioning.gates import FeatureGates
 from tenon.simulation.objects import Found, Objects
 
+RUNTIMECLASSES = Resource("node.k8s.io", "v1", "runtimeclasses", False, "RuntimeClass")
 PRIORITYCLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", False, "PriorityClass")
 READ = (
     *(NODEPOOLS, EC2NODECLASSES, NODECLAIMS, NODES, PODS, DAEMONSETS, NAMESPACES, PRIORITYCLASSES),
-    *(PDBS, PVS, PVCS, STORAGECLASSES, CSINODES),
+    *(PDBS, PVS, PVCS, STORAGECLASSES, CSINODES, LIMITRANGES, RUNTIMECLASSES),
 )
 """Resources to read. Workloads are excluded because the cluster already has their pods."""
 FOLLOWED = {resource.kind: resource for resource in (DEPLOYMENTS, REPLICASETS, STATEFULSETS)}

@@ -28,8 +28,10 @@ def workload_labels(kind: str, name: str, template: JsonObject) -> dict[str, str
     return {}
 
 
-def replica_labels(kind: str, name: str, number: int) -> dict[str, str]:
-    """Return the labels that the controller adds to the pod with this ordinal."""
+def replica_labels(kind: str, name: str, number: int, *, indexed: bool = False) -> dict[str, str]:
+    """Return the labels that the controller adds to the pod with this ordinal. ``indexed``: it is of an Indexed Job."""
+    if indexed:
+        return {"batch.kubernetes.io/job-completion-index": str(number)}
     if kind == "StatefulSet":
         return {"statefulset.kubernetes.io/pod-name": f"{name}-{number}", "apps.kubernetes.io/pod-index": str(number)}
     return {}

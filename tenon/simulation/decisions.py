@@ -25,6 +25,7 @@ from tenon.provisioning.static_capacity import usable_static_pools
 from tenon.resources import Resources, add
 from tenon.scheduling.model import InstanceType, Plan, Problem
 from tenon.scheduling.reservations import with_places_taken
+from tenon.simulation.existing_room import Placements, placed_by_kube_scheduler, with_placements
 
 MAX_OVERLAP_NOTES = 5
 """Maximum number of notes about NodePools that accept the same pods."""
@@ -76,11 +77,21 @@ def decide(cluster: Cluster, question: Question, clock: Callable[[], float]) -> 
     began = clock()
     seen = apply_overlays(sold, question.overlays)
     problem = problem_of(cluster, question.pods, seen.sold, question.policy)
-    plan = with_pool_reasons(solve_with_buffers(problem), cluster, question.pods)
+    placed = placed_by_kube_scheduler(problem)
+    plan = with_pool_reasons(_planned(problem, placed, cluster, question, seen.sold), cluster, question.pods)
     seconds = clock() - began
     notes = [f"NodeOverlay {name} is left out: {why}" for name, why in sorted(seen.refused.items())]
     notes += overlap_notes(overlapping([pool for pool, _ in sold]))[:MAX_OVERLAP_NOTES]
     return Decision(problem, plan, seconds, notes)
+
+
+def _planned(problem: Problem, placed: Placements, cluster: Cluster, question: Question, sold: PoolTypes) -> Plan:
+    """Plan for the pods that kube-scheduler does not place on a node that runs already."""
+    if not placed:
+        return solve_with_buffers(problem)
+    there = {pod.key for pods in placed.values() for pod in pods}
+    waiting = [pod for pod in question.pods if pod.key not in there]
+    return with_placements(solve_with_buffers(problem_of(cluster, waiting, sold, question.policy, placed)), placed)
 
 
 def model_after(plan: Plan, cluster: Cluster, question: Question, node_details: NodeDetails) -> ClusterModel:

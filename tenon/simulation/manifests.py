@@ -7,14 +7,14 @@ The API server has not validated manifests from files. Without these checks, a f
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, ValidationError, model_validator
 
 from tenon.apis.base import ApiModel
 from tenon.apis.validation import FieldError
 from tenon.simulation.fields import Amounts, Condition, Metadata, Text, located
-from tenon.simulation.pod_manifest import ClaimTemplateSpec, LabelSelector, PodSpec, Taint
+from tenon.simulation.pod_manifest import ClaimTemplateSpec, LabelSelector, PodSpec, RuntimeClass, Taint
 from tenon.simulation.storage_manifests import CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass
 
 
@@ -58,11 +58,23 @@ class StoredTemplate(ApiModel):
     spec: ClaimTemplateSpec = ClaimTemplateSpec()
 
 
+class Ordinals(ApiModel):
+    """The number of a StatefulSet's first pod."""
+
+    start: int = Field(default=0, ge=0, le=2**31 - 1)
+
+
 class WorkloadSpec(ApiModel):
-    """``replicas`` applies to Deployments, ReplicaSets and StatefulSets, ``parallelism`` to Jobs."""
+    """``replicas`` applies to Deployments, ReplicaSets and StatefulSets, ``parallelism`` and what follows to Jobs,
+    ``ordinals`` to StatefulSets.
+    """
 
     replicas: int | None = Field(default=None, ge=0)
     parallelism: int | None = Field(default=None, ge=0)
+    completions: int | None = Field(default=None, ge=0)
+    completion_mode: Literal["NonIndexed", "Indexed"] | None = None
+    suspend: bool | None = None
+    ordinals: Ordinals | None = None
     selector: LabelSelector | None = None
     template: Template
     volume_claim_templates: list[StoredTemplate] = []
@@ -80,9 +92,25 @@ class WorkloadSpec(ApiModel):
         return self
 
 
+class WorkloadStatus(ApiModel):
+    """What a simulation reads of a Job's status."""
+
+    conditions: list[Condition] = []
+    succeeded: int | None = Field(default=None, ge=0)
+    completed_indexes: str | None = None
+    failed_indexes: str | None = None
+
+
 class Workload(ApiModel):
     metadata: Metadata
     spec: WorkloadSpec
+    status: WorkloadStatus = WorkloadStatus()
+
+    @model_validator(mode="after")
+    def _indexes_are_counted(self) -> Workload:
+        if self.spec.completion_mode == "Indexed" and self.spec.completions is None:
+            raise ValueError("an Indexed Job needs spec.completions")
+        return self
 
 
 class NodeSpec(ApiModel):
@@ -100,6 +128,27 @@ class NodeStatus(ApiModel):
 class PriorityClass(ApiModel):
     value: int = Field(ge=-(2**31), le=2**31 - 1)
     global_default: bool = False
+
+
+class LimitRangeItem(ApiModel):
+    type: Text
+    default: Amounts = {}
+    default_request: Amounts = {}
+    min: Amounts = {}
+    max: Amounts = {}
+
+
+class LimitRangeSpec(ApiModel):
+    limits: list[LimitRangeItem] = []
+
+
+class LimitRange(ApiModel):
+    metadata: Metadata
+    spec: LimitRangeSpec = LimitRangeSpec()
+
+
+class RuntimeClassObject(RuntimeClass):
+    metadata: Metadata
 
 
 class Labelled(ApiModel):
@@ -133,6 +182,8 @@ MODELS: dict[str, type[ApiModel]] = {
     "PersistentVolumeClaim": PersistentVolumeClaim,
     "StorageClass": StorageClass,
     "CSINode": CsiNode,
+    "LimitRange": LimitRange,
+    "RuntimeClass": RuntimeClassObject,
 }
 
 

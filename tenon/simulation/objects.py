@@ -25,12 +25,14 @@ CLUSTER_WIDE: Mapping[str, str] = {
     "StorageClass": STORAGE,
     "CSINode": STORAGE,
     "PriorityClass": "scheduling.k8s.io",
+    "RuntimeClass": "node.k8s.io",
 }
 """Cluster-scoped kinds that are read, with their API group."""
 NAMESPACED: Mapping[str, str] = {
     "Pod": CORE,
     "ConfigMap": CORE,
     "PodTemplate": CORE,
+    "LimitRange": CORE,
     "CapacityBuffer": capacitybuffer.GROUP,
     "PersistentVolumeClaim": CORE,
     "Service": CORE,
@@ -46,7 +48,8 @@ GROUPS: Mapping[str, str] = {**CLUSTER_WIDE, **NAMESPACED}
 VERSIONS = {resource.kind: tuple(version.name for version in resource.versions) for resource in RESOURCES}
 """Supported versions of the kinds that have several."""
 
-_NAME = re.compile(r"[a-z0-9A-Z]([-a-zA-Z0-9._:]*[a-zA-Z0-9])?")
+_PART = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_NAME = re.compile(rf"{_PART}(\.{_PART})*")
 _MAX_LIST_DEPTH = 3
 
 
@@ -180,7 +183,15 @@ class Objects:
             if value is None and part == "namespace":
                 continue
             if not isinstance(value, str) or len(value) > 253 or not _NAME.fullmatch(value):
-                what = "is required" if value is None else f"{str(value)[:80]!r} is not the name of an object"
+                what = "is required" if value is None else _refused(value)
                 self.faults.append(ManifestError(source, what, subject, f"metadata.{part}"))
                 return None
         return Found(kind, body, source)
+
+
+def _refused(name: Any) -> str:
+    """Say why the API server does not accept a name."""
+    shown = repr(str(name)[:80])
+    if isinstance(name, str) and name != name.lower() and _NAME.fullmatch(name.lower()):
+        return f"{shown} is not the name of an object: write it in lower case"
+    return f"{shown} is not the name of an object: write lower-case letters, digits, - and ., at most 253"

@@ -36,6 +36,11 @@ LabelKey = Annotated[str, AfterValidator(_label_key)]
 Labels = Annotated[dict[str, str], AfterValidator(_labels)]
 
 
+def _is_device(name: str) -> bool:
+    """True for extended resources, which cannot be overcommitted."""
+    return "/" in name and "kubernetes.io/" not in name
+
+
 class Needs(ApiModel):
     requests: Amounts = {}
     limits: Amounts = {}
@@ -44,8 +49,15 @@ class Needs(ApiModel):
     def _whole_devices(self) -> Needs:
         for amounts in (self.requests, self.limits):
             for name, asked in amounts.items():
-                if "/" in name and "kubernetes.io/" not in name and parse_quantity(asked) % 1:
+                if _is_device(name) and parse_quantity(asked) % 1:
                     raise ValueError(f"{name}: {asked} is not a whole number: devices cannot be shared in parts")
+        for name, asked in self.requests.items():
+            if not _is_device(name) and not name.startswith("hugepages-"):
+                continue
+            if name not in self.limits:
+                raise ValueError(f"{name} is requested without a limit, which must be equal: write it in limits too")
+            if parse_quantity(asked) < parse_quantity(self.limits[name]):
+                raise ValueError(f"requests of {name} ({asked}) must equal its limit ({self.limits[name]})")
         return self
 
     @model_validator(mode="after")
@@ -170,9 +182,12 @@ class Toleration(ApiModel):
     operator: Literal["", "Equal", "Exists", "Lt", "Gt"] = ""
     value: str = ""
     effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = ""
+    toleration_seconds: int | None = None
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Toleration:
+        if self.toleration_seconds is not None and self.effect != "NoExecute":
+            raise ValueError("tolerationSeconds needs effect NoExecute: no other effect evicts pods")
         if not self.key and self.operator != "Exists":
             raise ValueError("a toleration without key must have operator Exists")
         if self.operator == "Exists" and self.value:
@@ -243,6 +258,22 @@ def _some(containers: list[Container]) -> list[Container]:
     return containers
 
 
+class RuntimeOverhead(ApiModel):
+    pod_fixed: Amounts = {}
+
+
+class RuntimeScheduling(ApiModel):
+    node_selector: Labels = {}
+    tolerations: list[Toleration] = []
+
+
+class RuntimeClass(ApiModel):
+    """What a RuntimeClass adds to its pods."""
+
+    overhead: RuntimeOverhead = RuntimeOverhead()
+    scheduling: RuntimeScheduling = RuntimeScheduling()
+
+
 class PodSpec(ApiModel):
     node_name: str = ""
     node_selector: Labels = {}
@@ -251,6 +282,7 @@ class PodSpec(ApiModel):
     containers: Annotated[list[Container], AfterValidator(_some)]
     init_containers: list[Container] = []
     overhead: Amounts = {}
+    runtime_class_name: str = ""
     resources: Needs = Needs()
     topology_spread_constraints: Annotated[list[Spread], AfterValidator(_each_once)] = []
     volumes: list[Volume] = []

@@ -38,11 +38,14 @@ def add_template_claims(objects: Objects, workload: Found, pod: Found) -> None:
 
 
 def complete_bindings(objects: Objects) -> None:
-    """Treat a claim that names its volume as bound, because claims in files seldom include a status."""
+    """Treat a claim that names its volume as bound, unless its status says otherwise.
+
+    Claims in files seldom include a status, or the annotation that a cluster's claims have.
+    """
     for found in objects.of("PersistentVolumeClaim"):
         metadata = found.body["metadata"]
         named = (found.body.get("spec") or {}).get("volumeName")
-        if named and not (found.body.get("status") or {}).get("phase"):
+        if named and (found.body.get("status") or {}).get("phase") in (None, "", "Bound"):
             annotations = {BIND_COMPLETED: "yes", **(metadata.get("annotations") or {})}
             found.body["metadata"] = {**metadata, "annotations": annotations}
 

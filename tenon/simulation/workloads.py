@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from tenon.apis.json_object import JsonObject
 from tenon.simulation.admission import replica_labels, workload_labels
+from tenon.simulation.admission_plugins import Admission
 from tenon.simulation.objects import Found, Objects
 from tenon.simulation.volumes import add_template_claims
 
 WORKLOADS = ("Deployment", "ReplicaSet", "StatefulSet", "Job")
+_ENDS_A_JOB = {"Complete", "Failed", "FailureTarget", "SuccessCriteriaMet"}
 MAX_PODS = 200_000
 """Maximum number of pods in one simulation, more than any cluster holds."""
 
@@ -18,9 +21,13 @@ def expand(objects: Objects) -> None:
     """Add the pods of all workloads to ``objects``, which must be free of faults."""
     pods = objects.by_kind.setdefault("Pod", {})
     owned = _owners(objects)
+    in_cluster = Admission(objects)
+    for found in list(pods.values()):
+        if not found.body["metadata"].get("uid"):  # no API server has seen it
+            in_cluster.admit(found)
     for kind in WORKLOADS:
         for workload in objects.of(kind):
-            count = replicas(workload)
+            count = wanted(workload)
             if len(pods) + count > MAX_PODS:
                 objects.faults.append(
                     workload.fault(
@@ -33,7 +40,7 @@ def expand(objects: Objects) -> None:
                 objects.note(
                     f"{workload.subject} is expanded although its objects are in the input too: leave one of them out"
                 )
-            for pod in _pods(workload, count):
+            for pod in _pods(workload, _numbers(workload, count), in_cluster.admitted(workload)):
                 add_template_claims(objects, workload, pod)
                 if pod.key in pods:
                     other = pods[pod.key]
@@ -50,15 +57,69 @@ def replicas(workload: Found) -> int:
     return 1 if stated is None else int(stated)
 
 
-def _pods(workload: Found, count: int) -> Iterator[Found]:
+def wanted(workload: Found) -> int:
+    """Number of pods that a workload's controller would run now."""
+    if workload.body["metadata"].get("deletionTimestamp"):
+        return 0
+    return _wanted_of_job(workload) if workload.kind == "Job" else replicas(workload)
+
+
+def _wanted_of_job(job: Found) -> int:
+    """Pods of a Job: none once it is suspended or finished, and no more than it has completions left.
+
+    Without ``completions``, the Job is a work queue, of which the first success ends the creation of pods.
+    """
+    spec, status = job.body["spec"], job.body.get("status") or {}
+    conditions = {one.get("type") for one in status.get("conditions") or () if one.get("status") == "True"}
+    if spec.get("suspend") or conditions & _ENDS_A_JOB:
+        return 0
+    succeeded = int(status.get("succeeded") or 0)
+    completions = spec.get("completions")
+    if completions is None and spec.get("parallelism") is None:
+        completions = 1
+    if completions is None:
+        return 0 if succeeded else replicas(job)
+    return max(0, min(replicas(job), int(completions) - succeeded))
+
+
+def _numbers(workload: Found, count: int) -> list[int]:
+    """The numbers in the names of the pods: those that the controller of a StatefulSet or an Indexed Job would use."""
+    spec = workload.body["spec"]
+    if workload.kind == "StatefulSet":
+        start = int((spec.get("ordinals") or {}).get("start") or 0)
+        return list(range(start, start + count))
+    if not _indexed(workload):
+        return list(range(count))
+    status = workload.body.get("status") or {}
+    done = _indexes(status.get("completedIndexes")) | _indexes(status.get("failedIndexes"))
+    left = (number for number in range(int(spec.get("completions") or 0)) if number not in done)
+    return list(islice(left, count))
+
+
+def _indexed(workload: Found) -> bool:
+    return workload.kind == "Job" and workload.body["spec"].get("completionMode") == "Indexed"
+
+
+def _indexes(text: str | None) -> set[int]:
+    """Parse indexes as a Job's status lists them, such as ``0,2-4``."""
+    found: set[int] = set()
+    for part in (text or "").split(","):
+        first, _, last = part.strip().partition("-")
+        if first.isdecimal() and (last or first).isdecimal():
+            found.update(range(int(first), min(int(last or first), int(first) + MAX_PODS) + 1))
+    return found
+
+
+def _pods(workload: Found, numbers: Sequence[int], admitted: JsonObject) -> Iterator[Found]:
     template = workload.body["spec"]["template"]
     stated = template.get("metadata") or {}
     identity = workload.body["metadata"].get("uid") or f"{workload.kind}/{workload.key}"
     owner = {**_owner(workload), "uid": identity, "controller": True}
-    width = len(str(max(0, count - 1)))
+    width = len(str(numbers[-1])) if numbers else 1
     labels = {**workload_labels(workload.kind, workload.name, template), **(stated.get("labels") or {})}
-    for number in range(count):
-        added = replica_labels(workload.kind, workload.name, number)
+    spec = {name: value for name, value in admitted.items() if name != "nodeName"}
+    for number in numbers:
+        added = replica_labels(workload.kind, workload.name, number, indexed=_indexed(workload))
         body: JsonObject = {
             "metadata": {
                 "name": f"{workload.name}-{number}",
@@ -69,7 +130,7 @@ def _pods(workload: Found, count: int) -> Iterator[Found]:
                 "creationTimestamp": workload.body["metadata"].get("creationTimestamp"),
                 "ownerReferences": [owner],
             },
-            "spec": {name: value for name, value in template["spec"].items() if name != "nodeName"},
+            "spec": dict(spec),
         }
         yield Found("Pod", body, workload.source)
 

@@ -59,6 +59,12 @@ def test_sch070_a_bound_volume_holds_its_pod_in_its_zone(tmp_path: Path) -> None
     assert zones_of(tmp_path, volume("vol", "us-west-2b") + bound) == ["us-west-2b"]
 
 
+def test_sch070_a_claim_whose_phase_is_bound_is_bound(tmp_path: Path) -> None:
+    """Files seldom include the annotation that a cluster's claims have."""
+    bound = made("PersistentVolumeClaim", "data", spec={"volumeName": "vol"}, status={"phase": "Bound"})
+    assert zones_of(tmp_path, volume("vol", "us-west-2b") + bound + mounting("data")) == ["us-west-2b"]
+
+
 def test_sch070_alternatives_of_several_volumes_are_taken_together(tmp_path: Path) -> None:
     text = volume("one", "us-west-2a", "us-west-2b") + volume("two", "us-west-2b", "us-west-2c")
     text += claim("a", volumeName="one") + claim("b", volumeName="two")
