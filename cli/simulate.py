@@ -32,6 +32,7 @@ from tenon.simulation.class_types import ClassTypes
 from tenon.simulation.decisions import Decision, Question, Reserved, decide
 from tenon.simulation.defaults import fill_in, newest_instant
 from tenon.simulation.document import plan_document, to_json
+from tenon.simulation.drifted_claims import compare_with_pools
 from tenon.simulation.objects import Objects
 from tenon.simulation.reading import finish
 from tenon.simulation.report import Report, report
@@ -182,6 +183,8 @@ def simulated(given: Given) -> Report:
     if disruption and not live:
         add_node_claims(objects)
     fill_in(objects, expressions=chosen.aws_gates().node_class_cel)
+    if disruption:
+        compare_with_pools(objects, instant)
     cache = FiledCache(instant.timestamp(), default_spread)
     pending, undecodable = fill(cache, objects, moving=disruption)
     _stop_at(undecodable)

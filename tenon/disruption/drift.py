@@ -7,7 +7,7 @@ that is not known is not compared, so a node never drifts for lack of informatio
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -76,6 +76,11 @@ class Verdict:
     """What could not be compared. A claim that drifted for one of these reasons before stays drifted."""
     check_again: datetime | None = None
     """When the verdict may change although neither the claim nor its NodePool and EC2NodeClass do."""
+
+
+def may_still_hold(reason: object, unknown: Collection[DriftReason]) -> bool:
+    """Whether the condition Drifted with this reason stays, because what it is about could not be compared."""
+    return any(reason == one.value for one in unknown)
 
 
 class DesiredNode:

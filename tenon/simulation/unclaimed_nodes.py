@@ -60,7 +60,8 @@ def _claim(node: JsonObject, pool: JsonObject) -> JsonObject:
         "metadata": {"name": metadata["name"], "labels": metadata["labels"], "creationTimestamp": since},
         "spec": {
             "nodeClassRef": template["nodeClassRef"],
-            "requirements": [],
+            # What the Node's labels leave out counts as the pool wants it: a hand-written Node has not drifted.
+            "requirements": template.get("requirements") or [],
             **{key: template[key] for key in ("expireAfter", "terminationGracePeriod") if key in template},
         },
         "status": {

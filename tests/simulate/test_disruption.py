@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import yaml
+
+from tenon.apis.hashing import nodepool_hashes
+from tenon.apis.nodepool import NodePool
 from tests.simulate.running import Answer, simulate
-from tests.simulate.shared_cluster import HOLD, NOW, PATIENT, SHARED, TWO, node, pod
+from tests.simulate.shared_cluster import HOLD, LABELS, NOW, PATIENT, SHARED, TWO, node, pod
 
 
 def disrupted(folder: Path, text: str, *options: str, form: str = "json") -> Answer:
@@ -191,3 +195,78 @@ def test_totals_compare_the_nodes_before_and_after(tmp_path: Path) -> None:
     sentence = "Nodes of NodePools: 2 for $0.3840 an hour now, 1 for $0.1920 an hour after the disruption"
     for form in ("table", "html"):
         assert sentence in disrupted(tmp_path, SHARED, form=form).out
+
+
+WHEN_EMPTY = PATIENT.replace("disruption: {", "disruption: {consolidationPolicy: WhenEmpty, ")
+CLAIMED = """
+---
+apiVersion: karpenter.sh/v1
+kind: NodeClaim
+metadata: {name: c1, creationTimestamp: "2026-01-01T00:00:00Z", labels: LABELS, annotations: ANNOTATIONS}
+spec:
+  nodeClassRef: {group: karpenter.k8s.aws, kind: EC2NodeClass, name: default}
+  requirements: [{key: karpenter.sh/capacity-type, operator: In, values: [on-demand]}]
+status:
+  providerID: aws:///us-west-2a/i-1
+  nodeName: n1
+  capacity: {cpu: "4", memory: 14Gi, pods: "58"}
+  allocatable: {cpu: 3900m, memory: 14Gi, pods: "58"}
+  conditions: CONDITIONS
+"""
+
+
+def claimed(annotations: dict[str, str] | None = None, drifted: str = "") -> str:
+    """A Node with its NodeClaim and one pod. ``drifted``: the reason of the claim's condition Drifted."""
+    kinds = {"Launched": "Launched", "Registered": "Registered", "Initialized": "Initialized"}
+    kinds |= {"Drifted": drifted} if drifted else {}
+    since = "2026-01-01T00:00:00Z"
+    conditions = [
+        {"type": kind, "status": "True", "reason": reason, "lastTransitionTime": since}
+        for kind, reason in kinds.items()
+    ]
+    labels = {**LABELS, "node.kubernetes.io/instance-type": "m5.xlarge"}
+    text = CLAIMED.replace("ANNOTATIONS", json.dumps(annotations or {})).replace("LABELS", json.dumps(labels))
+    text = text.replace("CONDITIONS", json.dumps(conditions))
+    own = json.loads(node("n1", "m5.xlarge", "3900m").removeprefix("\n---\n"))
+    own["metadata"]["labels"] |= {"karpenter.sh/registered": "true", "karpenter.sh/initialized": "true"}
+    own["spec"] = {"providerID": "aws:///us-west-2a/i-1"}
+    own["status"]["conditions"] = [{"type": "Ready", "status": "True", "lastTransitionTime": since}]
+    return text + "\n---\n" + json.dumps(own) + pod("a", "n1", "3500m")
+
+
+def narrowed(*zones: str) -> str:
+    """The NodePool, limited to zones."""
+    zone = json.dumps({"key": "topology.kubernetes.io/zone", "operator": "In", "values": zones})
+    return WHEN_EMPTY.replace("requirements: [", f"requirements: [{zone}, ")
+
+
+def test_dis72_a_narrowed_nodepool_shows_which_nodes_that_replaces(tmp_path: Path) -> None:
+    (stays,) = disrupted(tmp_path, narrowed("us-west-2a", "us-west-2b") + claimed()).plan["staying"]
+    assert not any("drift" in sentence for sentence in stays["why"])
+    (command,) = disrupted(tmp_path, narrowed("us-west-2b") + claimed()).plan["disruption"]
+    assert (command["reason"], command["candidates"]) == ("Drifted", ["n1"])
+    assert [each["offering"]["zone"] for each in command["replacements"]] == ["us-west-2b"]
+
+
+def test_dis71_a_changed_template_shows_which_nodes_that_replaces(tmp_path: Path) -> None:
+    hashes = nodepool_hashes(NodePool.model_validate(yaml.safe_load(WHEN_EMPTY)))
+    assert disrupted(tmp_path, WHEN_EMPTY + claimed(hashes)).plan["disruption"] == []
+    changed = WHEN_EMPTY.replace("    spec:\n", "    metadata: {labels: {team: red}}\n    spec:\n", 1)
+    (command,) = disrupted(tmp_path, changed + claimed(hashes)).plan["disruption"]
+    assert command["reason"] == "Drifted"
+
+
+def test_a_drift_that_the_change_undoes_is_over_and_one_of_the_class_stays(tmp_path: Path) -> None:
+    undone = claimed(drifted="RequirementsDrifted")
+    assert disrupted(tmp_path, narrowed("us-west-2a") + undone).plan["disruption"] == []
+    (command,) = disrupted(tmp_path, narrowed("us-west-2a") + claimed(drifted="AMIDrift")).plan["disruption"]
+    assert command["reason"] == "Drifted"
+
+
+def test_a_handwritten_node_drifts_only_by_labels_that_it_has(tmp_path: Path) -> None:
+    family = "{key: karpenter.k8s.aws/instance-family, operator: In, values: [m5]}, "
+    text = WHEN_EMPTY.replace("requirements: [", "requirements: [" + family)
+    plan = disrupted(tmp_path, text + node("n1", "m5.xlarge", "3900m") + pod("a", "n1", "3500m")).plan
+    assert plan["disruption"] == []
+    moved = disrupted(tmp_path, narrowed("us-west-2b") + node("n1", "m5.xlarge", "3900m") + pod("a", "n1", "3500m"))
+    assert [command["reason"] for command in moved.plan["disruption"]] == ["Drifted"]

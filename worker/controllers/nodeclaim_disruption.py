@@ -25,7 +25,7 @@ from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeclaim import CONSOLIDATABLE, DRIFTED
 from tenon.apis.nodepool import NodePool
 from tenon.disruption.consolidatable import consolidatable_at
-from tenon.disruption.drift import DesiredNode, DriftReason
+from tenon.disruption.drift import DesiredNode, may_still_hold
 from tenon.disruption.model import PoolPolicy, policy_of
 from tenon.ec2.own_kubelet import with_own_kubelet
 from tenon.kube.claim_record import LAST_POD_EVENT_TIME, ClaimRecord
@@ -266,7 +266,7 @@ class NodeClaimDisruptionController(Controller):
                 update.message,
             ):
                 updates.append(update)
-        elif present and not _may_hold(present.get("reason"), verdict.unknown):
+        elif present and not may_still_hold(present.get("reason"), verdict.unknown):
             cleared.add(DRIFTED)
         return verdict.check_again
 
@@ -310,10 +310,6 @@ class NodeClaimDisruptionController(Controller):
                 "A NodeClaim drifted",
                 extra={"nodeclaim": claim.name, "nodepool": claim.pool, "reason": drift.reason, "drift": drift.message},
             )
-
-
-def _may_hold(reason: object, unknown: Collection[DriftReason]) -> bool:
-    return any(reason == one.value for one in unknown)
 
 
 def _same(known: EC2NodeClass | None, node_class: EC2NodeClass | None) -> bool:
