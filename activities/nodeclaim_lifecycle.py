@@ -67,8 +67,9 @@ from tenon.lifecycle.steps import KeepRecorded, Withdrawn
 log = loggers.NODECLAIM_LIFECYCLE
 
 SCHEDULER_SECONDS = 2.0
-"""How long kube-scheduler has to place pods on a node that has just become ready, before Tenon binds any. If both place
-pods at the same time, the node may get more than it can run, and its kubelet rejects the excess."""
+"""How long kube-scheduler has to place pods on a node that has just become ready, before Tenon binds any; and to count
+the bound pods, after a watch has shown them. If both place pods at the same time, the node may get more than it can
+run, and its kubelet rejects the excess."""
 TERMINATION_WAIT_SECONDS = 120.0
 """Seconds that one attempt waits for EC2 to terminate an instance."""
 NAMING_THREADS = 40

@@ -103,7 +103,8 @@ OPTIONS: dict[ActivityName, Options] = {
     ActivityName.INITIALIZE: Options(
         InitializeResult, _seconds(30), first_pause=_seconds(0.2), tries=TRIES, local_for=LOCAL_FOR
     ),
-    ActivityName.BIND: Options(BindResult, _seconds(30), first_pause=_seconds(0.2), tries=TRIES),
+    # Before and after it binds, this step waits for watches that are behind (activities/kubernetes/binding.py).
+    ActivityName.BIND: Options(BindResult, _seconds(60), first_pause=_seconds(0.2), tries=TRIES),
     ActivityName.KEEP: Options(KeepRecorded, _seconds(30), first_pause=_seconds(0.2), tries=TRIES),
     ActivityName.WITHDRAW: Options(Withdrawn, _seconds(30), first_pause=_seconds(0.2)),
     ActivityName.CHECK_EXPIRATION: Options(ExpirationResult, _seconds(30), first_pause=_seconds(0.2)),

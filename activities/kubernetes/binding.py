@@ -8,12 +8,14 @@ that is gone, is being deleted, has another UID, has scheduling gates or has a n
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Sequence
 
 from activities import loggers
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ApiUnreachableError
+from activities.kubernetes.node_pod_watch import NodePodWatch
 from activities.kubernetes.nodeclaims import read_claim
 from activities.kubernetes.nodes import find_node, pods_on
 from activities.kubernetes.resources import NODES, PODS
@@ -41,6 +43,12 @@ WATCH_TRIES = 5
 """How often the API server may answer so, each time after it has waited for three seconds. kube-scheduler would spread
 the pods over all nodes, and other pods would lose their room."""
 
+SHOWN_WITHIN = 20.0
+"""How many seconds watches may take to show the bound pods. After that, the startup cordon goes all the same."""
+
+MAX_EXTRA_SECONDS = 5.0
+"""How many seconds more kube-scheduler gets at most if watches were late."""
+
 WaitForCache = Callable[[], Awaitable[None]]
 
 
@@ -53,8 +61,8 @@ async def bind(
         kube: the cluster.
         wanted: the claim and its Node.
         settle: waits to give kube-scheduler a moment. Called before binding to a node without a startup cordon, if a
-            planned pod has no node yet; before removing a startup cordon, if pods were bound; and after removing it, if
-            other pods may take the room of planned pods.
+            planned pod has no node yet; before removing a startup cordon, if pods were bound and watches have shown
+            them; and after removing it, if other pods may take the room of planned pods.
         default_spread: how kube-scheduler spreads pods without topology spread constraints.
 
     Returns:
@@ -69,19 +77,42 @@ async def bind(
         claim, node = await _read_both(kube, wanted)
     if claim is None or node is None or claim.deleting:
         return BindResult(planned=len(entries), left=len(entries))
-    result = await _bind(kube, entries, node, default_spread)
-    if startup_cordon.has_startup_cordon(node):
-        if result.bound:
-            await settle()  # until kube-scheduler has seen the bound pods, or it would assign the same room again
-        await remove_startup_cordon(kube, node)
-        if result.running is not None and result.bound < result.planned:
-            await settle()  # until kube-scheduler has assigned the free room to other pods
-            node_pods = await pods_on(kube, node["metadata"]["name"], latest=False)
-            result = evolve(result, running=max(_running(node_pods), result.running))
+    if not startup_cordon.has_startup_cordon(node):
+        return await _bind(kube, entries, node, default_spread, set())
+    async with NodePodWatch(kube, node["metadata"]["name"]) as watch:
+        bound_uids: set[str] = set()
+        result = await _bind(kube, entries, node, default_spread, bound_uids)
+        if result.bound:  # until kube-scheduler has seen the bound pods, or it would assign the same room again
+            await _await_shown(watch, bound_uids, node, settle)
+    await remove_startup_cordon(kube, node)
+    if result.running is not None and result.bound < result.planned:
+        await settle()  # until kube-scheduler has assigned the free room to other pods
+        node_pods = await pods_on(kube, node["metadata"]["name"], latest=False)
+        result = evolve(result, running=max(_running(node_pods), result.running))
     return result
 
 
-async def _bind(kube: Kube, entries: Sequence[PlannedPod], node: Object, default_spread: DefaultSpread) -> BindResult:
+async def _await_shown(watch: NodePodWatch, uids: Collection[str], node: Object, settle: WaitForCache) -> None:
+    """Wait until a watch has shown the pods, and then the moment that kube-scheduler needs.
+
+    If the watch was late, kube-scheduler's may be later: it gets as many seconds more.
+    """
+    clock = asyncio.get_running_loop().time
+    began = clock()
+    if not await watch.shows(uids, SHOWN_WITHIN):
+        log.warning(
+            "The API server's watches are behind, and kube-scheduler may not know the bound pods of a node",
+            extra={"node": node["metadata"]["name"], "pod-count": len(uids)},
+        )
+    late = clock() - began
+    await settle()
+    await asyncio.sleep(min(late, MAX_EXTRA_SECONDS))
+
+
+async def _bind(
+    kube: Kube, entries: Sequence[PlannedPod], node: Object, default_spread: DefaultSpread, bound_uids: set[str]
+) -> BindResult:
+    """Bind the pods. ``bound_uids`` receives the UIDs of those that Tenon binds now."""
     if not entries or object_json.labels(node).get(labels.INITIALIZED) != "true":
         return BindResult(planned=len(entries), left=len(entries))
     choice, node_pods = await _choose(kube, entries, node, default_spread)
@@ -92,14 +123,16 @@ async def _bind(kube: Kube, entries: Sequence[PlannedPod], node: Object, default
     async def post(pod: Object) -> bool:
         metadata = pod["metadata"]
         try:
-            return await kube.bind(
-                metadata["namespace"], metadata["name"], node["metadata"]["name"], object_json.uid(pod)
-            )
+            uid = object_json.uid(pod)
+            if not await kube.bind(metadata["namespace"], metadata["name"], node["metadata"]["name"], uid):
+                return False
         except ApiUnreachableError:
             raise
         except ApiError as error:  # for example from an admission webhook; the other pods and the node must not wait
             log.warning("The worker failed to bind a pod", extra={"pod": object_json.key(pod), "error": str(error)})
             return False
+        bound_uids.add(uid)
+        return True
 
     bound = sum(await bounded(choice.bind, CONCURRENCY, post))
     return BindResult(

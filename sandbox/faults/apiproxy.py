@@ -81,6 +81,10 @@ class ApiProxy:
         """
         self._call("POST", "stall", {"plural": plural})
 
+    def delay_watches(self, plural: str, seconds: float) -> None:
+        """Deliver what watches of this resource send so many seconds late, in order. 0 ends the delay."""
+        self._call("POST", "delay", {"plural": plural, "seconds": seconds})
+
     def hold(self, method: str, path: str, *, after_effect: bool = False, count: int | None = 1) -> None:
         """Make the next ``count`` requests wait for `release`, either before they reach the server or after they took
         effect.
@@ -116,7 +120,7 @@ class ApiProxy:
         self._call("POST", "fault", fields | more)
 
     def clear(self) -> None:
-        """End faults, holds and stalls."""
+        """End faults, holds, stalls and delays."""
         self._call("POST", "clear")
 
     def calls(self, method: str = "", path: str = "") -> list[dict[str, Any]]:

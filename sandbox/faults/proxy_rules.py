@@ -76,6 +76,8 @@ class ProxyRules:
     faults: list[ProxyFault] = field(default_factory=list)
     stalled: set[str] = field(default_factory=set)
     """Plurals whose watches are stalled. An empty string means all."""
+    delays: dict[str, float] = field(default_factory=dict)
+    """Plural -> the seconds by which its watches are late."""
     calls: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=CALL_LIMIT))
     held: int = 0
     _released: asyncio.Event = field(default_factory=asyncio.Event)
@@ -113,8 +115,9 @@ class ProxyRules:
         self._released = asyncio.Event()
 
     def clear(self) -> None:
-        """Release everything and end the faults."""
+        """Release everything and end the faults and delays."""
         self.faults.clear()
+        self.delays.clear()
         self.release()
 
     def record(self, method: str, path: str, query: str, agent: str) -> dict[str, Any]:
@@ -128,6 +131,7 @@ class ProxyRules:
         return {
             "held": self.held,
             "stalled": sorted(self.stalled),
+            "delays": dict(self.delays),
             "holds": [asdict(hold) for hold in self.holds],
             "faults": [asdict(fault) for fault in self.faults],
         }

@@ -84,14 +84,30 @@ class ApiServerProxy:
             return _cut(request)
 
     async def _stream(self, request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
-        """Stream a watch. While it is stalled, its end is withheld too."""
+        """Stream a watch. While it is stalled or late, its end is withheld too."""
         plural = plural_of(request.path)
         response = web.StreamResponse(status=answer.status, headers=_forwarded(answer.headers))
         await response.prepare(request)
-        async for chunk in answer.content.iter_any():
-            await self.rules.flow(plural)
-            await response.write(chunk)
-        await self.rules.flow(plural)
+        clock = asyncio.get_running_loop().time
+        arrived: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
+
+        async def read() -> None:
+            async for chunk in answer.content.iter_any():
+                arrived.put_nowait((clock(), chunk))
+
+        reading = asyncio.create_task(read())
+        reading.add_done_callback(lambda _: arrived.put_nowait((clock(), b"")))
+        try:
+            while True:
+                at, chunk = await arrived.get()
+                await asyncio.sleep(max(0.0, at + self.rules.delays.get(plural, 0.0) - clock()))
+                await self.rules.flow(plural)
+                if not chunk:
+                    break
+                await response.write(chunk)
+        finally:
+            reading.cancel()
+        await asyncio.gather(reading)  # raises what broke the connection
         await response.write_eof()
         return response
 
@@ -119,6 +135,8 @@ class ApiServerProxy:
                 self.rules.calls.clear()
             case "POST stall":
                 self.rules.stalled.add(str(fields.get("plural", "")))
+            case "POST delay":
+                self.rules.delays[str(fields["plural"])] = float(fields["seconds"])
             case "POST hold":
                 self.rules.holds.append(Hold(**fields))
             case "POST fault":

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import itertools
+import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -63,7 +65,8 @@ class FakeKube:
 
     ``gets`` lists what was read by name, ``listed`` what was listed: plural, field selector, resource version.
     ``undeletable`` names what an admission policy guards. ``watched`` is the newest version that watches have told,
-    and ``watched_next`` what it is after each read that had to wait for more.
+    and ``watched_next`` what it is after each read that had to wait for more. While ``shows_pods`` is False, a watch of
+    pods stays silent; `show_pods` ends that.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -80,6 +83,8 @@ class FakeKube:
         self.kubelet = True
         self.watched = sys.maxsize
         self.watched_next: list[int] = []
+        self.shows_pods = True
+        self._news = asyncio.Event()
         self._versions = itertools.count(1)
         clock.on_tick.append(self.tick)
 
@@ -142,6 +147,29 @@ class FakeKube:
             assert (resource, field) == (PODS, "spec.nodeName")
             found = [pod for pod in found if pod["spec"].get("nodeName") == value]
         return found
+
+    async def stream(
+        self, path: str, query: Mapping[str, str] | None = None, *, idle_seconds: float = 330.0
+    ) -> AsyncIterator[bytes]:
+        """A watch of the pods of one node, each of which it shows once."""
+        assert path == PODS.path()
+        assert query is not None
+        field, _, node = query["fieldSelector"].partition("=")
+        assert (field, idle_seconds > 0) == ("spec.nodeName", True)
+        sent: set[str] = set()
+        while True:
+            self._news.clear()
+            for (plural, _, _), obj in sorted(self.objects.items()):
+                bound = plural == PODS.plural and obj["spec"].get("nodeName") == node
+                if self.shows_pods and bound and obj["metadata"]["uid"] not in sent:
+                    sent.add(obj["metadata"]["uid"])
+                    yield json.dumps({"type": "ADDED", "object": obj}).encode()
+            await self._news.wait()
+
+    def show_pods(self) -> None:
+        """Let watches of pods show what they held back."""
+        self.shows_pods = True
+        self._news.set()
 
     async def create(self, resource: Resource, body: Object, namespace: str = "") -> Object:
         name = body["metadata"]["name"]
@@ -230,6 +258,7 @@ class FakeKube:
         if pod is None or pod["metadata"]["uid"] != uid or pod["spec"].get("nodeName") or name in self.unbindable:
             return False
         pod["spec"]["nodeName"] = node
+        self._news.set()
         return True
 
     def _store(self, resource: Resource, obj: Object) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 
+import pytest
+
+from activities.kubernetes import binding
 from activities.kubernetes.binding import bind
 from activities.kubernetes.initialization import initialize
 from activities.kubernetes.registration import register
 from tests.lifecycle_k8s.joining import WANTED, at_once, joined, planned
 from tests.lifecycle_k8s.world import DISRUPTED, UNREGISTERED, World, pod
+from tests.workflows.waiting import until
 
 
 async def test_planned_pods_are_bound_once() -> None:
@@ -51,6 +56,41 @@ async def test_binding_waits_for_watches_to_show_the_node_but_not_forever() -> N
     await initialize(world.kube, WANTED, world.clock)
     assert (await bind(world.kube, WANTED, at_once)).bound == 1
     assert not world.node["spec"].get("unschedulable")
+
+
+async def test_a_startup_cordon_stays_until_a_watch_has_shown_the_bound_pods() -> None:
+    """kube-scheduler, whose watch is late too, would assign their room again, and the kubelet refuse those pods."""
+    world = joined(UNREGISTERED).put_pods(pod("a", on=""), pod("b", on=""))
+    planned(world, "default/a=uid-a", "default/b=uid-b")
+    world.kube.shows_pods = False
+    await register(world.kube, world.recorder, WANTED, world.clock)
+    await initialize(world.kube, WANTED, world.clock)
+    moment = Moment(world)
+    step = asyncio.create_task(bind(world.kube, WANTED, moment))
+
+    async def both_bound() -> bool:
+        return len([call for call in world.kube.calls if call[0] == "bind"]) == 2
+
+    await until(both_bound)
+    assert (moment.times, world.node["spec"].get("unschedulable")) == (0, True)
+    world.kube.show_pods()
+    assert (await step).bound == 2
+    assert (moment.times, world.node["spec"].get("unschedulable")) == (1, None)
+
+
+async def test_a_startup_cordon_goes_although_no_watch_shows_the_bound_pods(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(binding, "SHOWN_WITHIN", 0.0)
+    world = joined(UNREGISTERED).put_pods(pod("a", on=""))
+    planned(world, "default/a=uid-a")
+    world.kube.shows_pods = False
+    await register(world.kube, world.recorder, WANTED, world.clock)
+    await initialize(world.kube, WANTED, world.clock)
+    moment = Moment(world)
+    assert (await bind(world.kube, WANTED, moment)).bound == 1
+    assert (moment.times, world.node["spec"].get("unschedulable")) == (1, None)
+    assert "may not know the bound pods of a node" in caplog.text
 
 
 async def test_other_pods_of_the_workload_are_counted_when_they_took_the_room() -> None:

@@ -118,6 +118,20 @@ async def test_requests_pass_with_their_query_and_identity(cluster: Cluster) -> 
     assert cluster.proxy.calls("POST") == []
 
 
+async def test_a_delayed_watch_sends_everything_late_and_in_order(cluster: Cluster) -> None:
+    """Another resource's watch is on time. A delay that ends applies no more to what arrives later."""
+    url = f"{cluster.proxy.endpoint}{CLAIMS}?watch=1"
+    cluster.proxy.delay_watches("nodeclaims", 600)
+    assert cluster.proxy.rules()["delays"] == {"nodeclaims": 600}
+    async with cluster.http.get(url) as late, cluster.http.get(f"{cluster.proxy.endpoint}{PODS}?watch=1") as pods:
+        cluster.event.set()
+        assert await pods.content.read() == b"first\nsecond\n"
+        assert late.content.total_bytes == 0
+    cluster.proxy.delay_watches("nodeclaims", 0.01)
+    async with cluster.http.get(url) as late:
+        assert await late.content.read() == b"first\nsecond\n"
+
+
 async def test_a_stalled_watch_stays_open_and_silent_until_it_is_released(cluster: Cluster) -> None:
     """An existing and a new stream of the resource; another resource's and other requests pass."""
     url = f"{cluster.proxy.endpoint}{CLAIMS}?watch=1"
