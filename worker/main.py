@@ -61,7 +61,10 @@ def run(settings: Mapping[str, str]) -> int:
                 if any(child.process.poll() is not None for child in children.values()):
                     break
             printed = _print_failures(children, health, set())
-            status = _stop({name: child.process for name, child in children.items()}, asked=stopping.is_set())
+            processes = {name: child.process for name, child in children.items()}
+            if not stopping.is_set():
+                _print_kills(processes, int(settings["MEMORY_LIMIT"]))
+            status = _stop(processes, asked=stopping.is_set())
             _print_failures(children, health, printed)
             return status
         finally:
@@ -109,6 +112,22 @@ def _print_failures(children: dict[str, Child], health: Health, printed: set[str
         if sentence not in printed:
             print(sentence, file=sys.stderr, flush=True)
     return printed.union(health.failures())
+
+
+def _print_kills(children: Mapping[str, subprocess.Popen[bytes]], memory_limit: int) -> None:
+    """Print which signal ended a child. The kernel sends SIGKILL when the container has no memory left, and a child
+    cannot report that itself.
+    """
+    for name, child in children.items():
+        number = -(child.poll() or 0)
+        if number <= 0:
+            continue
+        known = {each.value for each in signal.Signals}
+        text = f"signal {number} ({signal.Signals(number).name})" if number in known else f"signal {number}"
+        if number == signal.SIGKILL:
+            limit = f"limit {memory_limit // 2**20} MiB" if memory_limit > 0 else "MEMORY_LIMIT is not set"
+            text += f", probably out of memory ({limit})"
+        print(f"The {name} process was killed by {text}; the worker stops.", file=sys.stderr, flush=True)
 
 
 def _stop(children: dict[str, subprocess.Popen[bytes]], *, asked: bool) -> int:
