@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from temporalio import activity
 
 from activities import loggers
-from activities.ec2.errors import EC2Error, ThrottledError
+from activities.ec2.errors import CallStoppedError, EC2Error, ThrottledError
 from activities.kubernetes import nodeclaims
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
@@ -65,6 +65,8 @@ class LaunchRetry:
         Raises:
             EC2Error: the launch is not postponed yet, because Temporal retries the activity soon.
         """
+        if isinstance(error, CallStoppedError):
+            raise error  # EC2 was not asked, so its health and the NodePool's are as they were
         reason = reason_for(error.code, error.message)
         message = str(error)  # with EC2's code, which the reason may not show
         if not error.retryable:

@@ -30,6 +30,7 @@ from activities.launch_failure import LaunchRetry
 from activities.launch_groups import LaunchGroups, in_group, living_instance
 from activities.lost_instances import LostInstances, Search
 from activities.overlays import OverlaidTypes
+from activities.surplus_instance import terminate_surplus
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.hashing import EC2NODECLASS_VERSION, ec2nodeclass_hashes
@@ -234,7 +235,11 @@ class Launching:
             if result.waits is not None and given.attempt and not (result.waits.unsettled or given.unsettled):
                 await self._record_attempt(given.claim, given.attempt + 1)
             return result
-        await self._mark(given.claim, result.instance, claim, given.request.made_from)
+        try:
+            await self._mark(given.claim, result.instance, claim, given.request.made_from)
+        except nodeclaims.AnotherInstanceError as error:
+            await terminate_surplus(self._ec2, self._recorder, claim, result.instance.id, error.provider_id)
+            raise  # the next attempt continues with the instance that the claim has
         instance = result.instance
         log.info(
             "A NodeClaim launched",

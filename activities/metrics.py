@@ -336,6 +336,16 @@ STANDING_BY = Gauge(
     "1 while another controller, such as Karpenter, leads in this cluster and Tenon stands by.",
     multiprocess_mode="livemin",  # each process finds out by itself, and until all have, one of them may still act
 )
+SURPLUS_INSTANCES = Counter(
+    "tenon_surplus_instances_total",
+    "Instances that Tenon launched for a NodeClaim which another controller had launched meanwhile.",
+    ["nodepool"],
+)
+STOPPED_CALLS = Counter(
+    "tenon_stopped_calls_total",
+    "Calls that would have changed something and were not sent, because Tenon stands by.",
+    ["service"],
+)
 IGNORED_LEASES = Gauge(
     "tenon_ignored_leases",
     "Leases of Karpenter's name that are renewed by a holder that is no controller of nodes. Tenon does not stand by.",

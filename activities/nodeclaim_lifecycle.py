@@ -16,6 +16,7 @@ from activities.clock import utc_now
 from activities.ec2.errors import EC2Error
 from activities.ec2.provider import Ec2Provider
 from activities.ec2.termination_batch import TERMINATED, Terminations
+from activities.finishing import finished
 from activities.heartbeat import with_heartbeat
 from activities.kubernetes import (
     binding,
@@ -107,7 +108,7 @@ class NodeActivities:
     @activity.defn(name=ActivityName.LAUNCH)
     async def launch(self, given: LaunchInput) -> LaunchResult:
         """Launch the instance with one CreateFleet call that uses the recorded client token."""
-        return await self._launching.launch(given)
+        return await finished(self._launching.launch(given))
 
     @activity.defn(name=ActivityName.REGISTER)
     async def register(self, given: NodeInput) -> RegisterResult:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +12,11 @@ import botocore.session
 from botocore.config import Config
 from botocore.utils import parse_timestamp
 
-from activities.ec2.errors import translated
-from activities.ec2.rate_limits import Pacer
+from activities import metrics
+from activities.ec2.errors import CallStoppedError, translated
+from activities.ec2.rate_limits import READING, Pacer
 from activities.ec2.service_model import ServiceModelLoader
+from activities.gate import Gate
 
 if TYPE_CHECKING:
     from types_boto3_ec2 import EC2Client
@@ -23,6 +25,11 @@ if TYPE_CHECKING:
     from types_boto3_pricing import PricingClient
     from types_boto3_sqs import SQSClient
     from types_boto3_ssm import SSMClient
+
+GATED = ("ec2", "iam")
+"""The services whose calls change instances or what launches need. A message of the interruption queue is deleted only
+after it was handled, which then remains right.
+"""
 
 
 def pricing_region(region: str) -> str:
@@ -44,8 +51,12 @@ class Ec2:
         EC2Error: the agent of EKS Pod Identity does not give credentials. Other sources are asked at the first call.
     """
 
-    def __init__(self, region: str, endpoint_url: str | None = None) -> None:
+    def __init__(self, region: str, endpoint_url: str | None = None, gate: Gate | None = None) -> None:
+        """``gate``: stops calls that change something while it is closed."""
         core = botocore.session.get_session()
+        if gate is not None:
+            # Sent after a call has waited for its turn, and before each of botocore's retries.
+            core.register("before-send", partial(_pass, gate))
         core.get_component("response_parser_factory").set_parser_defaults(timestamp_parser=instant)
         core.register_component("data_loader", ServiceModelLoader())
         session = boto3.Session(region_name=region, botocore_session=core)
@@ -97,6 +108,18 @@ class Ec2:
         """Make a client. A session must not do that in two threads at once."""
         with self._lock:
             return self._session.client(service, **self._options)
+
+
+def _pass(gate: Gate, event_name: str, **_rest: Any) -> None:
+    """Stop a call that changes something while the gate is closed.
+
+    Raises:
+        CallStoppedError: the gate is closed.
+    """
+    service, operation = event_name.split(".")[1:]
+    if gate.why and service in GATED and not operation.startswith(READING):
+        metrics.STOPPED_CALLS.labels(service).inc()
+        raise CallStoppedError(operation, gate.why)
 
 
 def instant(value: Any) -> datetime:

@@ -10,6 +10,7 @@ from typing import TypeVar
 from botocore.exceptions import BotoCoreError, ClientError, CredentialRetrievalError, NoCredentialsError
 
 from activities import metrics
+from activities.gate import StandingByError
 from tenon.ec2 import errors as codes
 from tenon.errors import TenonError
 from tenon.lifecycle.messages.launch import OfferingRef
@@ -51,6 +52,13 @@ class EC2Error(TenonError):
     def not_found(self) -> bool:
         """Whether the call failed because the resource that it names does not exist."""
         return self.code in codes.NOT_FOUND
+
+
+class CallStoppedError(EC2Error, StandingByError):
+    """The call was not sent, because Tenon stands by. It says nothing about EC2."""
+
+    def __init__(self, operation: str, why: str) -> None:
+        super().__init__("StandingBy", f"{operation} was not sent: {why}", retryable=True)
 
 
 class ThrottledError(EC2Error):

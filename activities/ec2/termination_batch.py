@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from activities import loggers
-from activities.ec2.errors import EC2Error, ThrottledError
+from activities.ec2.errors import CallStoppedError, EC2Error, ThrottledError
 
 log = loggers.NODECLAIM_LIFECYCLE
 
@@ -123,6 +123,8 @@ class Terminations:
         outcomes: Mapping[str, str | EC2Error | None]
         try:
             outcomes = await asyncio.to_thread(self._ec2.terminate_instances, list(new))
+        except CallStoppedError as error:
+            outcomes = dict.fromkeys(new, error)
         except Exception as error:  # pass it to the callers, because nothing else would end their wait
             log.exception("The worker failed to request terminations")
             outcomes = dict.fromkeys(new, EC2Error("Unexpected", f"ending instances: {error}", retryable=True))

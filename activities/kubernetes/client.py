@@ -12,6 +12,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
+from activities.gate import Gate
 from activities.kubernetes.access import Access
 from activities.kubernetes.errors import (
     ApiError,
@@ -54,8 +55,8 @@ class Kube(Transport):
     Every method may raise `ApiError`, or its subclass `ApiUnreachableError` if there is no answer.
     """
 
-    def __init__(self, access: Access, *, qps: float, burst: int) -> None:
-        super().__init__(access, qps=qps, burst=burst)
+    def __init__(self, access: Access, *, qps: float, burst: int, gate: Gate | None = None) -> None:
+        super().__init__(access, qps=qps, burst=burst, gate=gate)
         self._shared: dict[tuple[Resource, type], SharedList[Any]] = {}
 
     async def get(

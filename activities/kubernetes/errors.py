@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from activities.gate import StandingByError
 from tenon.errors import TenonError
 
 
@@ -60,6 +61,14 @@ class ApiUnreachableError(ApiError):
 
     def __str__(self) -> str:
         return self.message
+
+
+class WriteStoppedError(ApiUnreachableError, StandingByError):
+    """The write was not sent, because Tenon stands by. Callers handle it like an outage of the API server."""
+
+    def __init__(self, host: str, why: str) -> None:
+        super().__init__(host, why)
+        self.message = f"Nothing was sent to the Kubernetes API server at {host}: {why}"
 
 
 class ConfigError(TenonError):

@@ -19,7 +19,8 @@ from tenon.apis.conditions import clear_condition, set_condition, set_root
 from tenon.apis.managed import manages_claim
 from tenon.apis.nodeclaim import CONSISTENT_STATE_FOUND, INSTANCE_TERMINATING, LAUNCHED, READY_DEPENDENTS
 from tenon.apis.reasons import Reason, camel_case
-from tenon.kube.claim_record import ClaimRecord
+from tenon.errors import TenonError
+from tenon.kube.claim_record import ClaimRecord, instance_id_of
 from tenon.kube.structs import Object
 from tenon.kube.timestamps import format_instant
 from tenon.lifecycle import consistency
@@ -30,6 +31,8 @@ from tenon.provisioning.purchase import bounded_lines
 from tenon.resources import Resources, format_resources
 
 Clock = Callable[[], datetime]
+Guard = Callable[[Object], None]
+"""Raises if a claim must not be changed."""
 
 LAUNCH_FAILED = "LaunchFailed"
 LAUNCH_EVENTS = {
@@ -40,6 +43,14 @@ LAUNCH_EVENTS = {
 TAGGED = {labels.TAGGED: "true", labels.CLUSTER_TAGGED: "true"}
 """The annotations of a NodeClaim whose instance has all its tags. They keep Karpenter from writing tags."""
 _MAX_MESSAGE = 1024
+
+
+class AnotherInstanceError(TenonError):
+    """Another controller, or another launch, has given the claim an instance."""
+
+    def __init__(self, claim: str, provider_id: str) -> None:
+        super().__init__(f"NodeClaim {claim} has the instance {provider_id} already, which stays")
+        self.provider_id = provider_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,10 +161,22 @@ async def mark_launched(
 ) -> bool:
     """Record the launch on the claim: first the metadata, then the status with Launched, which confirms all of it.
 
+    This is written even while Tenon stands by: another controller would launch a claim without a provider ID again.
+
     Returns:
         False if the claim is gone.
+
+    Raises:
+        AnotherInstanceError: the claim has another instance, and nothing was written.
     """
-    labelled = await _merge_metadata(kube, ref, labels_, annotations or {}, seen)
+    kube = kube.without_gate()
+
+    def unless_taken(claim: Object) -> None:
+        present = (claim.get("status") or {}).get("providerID")
+        if present and instance_id_of(present) != instance.id:
+            raise AnotherInstanceError(ref.name, present)
+
+    labelled = await _merge_metadata(kube, ref, labels_, annotations or {}, seen, unless_taken)
     if labelled is None:
         return False
     fields = {
@@ -163,7 +186,8 @@ async def mark_launched(
         "allocatable": format_resources(allocatable),
     }
     launched = [ConditionUpdate(LAUNCHED, "True")]
-    return await update_conditions(kube, ref, launched, now, fields=fields, seen=labelled) is not None
+    marked = await update_conditions(kube, ref, launched, now, fields=fields, seen=labelled, guard=unless_taken)
+    return marked is not None
 
 
 async def mark_launch_failed(kube: Kube, ref: ClaimRef, reason: str, message: str, now: Clock) -> bool:
@@ -193,10 +217,11 @@ async def update_conditions(
     fields: Mapping[str, Any] | None = None,
     cleared: Collection[str] = (),
     seen: Object | None = None,
+    guard: Guard | None = None,
 ) -> ClaimRecord | None:
     """Set conditions, the root condition Ready that depends on them, and status fields.
 
-    ``cleared``: types of conditions to remove.
+    ``cleared``: types of conditions to remove. ``guard`` sees the claim that is changed, and may raise.
 
     Returns:
         The claim afterwards, or None if it is gone.
@@ -204,6 +229,8 @@ async def update_conditions(
 
     def compute(claim: Object) -> dict[str, Any]:
         _check_managed(claim)
+        if guard is not None:
+            guard(claim)
         patch = status_patch(claim, updates, now(), fields or {}, cleared)
         return {"status": patch} if patch else {}
 
@@ -292,12 +319,19 @@ async def request_deletion(kube: Kube, claim: ClaimRecord) -> None:
 
 
 async def _merge_metadata(
-    kube: Kube, ref: ClaimRef, labels_: Mapping[str, str], annotations: Mapping[str, str], seen: Object | None = None
+    kube: Kube,
+    ref: ClaimRef,
+    labels_: Mapping[str, str],
+    annotations: Mapping[str, str],
+    seen: Object | None = None,
+    guard: Guard | None = None,
 ) -> dict[str, Any] | None:
     """Write labels and annotations. Return the claim afterwards, or None if it is gone."""
 
     def compute(claim: Object) -> dict[str, Any]:
         _check_managed(claim)
+        if guard is not None:
+            guard(claim)
         patch: dict[str, Any] = {}
         for field, wanted in (("labels", labels_), ("annotations", annotations)):
             present = claim["metadata"].get(field) or {}

@@ -7,6 +7,7 @@ kilobytes per object, so this module does not use them.
 from __future__ import annotations
 
 import asyncio
+import copy
 import os
 import socket
 from collections.abc import AsyncIterator, Mapping
@@ -14,8 +15,10 @@ from typing import Any, Self
 
 import aiohttp
 
+from activities import metrics
+from activities.gate import Gate
 from activities.kubernetes.access import Access
-from activities.kubernetes.errors import ApiUnreachableError, from_status
+from activities.kubernetes.errors import ApiUnreachableError, WriteStoppedError, from_status
 from activities.kubernetes.rate_limit import RateLimit
 
 CONNECT_SECONDS = 10.0
@@ -39,13 +42,21 @@ class StreamSilentError(ApiUnreachableError):
 class Transport:
     """An authenticated HTTP connection pool to one API server, with a limit on requests per second."""
 
-    def __init__(self, access: Access, *, qps: float, burst: int) -> None:
+    def __init__(self, access: Access, *, qps: float, burst: int, gate: Gate | None = None) -> None:
+        """``gate``: stops writes while it is closed."""
         self._access = access
         self._limit = RateLimit(qps, burst)
+        self._gate = gate
 
     @classmethod
     async def connect(
-        cls, kubeconfig: str | None = None, context: str | None = None, *, qps: float = 200.0, burst: int = 300
+        cls,
+        kubeconfig: str | None = None,
+        context: str | None = None,
+        *,
+        qps: float = 200.0,
+        burst: int = 300,
+        gate: Gate | None = None,
     ) -> Self:
         """Configure a client from the given kubeconfig file, else ``KUBECONFIG``, the pod's service account, or
         ``~/.kube/config``. Sends nothing yet.
@@ -53,7 +64,13 @@ class Transport:
         Raises:
             ConfigError: none of them can be used.
         """
-        return cls(await Access.gain(kubeconfig, context), qps=qps, burst=burst)
+        return cls(await Access.gain(kubeconfig, context), qps=qps, burst=burst, gate=gate)
+
+    def without_gate(self) -> Self:
+        """The same connection and limit for writes that must be sent even while Tenon stands by."""
+        other = copy.copy(self)
+        other._gate = None
+        return other
 
     @property
     def host(self) -> str:
@@ -161,6 +178,9 @@ class Transport:
         client = self._access.client
         try:
             await client.update_params_for_auth(headers, [], ["BearerToken"])
+            if method != "GET" and self._gate is not None and self._gate.why:  # asked after all waits
+                metrics.STOPPED_CALLS.labels("kubernetes").inc()
+                raise WriteStoppedError(self.host, self._gate.why)
             response: aiohttp.ClientResponse = await client.rest_client.request(
                 method,
                 self.host + path,

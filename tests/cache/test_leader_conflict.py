@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from activities import metrics
+from activities.gate import Gate
 from activities.kubernetes.errors import ApiUnreachableError, ForbiddenError
 from tests.cache.lease_api import Api, forever, stop, virtually
 from worker.runtime.leader_conflict import LeaderConflict
@@ -113,10 +114,14 @@ class Told:
         return True
 
 
-def rivals(leases: Any, told: Told | None = None, own: tuple[str, str] = US) -> LeaderConflict:
+def rivals(
+    leases: Any, told: Told | None = None, own: tuple[str, str] = US, gate: Gate | None = None
+) -> LeaderConflict:
     api, recorder = cast("Any", leases), cast("Any", told or Told())
     namespaces = ("kube-system", "karpenter")
-    return LeaderConflict(api, recorder, namespace=own[0], name=own[1], namespaces=namespaces, now=lambda: NOW)
+    return LeaderConflict(
+        api, recorder, namespace=own[0], name=own[1], namespaces=namespaces, gate=gate, now=lambda: NOW
+    )
 
 
 def test_ops04_tenon_stands_by_until_the_lease_of_karpenter_expires(
@@ -552,3 +557,48 @@ def test_ops04_without_the_right_to_ask_tenon_stands_by_for_a_pod(caplog: pytest
 
     virtually(main)
     assert any("create of subjectaccessreviews" in each.message for each in caplog.records)
+
+
+def test_ops04_the_gate_is_open_only_while_it_is_known_that_no_other_controller_leads() -> None:
+    async def main() -> None:
+        leases, gate = Leases(), Gate()
+        others = rivals(leases, gate=gate)
+        assert "has not checked yet" in gate.why
+        looking = asyncio.create_task(others.run())
+        await asyncio.sleep(1)
+        assert gate.why == ""
+        karpenter = asyncio.create_task(leases.renewing(KARPENTER, "karpenter-7d_1f"))
+        await asyncio.sleep(2.1)
+        assert gate.why.startswith("Karpenter (karpenter-7d_1f) leads by the Lease kube-system/")
+        await stop(karpenter)
+        await asyncio.sleep(20)
+        assert gate.why == ""
+        await stop(looking)
+
+    virtually(main)
+
+
+def test_ops04_the_gate_closes_when_the_leases_could_not_be_read_for_half_a_minute() -> None:
+    """A process that is cut off from the API server must not buy at EC2 what another controller may buy too."""
+
+    async def main() -> None:
+        leases, gate = Leases(), Gate()
+        others = rivals(leases, gate=gate)
+        looking = asyncio.create_task(others.run())
+        await asyncio.sleep(1)
+        leases.failure = ApiUnreachableError("x", "gone")
+        await asyncio.sleep(25)
+        assert (gate.why, others.why_unknown()) == ("", "")
+        await asyncio.sleep(10)
+        assert "could not be read for" in gate.why
+        assert others.why_unknown() == gate.why, "the readiness probe says so"
+        leases.failure = None
+        await asyncio.sleep(2.1)
+        assert (gate.why, others.why_unknown()) == ("", "")
+        leases.renew(KARPENTER, "karpenter-7d_1f")
+        await asyncio.sleep(2.1)
+        assert gate.why
+        assert others.why_unknown() == "", "a worker that stands by is ready"
+        await stop(looking)
+
+    virtually(main)

@@ -14,6 +14,7 @@ from typing import Any
 
 from aiohttp import web
 
+from activities.gate import Gate
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ApiUnreachableError, GoneError
 from activities.kubernetes.transport import StreamSilentError
@@ -164,7 +165,7 @@ def _line(kind: str, obj: dict[str, Any]) -> bytes:
 
 
 @asynccontextmanager
-async def serve(handler: Any, folder: Path) -> AsyncIterator[Kube]:
+async def serve(handler: Any, folder: Path, gate: Gate | None = None) -> AsyncIterator[Kube]:
     """A client of a real HTTP server on the loopback that answers every request by ``handler(request)``."""
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", handler)
@@ -175,7 +176,7 @@ async def serve(handler: Any, folder: Path) -> AsyncIterator[Kube]:
     port = runner.addresses[0][1]
     config = folder / "kubeconfig"
     config.write_text(KUBECONFIG % port)
-    kube = await Kube.connect(str(config))
+    kube = await Kube.connect(str(config), gate=gate)
     try:
         yield kube
     finally:

@@ -107,6 +107,9 @@ class FakeKube:
             if key[0] == "pods" and end and not held and self.kubelet and stamp(self.clock()) >= end:
                 del self.objects[key]
 
+    def without_gate(self) -> FakeKube:
+        return self
+
     def names(self, resource: Resource) -> list[str]:
         return sorted(name for plural, _, name in self.objects if plural == resource.plural)
 

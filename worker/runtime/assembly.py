@@ -26,6 +26,7 @@ from activities.ec2.cluster import describe_cluster, version_by_eks
 from activities.ec2.errors import EC2Error
 from activities.ec2.provider import Ec2Provider
 from activities.ec2.ttl_cache import Refresh
+from activities.gate import Gate
 from activities.housekeeping.sweep import Housekeeping
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ForbiddenError
@@ -78,6 +79,8 @@ class Clients:
     ec2: Ec2Provider
     version: ClusterVersion
     aws: Ec2
+    gate: Gate
+    """Stops what ``kube`` and ``aws`` would change, while another controller leads."""
 
     async def close(self) -> None:
         """Close the connection to Kubernetes. The others need no closing."""
@@ -86,10 +89,11 @@ class Clients:
 
 async def connect(settings: Settings) -> Clients:
     """Connect to Kubernetes and EC2."""
-    kube = await Kube.connect(qps=settings.kube_client_qps, burst=settings.kube_client_burst)
+    gate = Gate()
+    kube = await Kube.connect(qps=settings.kube_client_qps, burst=settings.kube_client_burst, gate=gate)
     answer = await kube.request("GET", "/version")  # fails early, with a clear error, if the address is wrong
     by_server = "" if settings.eks_control_plane else server_version(answer)
-    aws = await asyncio.to_thread(Ec2, await asyncio.to_thread(region_of_environment))
+    aws = await asyncio.to_thread(Ec2, await asyncio.to_thread(region_of_environment), gate=gate)
     ec2 = await asyncio.to_thread(_ec2, aws, settings, by_server, await dns_address(kube))
 
     async def ask() -> str:
@@ -97,7 +101,8 @@ async def connect(settings: Settings) -> Clients:
             return await asyncio.to_thread(version_by_eks, aws, settings.cluster_name)
         return server_version(await kube.request("GET", "/version"))
 
-    return Clients(kube, EventRecorder(kube), ec2, ClusterVersion(ec2.cluster.kubernetes_version, ask), aws)
+    recorder = EventRecorder(kube.without_gate())  # events change nothing, and say what happened
+    return Clients(kube, recorder, ec2, ClusterVersion(ec2.cluster.kubernetes_version, ask), aws, gate)
 
 
 async def connect_for_leases() -> Kube:

@@ -60,12 +60,13 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
         namespace=settings.namespace(),
         name=settings.leader_election_name,
         namespaces=settings.namespaces_of_rivals(),
+        gate=clients.gate,
     )
     warming = asyncio.create_task(warm_up(clients), name="warm up")
     readiness.checks.append(
         lambda: f"the cluster cache still reads {', '.join(waits)}" if (waits := cache.unsynced_resources) else ""
     )
-    readiness.checks.append(lambda: rivals.unseen)
+    readiness.checks.append(rivals.why_unknown)
     readiness.why = ""
     cut_off = TemporalIsolation()
     try:
@@ -79,7 +80,9 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
                 asyncio.create_task(freeze_cache_records(cache.wait_synced), name="garbage"),
                 asyncio.create_task(rivals.run(), name="rivals"),
                 # Needs neither Temporal nor the lead: startup cordons must go if another controller leads.
-                asyncio.create_task(StartupCordonController(clients.kube, cache).run(), name="startup cordon"),
+                asyncio.create_task(
+                    StartupCordonController(clients.kube.without_gate(), cache).run(), name="startup cordon"
+                ),
                 # Needs neither as well: see worker/controllers/interruption.py.
                 *_read_interruptions(settings, temporal, clients, cache, rivals),
                 asyncio.create_task(

@@ -47,6 +47,7 @@ async def _serve(settings: Settings, readiness: Readiness, stop: asyncio.Event) 
         namespace=settings.namespace(),
         name=settings.leader_election_name,
         namespaces=settings.namespaces_of_rivals(),
+        gate=clients.gate,
     )
     warming = asyncio.create_task(warm_up(clients), name="warm up")
 
@@ -68,8 +69,10 @@ async def _serve(settings: Settings, readiness: Readiness, stop: asyncio.Event) 
             finally:
                 if stop.is_set():
                     readiness.why = "stopping"
+                # All at once. One after the other, the last would take tasks until the others have ended theirs.
+                await asyncio.gather(*(worker.shutdown() for worker in workers))
 
-    readiness.checks.append(lambda: rivals.unseen)
+    readiness.checks.append(rivals.why_unknown)
     readiness.why = ""
     try:
         await until_stopped(

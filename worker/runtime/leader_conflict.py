@@ -24,6 +24,7 @@ from typing import Any
 
 from activities import loggers, metrics
 from activities.clock import utc_now
+from activities.gate import Gate
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ForbiddenError
 from activities.kubernetes.events import EventPublisher
@@ -46,6 +47,10 @@ clocks differ by at most ten.
 """
 STANDING_BY = "StandingBy"
 LEASE_IGNORED = "LeaseIgnored"
+BLIND_SECONDS = 30.0
+"""Seconds after which a process that cannot read the Leases closes its gate. It may be cut off from the API server
+while another controller is not, and what waits for its turn at EC2 would still be sent.
+"""
 MAX_HOLDER = 300
 """The maximum length of a holder's identity in events and logs. An API server allows any length."""
 
@@ -96,9 +101,13 @@ class LeaderConflict:
         namespace: str,
         name: str = LEASE_NAME,
         namespaces: Collection[str] = (),
+        gate: Gate | None = None,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        """``namespaces``: in these, and in Tenon's own, every Lease counts, whoever holds it."""
+        """``namespaces``: in these, and in Tenon's own, every Lease counts, whoever holds it.
+
+        ``gate`` is the process's, which this object opens and closes.
+        """
         self._now = now
         self._kube = kube
         self._recorder = recorder
@@ -110,9 +119,17 @@ class LeaderConflict:
         self._log_limiter = LogRateLimiter()
         self.unseen = "Tenon has not checked yet whether another controller, such as Karpenter, leads"
         """Why this is unknown. Empty after the first check that succeeded."""
+        self._gate = gate or Gate()
+        self._gate.close(self.unseen)
+        self._seen_at = float("-inf")
+        """When the Leases were last read."""
         self._free = asyncio.Event()
         self._taken = asyncio.Event()
         self.rival: ForeignLease | None = None
+
+    def why_unknown(self) -> str:
+        """Why it is not known whether another controller leads, so that nothing may be changed. Empty if it is."""
+        return self.unseen or (self._gate.why if self.rival is None else "")
 
     def stand_by(self, leading: bool) -> bool:
         """Whether Tenon must not act now.
@@ -147,6 +164,12 @@ class LeaderConflict:
                 names = ", ".join(self._names)
                 why += f" (ClusterRole tenon must allow list of leases with resourceNames [{names}])"
             self._blind = True
+            clock = asyncio.get_running_loop().time()
+            if not self._gate.why and clock >= self._seen_at + BLIND_SECONDS:
+                self._gate.close(
+                    f"the Leases of other controllers could not be read for {clock - self._seen_at:.0f} s, and one of "
+                    f"them may lead: {why}"
+                )
             if self.unseen:
                 self.unseen = (
                     f"Tenon cannot check whether another controller leads, because it cannot list Leases: {why}"
@@ -167,7 +190,7 @@ class LeaderConflict:
 
     async def _record(self, leases: dict[Key, JsonObject], controllers: Collection[Key]) -> None:
         clock = asyncio.get_running_loop().time()
-        before, self._seen = self._seen, {}
+        before, self._seen, self._seen_at = self._seen, {}, clock
         rivals: list[ForeignLease] = []
         ignored: list[ForeignLease] = []
         for key, lease in leases.items():
@@ -222,6 +245,10 @@ class LeaderConflict:
             return False
 
     async def _become(self, rival: ForeignLease | None) -> None:
+        if rival is None:
+            self._gate.open()
+        else:
+            self._gate.close(f"{rival}, and Tenon stands by")
         changed = bool(self.unseen) or rival != self.rival
         gone, self.rival, self.unseen = self.rival, rival, ""
         if not changed:

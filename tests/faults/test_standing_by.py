@@ -1,0 +1,66 @@
+"""OPS-04: a Karpenter that begins to lead in the middle of a burst of launches."""
+
+from __future__ import annotations
+
+import asyncio
+
+from activities.kubernetes.client import Kube
+from sandbox.cluster import Sandbox
+from sandbox.ec2.client import Ec2Admin
+from tests.e2e.conftest import MakePool
+from tests.e2e.pools import SMALL
+from tests.e2e.upstream import Karpenter
+from tests.e2e.worker_process import WorkerProcess
+from tests.faults.conftest import Observe
+from tests.faults.fleets import fleets
+from tests.workflows.waiting import until
+
+PODS = 70
+SENT_BEFORE = 28
+"""More than the burst of 25 that EC2's limit allows a process, so that the other launches wait in its limiter."""
+STOPPED = 10
+"""Calls that came to their turn during the stand-by. EC2's limit gives a process about 2.5 turns a second."""
+
+
+async def test_ops04_nothing_is_bought_any_more_once_tenon_stands_by(
+    worker: WorkerProcess, make_pool: MakePool, observe: Observe, kube: Kube, ec2: Ec2Admin, sandbox: Sandbox
+) -> None:
+    """The launches that wait in the limiter are not sent, and each pod gets one node once Tenon leads again."""
+    pool = await make_pool(requirements=SMALL)
+    karpenter = Karpenter(kube, sandbox, pool)
+    before = await asyncio.to_thread(worker.metric, "tenon_stopped_calls_total", service="ec2")
+
+    async def launching() -> bool:
+        return ec2.held() >= SENT_BEFORE
+
+    async def stands_by() -> bool:
+        return await asyncio.to_thread(worker.metric, "tenon_standing_by") > 0
+
+    async def stopped() -> bool:
+        calls = await asyncio.to_thread(worker.metric, "tenon_stopped_calls_total", service="ec2")
+        return calls >= before + STOPPED
+
+    async def recorded() -> bool:
+        launched = [each for each in await pool.claims() if (each.get("status") or {}).get("providerID")]
+        return len(launched) == len(pool.instances()) >= sent
+
+    async def run() -> bool:
+        return [pod["status"]["phase"] for pod in await pool.pods()] == ["Running"] * PODS
+
+    async with observe(pool) as seen:
+        ec2.hold("CreateFleet", count=None)  # so that the calls are counted as they arrive
+        await asyncio.gather(*(pool.pod(f"p{number}", cpu=f"{1000 + number}m") for number in range(PODS)))
+        await until(launching, within=180)
+        async with karpenter.leads():
+            await until(stands_by)  # says the slower of both processes
+            sent = ec2.held()
+            assert sent < PODS
+            await until(stopped)
+            assert ec2.held() == sent, "no call that came to its turn after that was sent"
+            ec2.release()
+            await until(recorded)  # Karpenter would launch a NodeClaim without a provider ID again
+            assert len(fleets(ec2, pool)) == sent
+        await until(run, within=400)
+        for number in range(PODS):
+            await pool.delete_pod(f"p{number}")
+        await seen.nothing_left(pool)
