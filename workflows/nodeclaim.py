@@ -84,6 +84,8 @@ class NodeClaimWorkflow:
             self._show()
             if self._too_long() and not self.inbox:
                 await workflow.wait_condition(workflow.all_handlers_finished)
+                if self.inbox:
+                    continue
                 self._continue_as_new(begin)
             match machine.next_step(self.state, workflow.now()):
                 case Run() as step:

@@ -63,6 +63,27 @@ async def test_what_cannot_be_drained_is_not_waited_for() -> None:
     assert [call for call in world.kube.calls if call[0] == "evict"] == []
 
 
+@pytest.mark.parametrize("force", [False, True])
+async def test_a_new_pod_of_the_same_name_is_not_removed_in_place_of_the_old_one(*, force: bool) -> None:
+    """A StatefulSet's pod may have started again elsewhere since the pods were listed."""
+    world = World().put_live().put_pods(pod("db-0", owner="StatefulSet"))
+    listed = world.kube.list
+
+    async def then_replaced(*given: Any, **more: Any) -> list[dict[str, Any]]:
+        answer: list[dict[str, Any]] = await listed(*given, **more)
+        if any(one["metadata"].get("uid") == "uid-db-0" for one in answer):
+            replaced = pod("db-0", owner="StatefulSet", on="node-2")
+            replaced["metadata"]["uid"] = "uid-of-new"
+            world.kube.add(PODS, replaced)
+        return answer
+
+    world.kube.list = then_replaced
+    assert (await run(world, force=force)).drained
+    new = world.kube.objects[("pods", "default", "db-0")]
+    assert new["metadata"]["uid"] == "uid-of-new"
+    assert "deletionTimestamp" not in new["metadata"]
+
+
 async def test_a_budget_blocks_and_is_named() -> None:
     """TRM-05, EVT-04."""
     world = World().put_live().put_pods(pod("web-0"), pod("api-0"))
