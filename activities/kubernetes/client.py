@@ -47,6 +47,8 @@ class EvictionAnswer:
     message: str = ""
     code: int = 200
     """The HTTP status of the answer."""
+    retry_after: float = 0.0
+    """Seconds after which the API server wants to be asked again; 0 if it did not say."""
 
 
 class Kube(Transport):
@@ -206,10 +208,9 @@ class Kube(Transport):
         except ConflictError as error:
             return EvictionAnswer("gone", code=409) if uid else EvictionAnswer("error", error.message, 409)
         except TooManyRequestsError as error:
-            budgets = [message for reason, message in error.causes if reason == "DisruptionBudget"]
             # An overloaded server also answers 429, but names no budget.
-            blocked = bool(budgets) or "disruption budget" in error.message
-            return EvictionAnswer("blocked" if blocked else "error", "; ".join(budgets) or error.message, 429)
+            outcome: Literal["blocked", "error"] = "blocked" if error.budgets else "error"
+            return EvictionAnswer(outcome, "; ".join(error.budgets) or error.message, 429, error.retry_after)
         except ApiError as error:
             if error.status != 500:
                 raise

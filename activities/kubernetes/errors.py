@@ -50,6 +50,12 @@ class GoneError(ApiError):
 class TooManyRequestsError(ApiError):
     """The server throttles requests, or a PodDisruptionBudget blocks an eviction (429)."""
 
+    @property
+    def budgets(self) -> list[str]:
+        """What the PodDisruptionBudgets say that block an eviction; empty if the server throttles requests."""
+        found = [message for reason, message in self.causes if reason == "DisruptionBudget"]
+        return found or ([self.message] if "disruption budget" in self.message else [])
+
 
 class ApiUnreachableError(ApiError):
     """The API server did not answer. The message names its address, and the status is 0."""

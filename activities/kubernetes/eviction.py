@@ -28,6 +28,8 @@ CONCURRENCY = 20
 """The maximum number of requests in flight for one node."""
 MAX_RETRY_SECONDS = 10
 """The maximum pause before a refused eviction is retried. The pauses are 1, 2, 4 ... seconds."""
+MAX_ASKED_SECONDS = 60.0
+"""The maximum pause that the API server may ask for."""
 
 
 class Evictor:
@@ -126,7 +128,8 @@ class Evictor:
         elif answer.outcome != "gone":
             covering = await self._pdbs_of(metadata["namespace"])
             by_pdb = answer.outcome == "blocked"
-            self._refused(pod, now, pdbs.explain(pod, covering, by_pdb=by_pdb, answer=answer.message))
+            why = pdbs.explain(pod, covering, by_pdb=by_pdb, answer=answer.message)
+            self._refused(pod, now, why, retry_after=answer.retry_after)
 
     async def _delete(self, pod: Object, grace_seconds: int | None) -> None:
         metadata = pod["metadata"]
@@ -145,13 +148,13 @@ class Evictor:
         text = f"deleted with {grace_seconds} s of grace, because its Node {node} must be removed"
         await self._recorder.publish(pod, "Disrupted", text, "Warning")
 
-    def _refused(self, pod: Object, now: datetime, why: str) -> None:
+    def _refused(self, pod: Object, now: datetime, why: str, *, retry_after: float = 0.0) -> None:
         uid = object_json.uid(pod)
         force_at = None if self._wanted.force else self._wanted.force_at
         self._held[uid] = f"pod {object_json.key(pod)} {why}{drain_blockers.forced_deletion_notice(pod, force_at, now)}"
         count = self._refusals.get(uid, 0)
         self._refusals[uid] = count + 1
-        wait = MAX_RETRY_SECONDS if count > 3 else 2**count
+        wait = max(MAX_RETRY_SECONDS if count > 3 else 2**count, min(retry_after, MAX_ASKED_SECONDS))
         self._retry_at[uid] = now + timedelta(seconds=wait)
 
     async def _pdbs_of(self, namespace: str) -> list[dict[str, Any]]:

@@ -18,11 +18,15 @@ import aiohttp
 from activities import metrics
 from activities.gate import Gate
 from activities.kubernetes.access import Access
-from activities.kubernetes.errors import ApiUnreachableError, WriteStoppedError, from_status
+from activities.kubernetes.errors import ApiUnreachableError, TooManyRequestsError, WriteStoppedError, from_status
 from activities.kubernetes.rate_limit import RateLimit
 
 CONNECT_SECONDS = 10.0
 REQUEST_SECONDS = 60.0
+MAX_PAUSE = 30.0
+"""The longest pause, in seconds, that one answer of a throttling API server causes."""
+PATIENCE = 10.0
+"""Seconds that a request waits for a throttling API server before its caller gets the error."""
 KEEP_ALIVE = ((socket.TCP_KEEPIDLE, 30), (socket.TCP_KEEPINTVL, 10), (socket.TCP_KEEPCNT, 3))
 """Detects within a minute that a peer vanished silently, for example a control plane node that lost power."""
 
@@ -93,10 +97,29 @@ class Transport:
     ) -> bytes:
         """Send a request and return the body of a successful answer.
 
+        If the API server throttles requests and says for how long, this process sends none for that time, and then
+        repeats this one, as Kubernetes' own clients do.
+
         Raises:
             ApiError: the subclass for the status of any other answer.
             ApiUnreachableError: there was no answer.
         """
+        waited = 0.0
+        while True:
+            try:
+                return await self._request(method, path, query, body, content_type, seconds)
+            except TooManyRequestsError as error:
+                pause = min(error.retry_after, MAX_PAUSE)
+                if not pause or error.budgets:
+                    raise
+                self._limit.pause(pause)
+                waited += pause
+                if waited > PATIENCE:
+                    raise
+
+    async def _request(
+        self, method: str, path: str, query: Mapping[str, str] | None, body: Any, content_type: str, seconds: float
+    ) -> bytes:
         limits = aiohttp.ClientTimeout(total=seconds, sock_connect=CONNECT_SECONDS)
         response = await self._send(method, path, limits, query=query, body=body, content_type=content_type)
         try:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
+from activities.kubernetes.errors import TooManyRequestsError
 from activities.kubernetes.rate_limit import RateLimit, RequestClass, requests_as
+from activities.kubernetes.transport import Transport
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 
@@ -96,3 +99,55 @@ async def test_nothing_is_sent_during_a_pause_that_the_api_server_asked_for() ->
     first = await waiting(limit, 4)
     limit.pause(5)
     assert await asyncio.gather(*first, *await waiting(limit, 1)) == pytest.approx([0, 0, 0, 5.1, 5.2])
+
+
+class Throttled(Transport):
+    """A transport that meets these answers, one for each request that it sends."""
+
+    def __init__(self, *answers: TooManyRequestsError) -> None:
+        self._limit = RateLimit(qps=200.0, burst=300)
+        self._answers = list(answers)
+        self.sent_at: list[float] = []
+
+    async def _request(self, *_request: Any) -> bytes:
+        await self._limit.acquire()
+        self.sent_at.append(asyncio.get_running_loop().time())
+        if self._answers:
+            raise self._answers.pop(0)
+        return b"{}"
+
+
+def throttling(seconds: float, *causes: tuple[str, str]) -> TooManyRequestsError:
+    return TooManyRequestsError(429, "TooManyRequests", "slow down", retry_after=seconds, causes=causes)
+
+
+async def test_a_throttling_api_server_is_left_alone_for_as_long_as_it_asked() -> None:
+    transport = Throttled(throttling(3), throttling(1))
+    assert await transport.request("GET", "/version") == b"{}"
+    await transport.request("GET", "/version")
+    assert transport.sent_at == pytest.approx([0, 3, 4, 4], abs=0.02)
+
+
+async def test_the_caller_gets_the_error_of_a_server_that_throttles_for_long() -> None:
+    transport = Throttled(*[throttling(4)] * 5)
+    with pytest.raises(TooManyRequestsError):
+        await transport.request("GET", "/version")
+    assert transport.sent_at == pytest.approx([0, 4, 8], abs=0.02)
+    assert await Throttled().request("GET", "/version") == b"{}"
+
+
+async def test_no_pause_is_longer_than_half_a_minute() -> None:
+    transport = Throttled(throttling(3600))
+    with pytest.raises(TooManyRequestsError):
+        await transport.request("GET", "/version")
+    await transport.request("GET", "/version")
+    assert transport.sent_at == pytest.approx([0, 30], abs=0.02)
+
+
+@pytest.mark.parametrize("error", [throttling(0), throttling(10, ("DisruptionBudget", "budget b needs 2"))])
+async def test_a_budget_that_blocks_an_eviction_does_not_stop_other_requests(error: TooManyRequestsError) -> None:
+    transport = Throttled(error)
+    with pytest.raises(TooManyRequestsError):
+        await transport.request("POST", "/eviction")
+    await transport.request("GET", "/version")
+    assert transport.sent_at == pytest.approx([0, 0], abs=0.02)

@@ -36,6 +36,7 @@ from activities.launch_breakers import LaunchBreakers
 from activities.nodeclaim_lifecycle import NodeActivities
 from activities.nodeclasses import NodeClassActivities
 from tenon.ec2.cluster import Cluster
+from worker.runtime.activity_retries import RetryAfterInterceptor
 from worker.runtime.concurrency import concurrency
 from worker.settings import Settings, SettingsError
 from workflows import names
@@ -212,6 +213,7 @@ def io_workers(
     queue = names.task_queue(settings.cluster_name)
     common = Worker(
         client,
+        interceptors=[RetryAfterInterceptor()],
         task_queue=queue,
         workflows=WORKFLOWS,
         activities=activities,
@@ -225,6 +227,7 @@ def io_workers(
     lanes = [
         Worker(
             client,
+            interceptors=[RetryAfterInterceptor()],
             task_queue=names.lane_queue(queue, lane),
             activities=own,
             build_id=BUILD_ID,

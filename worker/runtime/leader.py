@@ -54,6 +54,7 @@ from worker.controllers.not_ready_nodes import NotReadyNodeController
 from worker.controllers.replacements import ReplacementController
 from worker.controllers.static_nodepool import StaticNodePoolController
 from worker.controllers.zonal_shift import ZonalShiftController
+from worker.runtime.activity_retries import RetryAfterInterceptor
 from worker.runtime.assembly import BUILD_ID, Clients
 from worker.runtime.child_processes import METRICS_FOLDER
 from worker.runtime.disabled_gate_warnings import warn_of_disabled_gates
@@ -195,6 +196,7 @@ async def _decide(client: Client, kube: Kube, settings: Settings, cache: Cluster
     def serving(task_queue: str) -> Worker:
         return Worker(
             client,
+            interceptors=[RetryAfterInterceptor()],
             task_queue=task_queue,
             activities=[plan.await_batch, plan.plan, plan.await_disruption, plan.validate_command, plan.measure_saving],
             build_id=BUILD_ID,
