@@ -5,6 +5,7 @@ Each command runs in its own child workflow, so that a failing command does not 
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 from pydantic import Field
@@ -64,6 +65,8 @@ class DisruptionWorkflow(PlannerCaller):
     @workflow.init
     def __init__(self, begin: DisruptionInput) -> None:
         super().__init__(begin.plan_queue)
+        self.announced_queue = begin.plan_queue
+        """The task queue of the leader that the open commands know."""
         self.cluster = begin.cluster
         self.by_claim = dict(begin.ledger)
         self.savings = dict(begin.savings)
@@ -78,6 +81,8 @@ class DisruptionWorkflow(PlannerCaller):
         """Poll the planner and start commands. Never returns; continues as new when the history grows."""
         while True:
             decision = await self._await_decision()
+            if self.plan_queue != self.announced_queue:
+                await self._announce_leader()
             if decision is not None:
                 self.by_claim = commands_without(self.by_claim, decision.gone)
                 if decision.cursor is not None:
@@ -114,6 +119,20 @@ class DisruptionWorkflow(PlannerCaller):
             outdated=lambda: self.input_changed,
         )
 
+    async def _announce_leader(self) -> None:
+        """Tell the open commands that call the planner which leader serves it now."""
+        self.announced_queue = queue = self.plan_queue
+        commands = {entry.command for entry in self.by_claim.values() if entry.due is None}
+        await asyncio.gather(*(self._announce_to(command, queue) for command in sorted(commands)))
+
+    async def _announce_to(self, command: str, queue: str) -> None:
+        handle = workflow.get_external_workflow_handle(names.command_id(self.cluster, command))
+        try:
+            await handle.signal("planner_serves", queue)
+            await handle.signal("planner_started")
+        except Exception as error:  # it has ended: only its nodes have not left yet
+            workflow.logger.debug("A command did not hear of the new leader", extra={"error": str(error)})
+
     async def _start(self, command: DisruptionCommand) -> None:
         now = workflow.now()
         self.by_claim = commands_without(self.by_claim, {candidate.claim for candidate in command.candidates})
@@ -135,7 +154,7 @@ class DisruptionWorkflow(PlannerCaller):
     async def _start_child(self, command: DisruptionCommand) -> None:
         child = await workflow.start_child_workflow(
             DisruptionMoveWorkflow.run if command.moves_pods else DisruptionCommandWorkflow.run,
-            DisruptInput(cluster=self.cluster, command=command),
+            DisruptInput(cluster=self.cluster, command=command, plan_queue=self.plan_queue),
             id=names.command_id(self.cluster, command.id),
             parent_close_policy=ParentClosePolicy.ABANDON,
             static_summary=f"{command.reason}: {', '.join(c.claim for c in command.candidates[:5])}",

@@ -37,6 +37,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from workflows import names
     from workflows.options import OPTIONS
+    from workflows.planner_call import PlannerCaller
 
 REPLACEMENTS_WITHIN = timedelta(minutes=10)
 """How long the replacements may take to be initialized (DIS-65)."""
@@ -46,6 +47,8 @@ SURGE_WITHIN = timedelta(minutes=10)
 """How long Deployments may take to start their new pods."""
 FAILED_PAUSE = timedelta(minutes=5)
 """How long the candidates of a command that failed are left alone."""
+UNTOUCHED_PAUSE = timedelta(seconds=30)
+"""The same if the command failed before it touched anything, because the cluster had changed since the decision."""
 MEASURES = "measure-saving"
 """The patch with which a command measures what it saves."""
 SURGES = "surge"
@@ -62,7 +65,7 @@ class CommandFailedError(TenonError):
 
 
 @workflow.defn(name="DisruptionMove")
-class DisruptionMoveWorkflow:
+class DisruptionMoveWorkflow(PlannerCaller):
     """Runs one command. Its result says which candidates leave.
 
     Commands that only remove empty nodes have another workflow type. A worker of an earlier version knows only those
@@ -71,6 +74,7 @@ class DisruptionMoveWorkflow:
 
     @workflow.init
     def __init__(self, begin: DisruptInput) -> None:
+        super().__init__(begin.plan_queue)
         self.begin = begin
         self.timeline: list[str] = []
         self.cancelled = False
@@ -116,7 +120,7 @@ class DisruptionMoveWorkflow:
             self._record(f"NodeClaim {claim}: {why}")
         # What leaves for another reason needs its replacement all the same.
         await self._finish(stay, undo=not (result.accepted or result.leaving))
-        await self._postpone(stay)
+        await self._postpone(stay, FAILED_PAUSE)
         left = sorted({*result.accepted, *result.leaving})
         if left and command.predicted is not None and workflow.patched(MEASURES):
             return evolve(result, saving=await self._measure(left))
@@ -127,7 +131,7 @@ class DisruptionMoveWorkflow:
         begin = self.begin
         given = MeasureInput(cluster=begin.cluster, command=begin.command, left=left)
         try:
-            result = await self._run(ActivityName.MEASURE_SAVING, given, MeasureResult, names.plan_queue(begin.cluster))
+            result = await self.call(ActivityName.MEASURE_SAVING, given, MeasureResult, self._summary())
         except ActivityError as error:
             self._record(f"what it saves is not known: {error.cause or error}")
             return None
@@ -145,7 +149,11 @@ class DisruptionMoveWorkflow:
         if command.graceful:
             self._record("waits before it is validated")
             await self._sleep(VALIDATION_DELAY, "is validated, if the candidates are still the same")
-        await self._step(ActivityName.VALIDATE_COMMAND, names.plan_queue(self.begin.cluster))
+        if self.cancelled:
+            raise CommandFailedError(CANCELLED)
+        valid = await self.call(ActivityName.VALIDATE_COMMAND, self.begin, StepResult, self._summary())
+        if valid.failure:
+            raise CommandFailedError(valid.failure)
         self.prepared = True
         await self._step(ActivityName.TAINT_CANDIDATES)
         self._record("new pods are kept away from the candidates")
@@ -209,33 +217,33 @@ class DisruptionMoveWorkflow:
         with contextlib.suppress(TimeoutError):
             await workflow.wait_condition(lambda: self.cancelled, timeout=pause, timeout_summary=summary)
 
-    async def _step(self, activity: ActivityName, task_queue: str | None = None) -> None:
+    async def _step(self, activity: ActivityName) -> None:
         if self.cancelled:
             raise CommandFailedError(CANCELLED)
-        result = await self._run(activity, self.begin, StepResult, task_queue)
+        result = await self._run(activity, self.begin, StepResult)
         if result.failure:
             raise CommandFailedError(result.failure)
 
     async def _ask(self, begin: DisruptInput) -> DisruptResult:
         return await self._run(ActivityName.DISRUPT, begin, DisruptResult)
 
-    async def _run(
-        self, activity: ActivityName, given: Message, answer: type[Answer], task_queue: str | None = None
-    ) -> Answer:
+    async def _run(self, activity: ActivityName, given: Message, answer: type[Answer]) -> Answer:
         options = OPTIONS[activity]
-        command = self.begin.command
         result: Answer = await workflow.execute_activity(
             activity.value,
             given,
-            task_queue=task_queue,
             result_type=answer,
             start_to_close_timeout=options.try_for,
             schedule_to_close_timeout=options.give_up_after,
             heartbeat_timeout=options.heartbeat,
             retry_policy=options.retry,
-            summary=f"{command.reason}: {len(command.candidates)} nodes",
+            summary=self._summary(),
         )
         return result
+
+    def _summary(self) -> str:
+        command = self.begin.command
+        return f"{command.reason}: {len(command.candidates)} nodes"
 
     async def _undo(self, failure: str, *, asked: bool = False) -> DisruptResult:
         """Undo the command.
@@ -247,17 +255,22 @@ class DisruptionMoveWorkflow:
         if self.prepared:
             await self._finish(claims, undo=not asked)
             self._record("undone, but the replacements stay" if asked else "undone")
-        await self._postpone(claims)
+        else:
+            workflow.logger.info(
+                "A disruption command ended before it touched anything",
+                extra={"command": self.begin.command.id, "nodeclaims": claims, "reason": failure},
+            )
+        await self._postpone(claims, FAILED_PAUSE if self.prepared or self.cancelled else UNTOUCHED_PAUSE)
         return DisruptResult(refused=dict.fromkeys(claims, failure), failure=failure)
 
     async def _finish(self, stay: list[str], *, undo: bool) -> None:
         given = FinishInput(cluster=self.begin.cluster, command=self.begin.command, stay=stay, undo=undo)
         await self._run(ActivityName.FINISH_COMMAND, given, StepResult)
 
-    async def _postpone(self, claims: list[str]) -> None:
+    async def _postpone(self, claims: list[str], pause: timedelta) -> None:
         """Ask the disruption workflow to leave these nodes alone for a while."""
         if claims:
-            await self._report("postpone", Postponement(claims=claims, seconds=FAILED_PAUSE.total_seconds()))
+            await self._report("postpone", Postponement(claims=claims, seconds=pause.total_seconds()))
 
     async def _report(self, signal: str, what: Message) -> None:
         handle = workflow.get_external_workflow_handle(names.disruption_id(self.begin.cluster))

@@ -1,4 +1,4 @@
-"""How the provisioner and disruption workflows call the planner: on the task queue of the leading replica.
+"""How workflows call the planner: on the task queue of the leading replica.
 
 A call may be a long poll without heartbeats, so Temporal does not notice when a replica loses power in the middle of
 one. For a minute Temporal also gives new tasks to the polls of that replica. Therefore each leader serves its own task
@@ -76,6 +76,7 @@ class PlannerCaller:
             result_type=answer,
             task_queue=self.plan_queue or f"{workflow.info().task_queue}-plan",
             start_to_close_timeout=options.try_for,
+            schedule_to_close_timeout=options.give_up_after,
             retry_policy=options.retry,
             cancellation_type=options.cancellation,
             summary=summary,

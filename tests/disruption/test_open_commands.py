@@ -91,3 +91,10 @@ def test_dis62_nodes_that_pods_move_to_are_protected_while_a_candidate_is_left()
         assert sorted(hosts_of(commands_without(open_commands, set(gone)))) == list(hosts), gone
     assert commands_without(open_commands, "a") == {"b": first, "c": other, "d": elsewhere}
     assert sorted(hosts_of({**open_commands, "a": evolve(first, postponed=True)})) == ["h", "i", "j"]
+
+
+def test_a_node_may_be_moved_again_as_soon_as_its_pause_is_over() -> None:
+    """Only a node that accepted a command needs time to begin to leave."""
+    entry = evolve(OPEN["a"], postponed=True)
+    assert finished_commands({"a": entry}, [NODE], DUE) == []
+    assert finished_commands({"a": entry}, [NODE], DUE + timedelta(seconds=1)) == ["a"]

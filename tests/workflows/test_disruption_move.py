@@ -28,6 +28,7 @@ from tenon.lifecycle.messages.disruption import (
     MeasuredSaving,
     MeasureInput,
     MeasureResult,
+    Postponement,
     Replacement,
     ReplacementsInput,
     StepResult,
@@ -177,8 +178,21 @@ async def test_dis_46_a_command_that_does_not_hold_any_more_touches_nothing(
     steps.fails[ActivityName.VALIDATE_COMMAND] = "a pod came or went"
     async with running(temporal, cluster, steps, command()) as handle:
         result = await handle.result()
+        (postponed,) = await postponements_of(handle)
     assert result.failure == "a pod came or went"
     assert steps.calls == ["validate command"]
+    assert postponed == Postponement(claims=["default-1", "default-2"], seconds=30), "its nodes are tried again soon"
+
+
+async def test_dis_46_a_command_that_fails_after_the_taint_leaves_its_nodes_alone_for_longer(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    steps = FakeSteps()
+    steps.fails[ActivityName.TAINT_CANDIDATES] = "NodeClaim default-1 is already leaving"
+    async with running(temporal, cluster, steps, command()) as handle:
+        await handle.result()
+        (postponed,) = await postponements_of(handle)
+    assert postponed.seconds == 300
 
 
 @pytest.mark.parametrize("graceful", [True, False], ids=["graceful", "eventual"])
@@ -384,6 +398,14 @@ async def signals_of(handle: Handle) -> list[str]:
     """The signals that the command sent."""
     sent = [event.signal_external_workflow_execution_initiated_event_attributes for event in await events_of(handle)]
     return [one.signal_name for one in sent if one.signal_name]
+
+
+async def postponements_of(handle: Handle) -> list[Postponement]:
+    """What the command asked the disruption workflow to leave alone."""
+    sent = [event.signal_external_workflow_execution_initiated_event_attributes for event in await events_of(handle)]
+    return [
+        Postponement.model_validate_json(one.input.payloads[0].data) for one in sent if one.signal_name == "postpone"
+    ]
 
 
 async def events_of(handle: Handle) -> list[HistoryEvent]:

@@ -24,9 +24,11 @@ from tenon.evolve import evolve
 from tenon.lifecycle.messages.base import ActivityName
 from tenon.lifecycle.messages.disruption import (
     AwaitDisruptionInput,
+    DisruptInput,
     DisruptionCandidate,
     DisruptionCommand,
     DisruptionDecision,
+    DisruptResult,
     LastLooked,
     LookCursor,
     MeasuredSaving,
@@ -34,12 +36,14 @@ from tenon.lifecycle.messages.disruption import (
     PoolSavings,
     Postponement,
     SavingReport,
+    StepResult,
 )
 from tenon.lifecycle.messages.provisioning import AwaitBatchInput, BatchSummary, PlanInput, PlanResult
 from tests.workflows.waiting import until
 from worker.runtime.temporal_plugin import TenonPlugin
 from workflows import names
 from workflows.disruption import DisruptionInput, DisruptionWorkflow
+from workflows.disruption_move import DisruptionMoveWorkflow
 from workflows.provisioner import ProvisionerInput, ProvisionerWorkflow
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -52,6 +56,7 @@ class Leader:
         self.asked: list[str] = []
         self.pods: asyncio.Queue[int] = asyncio.Queue()
         self.plans = True
+        self.validates = True
         self.batches: list[int] = []
         self.carried: list[PlanResult | None] = []
         self.decisions: list[DisruptionDecision] = []
@@ -73,6 +78,13 @@ class Leader:
         self.batches.append(given.batch)
         self.carried.append(given.last_plan)
         return PlanResult(batch=given.batch, claims=["default-abcdef"])
+
+    @activity.defn(name=ActivityName.VALIDATE_COMMAND)
+    async def validate(self, _given: DisruptInput) -> StepResult:
+        self.asked.append("validate")
+        if not self.validates:
+            await asyncio.Event().wait()
+        return StepResult(failure="a pod came or went")
 
     @activity.defn(name=ActivityName.AWAIT_DISRUPTION)
     async def await_disruption(self, given: AwaitDisruptionInput) -> DisruptionDecision:
@@ -104,7 +116,7 @@ class Cluster:
         """A leader that polls these queues until the test ends."""
         found = Leader()
         for queue in queues:
-            activities: list[Any] = [found.await_batch, found.plan, found.await_disruption]
+            activities: list[Any] = [found.await_batch, found.plan, found.await_disruption, found.validate]
             await self._stack.enter_async_context(
                 Worker(self._client, task_queue=queue, activities=activities, graceful_shutdown_timeout=timedelta())
             )
@@ -133,6 +145,10 @@ class Cluster:
             task_queue=names.task_queue(self.name),
         )
 
+    def command(self, ident: str) -> WorkflowHandle[Any, DisruptResult]:
+        ident = names.command_id(self.name, ident)
+        return self._client.get_workflow_handle_for(DisruptionMoveWorkflow.run, ident)
+
     async def announce(self, workflow: WorkflowHandle[Any, None], leader: str) -> None:
         """What a leader of this version sends."""
         await workflow.signal("planner_serves", self.own(leader))
@@ -142,7 +158,7 @@ class Cluster:
 @pytest_asyncio.fixture
 async def served(temporal: WorkflowEnvironment, cluster: str) -> AsyncIterator[Cluster]:
     async with AsyncExitStack() as stack:
-        workflows = [ProvisionerWorkflow, DisruptionWorkflow]
+        workflows = [ProvisionerWorkflow, DisruptionWorkflow, DisruptionMoveWorkflow]
         await stack.enter_async_context(
             Worker(temporal.client, task_queue=names.task_queue(cluster), workflows=workflows)
         )
@@ -194,6 +210,28 @@ async def test_a_leader_that_vanishes_in_the_middle_of_a_plan_does_not_hold_it(s
         last = await provisioner.query(ProvisionerWorkflow.last)
         assert last is not None
         assert found.batches == [last.batch]
+
+
+async def test_the_validation_of_a_command_moves_to_a_new_leader(served: Cluster) -> None:
+    """Whatever goes to the shared queue, the lost machine takes, and the command would wait for a minute."""
+    lost = await served.leader(served.shared, served.own("lost"))
+    lost.validates = False
+    disruption = await served.disruption()
+    await served.announce(disruption, "lost")
+    async with ended(disruption):
+        await lost.is_asked("disruption")
+        candidate = DisruptionCandidate(claim="default-1", uid="u1", pool="default", since=NOW, due=NOW)
+        command = DisruptionCommand(
+            id="drifted-1", reason="Drifted", candidates=[candidate], moves_pods=True, graceful=False
+        )
+        lost.decisions.append(DisruptionDecision(moves=[command]))
+        await served.announce(disruption, "lost")
+        await lost.is_asked("validate")
+        new = await served.leader(served.own("new"))
+        await served.announce(disruption, "new")
+        await new.is_asked("validate")
+        result = await served.command("drifted-1").result()
+        assert result.failure == "a pod came or went"
 
 
 async def test_no_question_carries_the_names_of_all_nodeclaims_of_the_last_plan(served: Cluster) -> None:

@@ -157,6 +157,8 @@ class DisruptInput(Message):
 
     cluster: str
     command: DisruptionCommand
+    plan_queue: str = ""
+    """The task queue of the leader that decided it."""
 
 
 class DisruptResult(Message):
