@@ -47,6 +47,7 @@ from tenon.disruption.model import (
 from tenon.disruption.open_commands import claims_of, hosts_of
 from tenon.disruption.pods_elsewhere import PodsElsewhere
 from tenon.disruption.savings import measured, slowed_pools
+from tenon.disruption.size_limits import MAX_OPEN, how_many_fit
 from tenon.disruption.validation import still_allowed, why_invalid
 from tenon.kube.pod import Pod
 from tenon.lifecycle.messages.disruption import (
@@ -160,7 +161,7 @@ class MoveFinder:
             nodes: all nodes.
             open_commands: the open and the failed commands, by NodeClaim.
         """
-        if self._look is not None or not self._pace.is_due():
+        if self._look is not None or not self._pace.is_due() or len(open_commands) >= MAX_OPEN:
             return self._look
         if self._pace.lets_begin(self._outline(nodes, open_commands), new_round=self._round_is_over()):
             self._look = asyncio.create_task(self._find_and_free(nodes, open_commands))
@@ -277,11 +278,13 @@ class MoveFinder:
         finally:
             self._limit = None
         self._pace.look_ends(found=bool(decision.commands), ends_round=complete and self._round_is_over())
+        pools = {pool.metadata.name: pool for pool, _ in sold.sold}
+        messages = [self._message(command, situation.model, pools, sold) for command in decision.commands]
+        messages = messages[: how_many_fit(messages)]
+        decision = replace(decision, commands=decision.commands[: len(messages)])
         _report(decision, methods, situation)
         self._events.decided(decision, {node.claim: node for node in nodes}, self._view.node_pools())
         self._remember_blocked(decision, nodes)
-        pools = {pool.metadata.name: pool for pool, _ in sold.sold}
-        messages = [self._message(command, situation.model, pools, sold) for command in decision.commands]
         return leaving_together(messages, self._now())
 
     async def _situation(

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from tenon.apis.reasons import Reason
 from tenon.disruption.model import Candidate, Command, ManagedNode, Proposal, Situation
 from tenon.disruption.pool_budgets import PoolBudgets
+from tenon.disruption.size_limits import chosen
 
 
 class Emptiness:
-    """Chooses all empty nodes that the budgets allow, in one command: the longest empty first, then by name."""
+    """Chooses the empty nodes that the budgets allow, in one command: the longest empty first, then by name."""
 
     name = "emptiness"
     reason = Reason.EMPTY
@@ -34,11 +35,11 @@ class Emptiness:
             else:
                 later.append(due)
         found.sort(key=lambda candidate: (candidate.since, candidate.node.claim))
-        chosen = tuple(candidate for candidate in found if budgets.take(candidate.node.pool))
+        leaving = chosen(found, budgets, situation.under_command)
         look_again = min(later, default=None)
-        if not chosen:
+        if not leaving:
             return Proposal(look_again=look_again, eligible=len(found))
-        command = Command(self.name, self.reason, self.consolidation_type, chosen, only_if_empty=True)
+        command = Command(self.name, self.reason, self.consolidation_type, leaving, only_if_empty=True)
         return Proposal((command,), look_again, len(found))
 
 

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from tenon.apis.reasons import Reason
 from tenon.disruption.model import Candidate, Command, ManagedNode, Proposal, Situation
 from tenon.disruption.pool_budgets import PoolBudgets
+from tenon.disruption.size_limits import chosen
 
 
 class Expiration:
-    """Chooses all expired nodes that the budgets allow, in one command: the first expired first, then by name."""
+    """Chooses the expired nodes that the budgets allow, in one command: the first expired first, then by name."""
 
     name = "expiration"
     reason = Reason.EXPIRED
@@ -29,7 +30,9 @@ class Expiration:
         ]
         due = [Candidate(node, since=at, leaves_at=situation.now) for at, node in expiring if at <= situation.now]
         due.sort(key=lambda candidate: (candidate.since, candidate.node.claim))
-        chosen = tuple(candidate for candidate in due if budgets.take(candidate.node.pool))
+        leaving = chosen(due, budgets, situation.under_command)
         look_again = min((at for at, _ in expiring if at > situation.now), default=None)
-        commands = (Command(self.name, self.reason, self.consolidation_type, chosen, graceful=False),) if chosen else ()
-        return Proposal(commands, look_again, len(due))
+        if not leaving:
+            return Proposal(look_again=look_again, eligible=len(due))
+        command = Command(self.name, self.reason, self.consolidation_type, leaving, graceful=False)
+        return Proposal((command,), look_again, len(due))
