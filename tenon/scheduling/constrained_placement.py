@@ -6,8 +6,9 @@ which domain comes first: for spread the domain with the fewest pods, for affini
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from math import inf
 
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.domain_candidates import DomainCandidate, DomainCandidates
@@ -18,7 +19,7 @@ from tenon.scheduling.group_starts import Follower, GroupStarts, shared_node
 from tenon.scheduling.hostname_rules import HostRules
 from tenon.scheduling.packing import Bin
 from tenon.scheduling.pod_classes import PodClass
-from tenon.scheduling.topology import AreaRules
+from tenon.scheduling.topology import AreaRules, AreaSpread
 from tenon.scheduling.topology_counts import TopologyCounts
 from tenon.scheduling.topology_groups import HOSTNAME, NodeFilter
 
@@ -47,6 +48,7 @@ class Placer:
         self._fleets = fleets
         self._counts = counts
         self._choices = DomainCandidates(self._rooms, fleets, domains)
+        counts.reaches = self._choices.holds_in
         self._forms: dict[tuple[PodClass, tuple[int, ...]], PodClass] = {}
         self.handed_out: dict[int, int] = {}
         """Number of pods on existing nodes per class, by the identity of the class as it was grouped."""
@@ -70,21 +72,43 @@ class Placer:
 
         Such nodes are in domains that the constraint's own pods cannot use, but they count all the same.
         """
-        missed: set[tuple[int, str]] = set()
+        places = self._places({spread.key for _, spread in self._counts.compared})
+        return frozenset(
+            (spread.group, value)
+            for (_, spread), compared in self._counts.compared.items()
+            for value in self._counted(spread, places[spread.key], places[spread.key].keys() - compared)
+        )
+
+    def forget_placed(self, waiting: Sequence[PodClass]) -> None:
+        """Let the spread of waiting pods ignore domains that only pods with a place could use."""
+        spreads = {spread for form in waiting if form.area is not None for spread in form.area.spreads}
+        places = self._places({spread.key for spread in spreads})
+        planned = frozenset(
+            (spread.group, value)
+            for spread in spreads
+            for value in self._counted(spread, places[spread.key], places[spread.key])
+        )
+        self._counts.forget_placed(waiting, planned)
+        self.forget_nodes()
+
+    def _places(self, keys: Iterable[str]) -> dict[str, dict[str, list[_BinView]]]:
+        """The new nodes by each value of each key, as far as it is settled."""
         places: dict[str, dict[str, list[_BinView]]] = {}
-        for (_, spread), compared in self._counts.compared.items():
-            if spread.key not in places:
-                found = places[spread.key] = {}
-                for fleet in self._fleets:
-                    for node in fleet.bins:
-                        value = value_on_new_node(node, spread.key)
-                        if value is not None:
-                            found.setdefault(value, []).append(_BinView(fleet, node))
-            for value in places[spread.key].keys() - compared:
-                nodes = self._counts.nodes_of(spread.group)
-                if any(view.counted_by(nodes) for view in places[spread.key][value]):
-                    missed.add((spread.group, value))
-        return frozenset(missed)
+        for key in keys:
+            found = places[key] = {}
+            for fleet in self._fleets:
+                for node in fleet.bins:
+                    value = value_on_new_node(node, key)
+                    if value is not None:
+                        found.setdefault(value, []).append(_BinView(fleet, node))
+        return places
+
+    def _counted(
+        self, spread: AreaSpread, nodes_in: Mapping[str, Sequence[_BinView]], values: Iterable[str]
+    ) -> Iterator[str]:
+        """Those of the values in which a spread constraint counts a new node."""
+        nodes = self._counts.nodes_of(spread.group)
+        return (value for value in values if any(view.counted_by(nodes) for view in nodes_in[value]))
 
     def _step(self, pod_class: PodClass, count: int) -> int:
         """Place some pods in the best domain that takes any. Return how many."""
@@ -149,7 +173,7 @@ class Placer:
             known = self._reached[pod_class, key, value] = any(
                 choice.chosen.get(key, value) == value
                 and self._counts.quota(pod_class, choice.chosen, rules)
-                and (choice.price < float("inf") or any(room.room_for(choice.pods, 1) for room in self._rooms))
+                and (choice.price < inf or any(room.room_for(choice.pods, 1) for room in self._rooms))
                 for choice in self.choices(pod_class)
             )
         return known

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from math import inf
 
 from tenon.kube.requirements import DOES_NOT_EXIST, IN, Requirement, Requirements
 from tenon.scheduling.domains import ANY, Domains, value_on_node
@@ -93,6 +94,14 @@ class DomainCandidates:
                 choice.next_room = 0
                 choice.next_bin.clear()
 
+    def holds_in(self, pod_class: PodClass, key: str, value: str) -> bool:
+        """Whether a new node with this value of the key can hold one of the pods, whatever their other rules say."""
+        if value == ANY:
+            return True
+        asked = Requirements.of(Requirement.new(key, IN, (value,)))
+        terms = tuple(term for term in (own.with_(asked) for own in pod_class.terms) if _possible(term, asked))
+        return bool(terms) and self._price(pod_class, self._shared.setdefault(terms, terms)) < inf
+
     def _narrowed(self, pod_class: PodClass) -> list[tuple[Chosen, Terms]]:
         """Return each combination of domains, with the pods' terms narrowed to it."""
         rules = pod_class.area
@@ -163,7 +172,7 @@ class DomainCandidates:
                         types = template.fitting(state, pod_class.amounts)
                         if types:
                             prices.append(template.price(state, types))
-            known = self._prices[asked] = min(prices, default=float("inf"))
+            known = self._prices[asked] = min(prices, default=inf)
         return known
 
 

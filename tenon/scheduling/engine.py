@@ -117,7 +117,7 @@ def _solve(
     bulk = [pod_class for pod_class in classes if id(pod_class) not in chosen]
 
     domains = Domains(rooms)
-    counts = TopologyCounts(topology, domains, rooms, compared)
+    counts = TopologyCounts(topology, domains, rooms, compared, chain(classes, later))
     placed = [] if stepwise else existing_nodes.place(bulk, rooms, expired)
     fleets: list[Fleet] = []
     if stepwise or sum(placed) < len(pods):
@@ -141,6 +141,7 @@ def _solve(
         left += _place_all(placer, [(pod_class, len(pod_class.pods)) for pod_class in later], ways)
     else:
         left = waiting
+    left = _place_spread(placer, left, ways)
     if left and shares.limited and rooms:
         # kube-scheduler ignores shares, so it would bind these pods to existing nodes
         shares.new_nodes_only = True
@@ -188,6 +189,15 @@ def _place_all(placer: Placer, load: Load, ways: dict[int, list[PodClass]]) -> L
         load = left
         progress = progress and bool(load)
     return load
+
+
+def _place_spread(placer: Placer, left: Load, ways: dict[int, list[PodClass]]) -> Load:
+    """Try pods with spread constraints again, without domains that only pods with a place could use."""
+    waiting = [ways[id(pod_class)][-1] for pod_class, _ in left]
+    if not any(form.area is not None and form.area.spreads for form in waiting):
+        return left
+    placer.forget_placed(waiting)
+    return _place_all(placer, left, ways)
 
 
 def _in_order(stepwise: list[PodClass], ways: dict[int, list[PodClass]]) -> list[PodClass]:

@@ -28,10 +28,18 @@ class TopologyCounts:
         domains: Domains,
         rooms: Sequence[Room],
         more: frozenset[tuple[int, str]] = frozenset(),
+        classes: Iterable[PodClass] = (),
     ) -> None:
-        """Count the pods that run or are promised to nodes. ``more`` are extra (group, domain) pairs to compare."""
+        """Count the pods that run or are promised to nodes. ``more`` are extra (group, domain) pairs to compare.
+
+        ``classes`` are the pods of the batch.
+        """
         self._groups = topology.groups
         self._more = more
+        self.reaches: Callable[[PodClass, str, str], bool] = _anywhere
+        """Whether a node that could be launched for the pods, in this domain of the key, holds one of them."""
+        self._reachable: dict[tuple[int, str], bool] = {}
+        self._members = self._by_spread(classes)
         self.compared: dict[tuple[PodClass, AreaSpread], frozenset[str]] = {}
         """The domains that each spread constraint compared."""
         self._domains = domains
@@ -92,16 +100,55 @@ class TopologyCounts:
         return known
 
     def universe(self, pod_class: PodClass, spread: AreaSpread) -> frozenset[str]:
-        """The domains that a spread constraint compares."""
+        """The domains that a spread constraint compares: those with nodes, and those that its pods could get nodes in.
+
+        kube-scheduler knows only domains with nodes. A domain whose nodes would hold none of the pods stays without
+        them, so if it counted, its 0 pods would keep the others waiting forever.
+        """
         known = self.compared.get((pod_class, spread))
         if known is None:
             nodes = self._groups[spread.group].nodes
-            added = {domain for group, domain in self._more if group == spread.group}
-            known = self._domains.usable(pod_class, spread.key, nodes).union(
-                self._domains.present(spread.key, nodes), added
+            there = self._domains.present(spread.key, nodes).union(
+                domain for group, domain in self._more if group == spread.group
             )
+            new = self._domains.usable(pod_class, spread.key, nodes) - there
+            known = there.union(domain for domain in new if self._is_reachable(pod_class, spread, domain))
             self.compared[pod_class, spread] = known
         return known
+
+    def _is_reachable(self, pod_class: PodClass, spread: AreaSpread, domain: str) -> bool:
+        """Whether a new node in the domain could hold one of these pods, or another that the constraint counts."""
+        if self.reaches(pod_class, spread.key, domain):
+            return True
+        known = self._reachable.get((spread.group, domain))
+        if known is None:
+            members = self._members.get(spread.group, ())
+            known = any(self.reaches(member, spread.key, domain) for member in members)
+            self._reachable[spread.group, domain] = known
+        return known
+
+    def forget_placed(self, waiting: Sequence[PodClass], planned: frozenset[tuple[int, str]]) -> None:
+        """Let the waiting pods compare fewer domains: of those without nodes, only where one of these pods can go.
+
+        Pods that have their places need no other domain any more. ``planned`` are the (group, domain) pairs of planned
+        nodes, which count in any case.
+        """
+        self._more |= planned
+        self._members = self._by_spread(waiting)
+        self._reachable.clear()
+        self._least.clear()
+        origins = {id(pod_class.origin) for pod_class in waiting}
+        for key in [key for key in self.compared if id(key[0].origin) in origins]:
+            del self.compared[key]
+
+    def _by_spread(self, classes: Iterable[PodClass]) -> dict[int, list[PodClass]]:
+        """The classes that each spread group counts."""
+        found: dict[int, list[PodClass]] = {}
+        for pod_class in classes:
+            for group in pod_class.part.counted if pod_class.part is not None else ():
+                if self._groups[group].kind == SPREAD:
+                    found.setdefault(group, []).append(pod_class)
+        return found
 
     def nodes_of(self, group: int) -> NodeFilter:
         """The nodes that a group counts."""
@@ -187,6 +234,11 @@ class TopologyCounts:
         if not values.complement:
             return values.values
         return () if room.settled else (ANY,)
+
+
+def _anywhere(pod_class: PodClass, key: str, domain: str) -> bool:  # noqa: ARG001
+    """Until it is known what can be launched, every domain counts."""
+    return True
 
 
 def _is_allowed(tallies: Mapping[int, Tally], group: int, domain: str) -> bool:

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from tests.oracle.beside_daemons import tolerates
+from tests.oracle.alone import claims_of, reachable
+from tests.oracle.beside_daemons import coming_to, runs_in, tolerates
 from tests.oracle.conditions import HOST, Value
 from tests.oracle.findings import Finding
-from tests.oracle.inputs import Inputs, Pod, Spread, Term
+from tests.oracle.inputs import Inputs, Kind, Offer, Pod, Spread, Term
 from tests.oracle.places import Coming, Place, launchable
+from tests.oracle.quantities import lacking, plus
 from tests.oracle.readings import KUBE_SCHEDULER, Reading
 
 
@@ -21,6 +23,7 @@ class Between:
     """Looks at all nodes of a plan together."""
 
     def __init__(self, inputs: Inputs, places: Sequence[Place], reading: Reading = KUBE_SCHEDULER) -> None:
+        self._inputs = inputs
         self._places = places
         self._reading = reading
         self._pools = [launchable(inputs, pool) for pool in inputs.pools.values() if not pool.static]
@@ -51,13 +54,13 @@ class Between:
         return spread.keys if self._reading.all_keys else (spread.key,)
 
     def offered(self, spread: Spread) -> frozenset[str]:
-        """The domains in which nodes for the constraint's pods could be launched, whatever their size."""
+        """The domains in which a node could be launched that holds a pod that the constraint counts."""
         asked = (spread.wish, spread.tolerations, spread.key, spread.keys)
         if asked not in self._offered:
             found: set[Value] = set()
             for pool in self._pools:
                 if tolerates(spread.tolerations, pool.taints):
-                    found |= self._launched(spread, pool)
+                    found |= self._launched(spread, pool) & self._holding(spread, pool)
             self._offered[asked] = frozenset(value for value in found if isinstance(value, str))
         return self._offered[asked]
 
@@ -71,6 +74,35 @@ class Between:
         if self._reading.own_values:
             return {labels[spread.key] for labels in pool.futures(asked) if met(labels)}
         return {labels[spread.key] for alike in pool.rows(asked) if any(map(met, alike)) for labels in alike}
+
+    def _holding(self, spread: Spread, pool: Coming) -> set[Value]:
+        """The domains in which the pool has a node for one of the pending pods that the constraint is about."""
+        found: set[Value] = set()
+        about = (
+            pod
+            for pod in self._inputs.pending.values()
+            if spread in pod.spreads or spread.chosen.has(pod.namespace, pod.labels)
+        )
+        for pod in {id(pod.spec): pod for pod in about}.values():
+            reach = [reachable(self._inputs, claim) for _, claim in claims_of(self._inputs, pod)]
+            if not tolerates(pod.tolerations, pool.taints) or any(isinstance(wish, str) for wish in reach):
+                continue
+            wishes = [wish for wish in reach if not isinstance(wish, str)]
+            if self._reading.own_values:
+                wishes.append(pod.wish)
+            keys = {spread.key}.union(*(wish.keys for wish in wishes))
+            ways = [way for way in pool.ways if self._has_room(pod, pool, way)]
+            roomy = Coming(pool.name, pool.taints, conditions=pool.conditions, ways=ways, cloud_keys=pool.cloud_keys)
+            for labels in roomy.futures(keys):
+                if all(wish.met(labels, open_counts=True) for wish in wishes):
+                    found.add(labels[spread.key])
+        return found
+
+    def _has_room(self, pod: Pod, pool: Coming, way: tuple[Kind, Offer]) -> bool:
+        if lacking(pod.asked, way[0].room):
+            return False
+        daemons = [daemon for daemon in coming_to(self._inputs, pool) if runs_in(daemon, pool, way)]
+        return not lacking(plus((pod.asked, *(daemon.asked for daemon in daemons))), way[0].room)
 
     def _spread(self, spread: Spread, owners: Sequence[tuple[Pod, Place]]) -> Iterator[Finding]:
         """Let the constraint's own pods in one by one; others that it counts come whenever that helps."""

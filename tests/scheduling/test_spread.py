@@ -12,15 +12,65 @@ from tenon.kube.selectors import LabelSelector
 from tenon.kube.taints import Taint
 from tenon.scheduling.engine import solve
 from tests.scheduling.between_pods import DB, WEB, chosen, domains, on_each, spread, web
-from tests.scheduling.builders import CATALOG, ON_DEMAND, ZONES, asking, need, node, pod, pool, problem, replicas
+from tests.scheduling.builders import (
+    CATALOG,
+    ON_DEMAND,
+    ZONES,
+    asking,
+    catalog,
+    entry,
+    need,
+    node,
+    ordinary_entries,
+    pod,
+    pool,
+    problem,
+    replicas,
+)
 
 A, B, C = ZONES
+GPU = "nvidia.com/gpu"
+WITH_GPU = catalog(*ordinary_entries(), entry("g5.xlarge", 4, 16, 1.0, zones=[A, B], capacity={GPU: "1"}))
+"""The ordinary types in three zones, and one with a GPU in two of them."""
 
 
 def test_sch053_zones_differ_by_at_most_the_skew_and_each_claim_is_settled() -> None:
     plan = solve(problem(web(8, spread()), pool()))
     assert sorted(domains(plan).values()) == [2, 3, 3]
     assert set(domains(plan)) == set(ZONES)
+
+
+def test_sch051_a_zone_without_nodes_whose_types_hold_no_pod_of_the_group_does_not_count() -> None:
+    plan = solve(problem(web(5, spread(), extra={GPU: 1}), pool(types=WITH_GPU)))
+    assert not plan.unschedulable
+    assert sorted(domains(plan).items()) in ([(A, 2), (B, 3)], [(A, 3), (B, 2)])
+
+
+def test_sch051_a_zone_with_a_node_counts_although_its_types_hold_no_pod_of_the_group() -> None:
+    there = node("n", labels={labels.ZONE: C})
+    plan = solve(problem(web(5, spread(), extra={GPU: 1}), pool(types=WITH_GPU), nodes=[there]))
+    assert domains(plan) == {A: 1, B: 1}
+    assert len(plan.unschedulable) == 3
+
+
+def test_sch051_a_zone_that_only_a_placed_pod_of_the_group_could_use_does_not_count() -> None:
+    pods = [*web(4, spread(), extra={GPU: 1}), *web(1, spread(), "small")]
+    plan = solve(problem(pods, pool(types=WITH_GPU)))
+    assert not plan.unschedulable
+    assert domains(plan).total() == 4
+
+
+def test_sch054_min_domains_still_asks_for_a_zone_that_the_pods_cannot_reach() -> None:
+    plan = solve(problem(web(5, spread(min_domains=3), extra={GPU: 1}), pool(types=WITH_GPU)))
+    assert domains(plan) == {A: 1, B: 1}
+    plan = solve(problem(web(5, spread(min_domains=2), extra={GPU: 1}), pool(types=WITH_GPU)))
+    assert not plan.unschedulable
+
+
+@pytest.mark.parametrize("rules", [spread(honor_affinity=False), spread(honor_taints=True)])
+def test_sch057_sch058_policies_do_not_make_an_unreachable_zone_count(rules: PodRules) -> None:
+    plan = solve(problem(web(4, rules, extra={GPU: 1}), pool(types=WITH_GPU)))
+    assert domains(plan) == {A: 2, B: 2}
 
 
 def test_sch052_running_pods_count_and_those_that_are_not_selected_do_not() -> None:

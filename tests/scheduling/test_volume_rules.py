@@ -6,8 +6,8 @@ from tenon.apis import labels
 from tenon.kube.pod_rules import PodRules
 from tenon.kube.requirements import Requirements
 from tenon.scheduling.engine import solve
-from tests.scheduling.between_pods import domains, spread, web
-from tests.scheduling.builders import ZONES, asking, need, node, pod, pool, problem, replicas
+from tests.scheduling.between_pods import WEB, domains, spread, web
+from tests.scheduling.builders import SIZES, ZONES, asking, catalog, entry, need, node, pod, pool, problem, replicas
 
 A, B, C = ZONES
 EBS = "ebs.csi.aws.com"
@@ -28,12 +28,31 @@ def test_sch071_alternatives_are_tried_together_with_those_of_the_pod() -> None:
     assert solve(problem([asking("p", need(labels.ZONE, "In", A), volume_terms=reachable(B))], pool())).unschedulable
 
 
-def test_sch072_volumes_do_not_narrow_the_zones_that_spread_compares() -> None:
+def test_sch072_volumes_do_not_narrow_the_zones_with_nodes_that_spread_compares() -> None:
     pods = web(2, spread(), volume_terms=reachable(A))
-    plan = solve(problem(pods, pool()))
+    plan = solve(problem(pods, pool(), nodes=[node("n", labels={labels.ZONE: B}, closed=True)]))
     assert domains(plan) == {A: 1}
     (reason,) = plan.unschedulable.values()
     assert "topology spread over topology.kubernetes.io/zone (maxSkew 1) rules out us-west-2a" in reason
+
+
+def test_sch072_a_zone_without_nodes_that_no_volume_reaches_does_not_count() -> None:
+    plan = solve(problem(web(2, spread(), volume_terms=reachable(A)), pool()))
+    assert domains(plan) == {A: 2}
+
+
+def test_sch072_a_stateful_set_with_volumes_in_three_of_four_zones_has_a_place_for_each_pod() -> None:
+    zones = (*ZONES, "us-west-2d")
+    four = catalog(*(entry(f"m5.{size}", cpu, 4 * cpu, 0.05 * cpu, zones=zones) for size, cpu in SIZES.items()))
+    pods = [
+        pod(f"web-{number}", labels=WEB, rules=spread(), volume_terms=reachable(zone))
+        for number, zone in enumerate((A, B, C, B, A))
+    ]
+    plan = solve(problem(pods, pool(types=four)))
+    assert domains(plan) == {A: 2, B: 2, C: 1}
+    # the fourth zone is used by a pod that can go there
+    plan = solve(problem([*pods, pod("web-5", labels=WEB, rules=spread())], pool(types=four)))
+    assert domains(plan) == {A: 2, B: 2, C: 1, "us-west-2d": 1}
 
 
 def test_sch074_a_node_takes_no_more_volumes_than_its_driver_attaches() -> None:
