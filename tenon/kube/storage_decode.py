@@ -15,7 +15,7 @@ from tenon.apis import labels
 from tenon.kube.decode import instant
 from tenon.kube.node_affinity import requirements
 from tenon.kube.records import ValueRecord
-from tenon.kube.requirements import Requirement, Requirements
+from tenon.kube.requirements import IN, Requirement, Requirements
 from tenon.kube.sharing import share, share_texts, share_value
 from tenon.kube.storage_structs import (
     ClassObject,
@@ -42,6 +42,15 @@ W = TypeVar("W", PvcObject, VolumeObject, ClassObject, CsiNodeObject, NamespaceO
 
 PVC_CLASS = "volume.beta.kubernetes.io/storage-class"
 """The annotation for a PVC's class, older than the field in its spec. It still takes precedence."""
+ZONE_LABELS = (
+    labels.ZONE,
+    labels.REGION,
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+)
+"""Labels of a volume that kube-scheduler's plugin VolumeZone compares with those of the node."""
+ZONE_SEPARATOR = "__"
+"""Between the zones of a volume that is in several of them."""
 IN_TREE_SOURCES = {
     "aws_elastic_block_store": "kubernetes.io/aws-ebs",
     "azure_disk": "kubernetes.io/azure-disk",
@@ -80,7 +89,7 @@ def _pvc(wire: PvcObject) -> PersistentVolumeClaim:
 
 def _volume(wire: VolumeObject) -> PersistentVolume:
     return PersistentVolume(
-        terms=_reachable_from(wire.spec),
+        terms=_reachable_from(wire.spec, wire.metadata.labels or {}),
         driver=sys.intern(_driver(wire.spec)),
         leaving=wire.metadata.deletion_timestamp is not None,
     )
@@ -93,15 +102,32 @@ def _driver(spec: VolumeSpec) -> str:
     return next((IN_TREE[name] for name in old), "")
 
 
-def _reachable_from(spec: VolumeSpec) -> tuple[Requirements, ...] | None:
-    """The nodes that can access a volume. The hostname of a local disk is ignored: its node may be gone for good."""
+def _reachable_from(spec: VolumeSpec, texts: Mapping[str, str]) -> tuple[Requirements, ...] | None:
+    """The nodes that can access a volume. The hostname of a local disk is ignored: its node may be gone for good.
+
+    kube-scheduler asks for the zone and region in a volume's labels too, which volumes from before CSI have.
+    """
     required = spec.node_affinity.required if spec.node_affinity is not None else None
     stated = required.node_selector_terms if required is not None else None
+    labeled = _zone_labels(texts)
     if not stated:
-        return None
+        return share_value((labeled,)) if labeled is not None else None
     local = spec.local is not None or spec.host_path is not None
-    terms = (_term(term, local) for term in stated if term.match_expressions and not term.match_fields)
+    terms = [_term(term, local) for term in stated if term.match_expressions and not term.match_fields]
+    if labeled is not None:
+        terms = [term.with_(labeled) for term in terms]
+        terms = [term for term in terms if not any(term[key].contradicts() for key in labeled)]
     return share_value(tuple(dict.fromkeys(terms)))
+
+
+def _zone_labels(texts: Mapping[str, str]) -> Requirements | None:
+    """What the labels of a volume require of its node; None without such labels.
+
+    kube-scheduler ignores a label that has an empty part.
+    """
+    parts = {key: texts[key].split(ZONE_SEPARATOR) for key in ZONE_LABELS if key in texts}
+    asked = [Requirement.new(key, IN, values) for key, values in parts.items() if all(values)]
+    return Requirements.of(*asked) if asked else None
 
 
 def _term(term: SelectorTerm, local: bool) -> Requirements:

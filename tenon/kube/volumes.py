@@ -162,7 +162,9 @@ def _of_volume(key: str, pvc: PersistentVolumeClaim, storage: Storage) -> tuple[
     if not pvc.bound:
         raise UnplacedVolumeError(f"its volume claim {key} is not bound to the volume {pvc.volume} yet")
     if volume.terms == ():
-        raise UnplacedVolumeError(f"the node affinity of the volume of its claim {key} matches no node")
+        raise UnplacedVolumeError(
+            f"the volume of its claim {key} matches no node, by its node affinity and its zone labels"
+        )
     return volume.terms
 
 

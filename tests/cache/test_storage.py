@@ -74,6 +74,36 @@ def test_alternatives_of_several_volumes_are_crossed_sch_070() -> None:
     assert "different zones" in found.scheduling_pod(both).unsupported
 
 
+@pytest.mark.parametrize(
+    ("texts", "zones"),
+    [
+        ({"topology.kubernetes.io/zone": "a"}, ["a"]),
+        ({"failure-domain.beta.kubernetes.io/zone": "b"}, ["b"]),
+        ({"topology.kubernetes.io/zone": "a__c"}, ["a", "c"]),
+        ({"topology.kubernetes.io/zone": "a__b", "failure-domain.beta.kubernetes.io/zone": "b"}, ["b"]),
+    ],
+)
+def test_zone_labels_of_a_volume_hold_its_pod_sch_070(texts: dict[str, str], zones: list[str]) -> None:
+    labeled = volume("vol", meta={"labels": texts})
+    assert asked(state(pvcs=[BOUND], volumes=[labeled]), WITH_DATA) == [zone(*zones)]
+    narrower = volume("vol", zones[-1], "x", meta={"labels": texts})
+    assert asked(state(pvcs=[BOUND], volumes=[narrower]), WITH_DATA) == [zone(zones[-1])]
+
+
+def test_a_zone_label_with_an_empty_part_does_not_count_sch_070() -> None:
+    labeled = volume("vol", meta={"labels": {"topology.kubernetes.io/zone": "a__"}})
+    assert asked(state(pvcs=[BOUND], volumes=[labeled]), WITH_DATA) == []
+
+
+def test_a_zone_label_that_contradicts_the_node_affinity_leaves_no_node_sch_070() -> None:
+    labeled = volume("vol", "b", meta={"labels": {"topology.kubernetes.io/zone": "a"}})
+    found = state(pvcs=[BOUND], volumes=[labeled])
+    assert (
+        "claim ns/data matches no node, by its node affinity and its zone labels"
+        in found.scheduling_pod(WITH_DATA).unsupported
+    )
+
+
 @pytest.mark.parametrize("source", ["local", "hostPath"])
 def test_a_disk_of_a_machine_does_not_tie_its_pod_to_that_machine_sch_070(source: str) -> None:
     host = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["gone"]}

@@ -108,13 +108,14 @@ def reachable(inputs: Inputs, claim: Mapping[str, Any] | None) -> NodeWish | str
         volume = inputs.stored.get(("PersistentVolume", "", spec["volumeName"]))
         if volume is None:
             return "is bound to a volume that is not there"
+        labeled = tuple(_labeled(volume["metadata"].get("labels") or {}))
         stated = (volume["spec"].get("nodeAffinity") or {}).get("required")
         if stated is None:
-            return NodeWish()
+            return NodeWish(either=(labeled,)) if labeled else NodeWish()
         terms = alternatives(stated)
         if "local" in volume["spec"] or "hostPath" in volume["spec"]:
             terms = tuple(tuple(c for c in term if c.key != HOST) for term in terms)
-        return NodeWish(either=terms)
+        return NodeWish(either=tuple((*term, *labeled) for term in terms))
     storage = inputs.stored.get(("StorageClass", "", spec.get("storageClassName") or ""))
     if storage is None:
         return "is not bound, and of no class that is known"
@@ -129,6 +130,15 @@ def reachable(inputs: Inputs, claim: Mapping[str, Any] | None) -> NodeWish | str
             for topology in topologies
         )
     )
+
+
+def _labeled(labels: Mapping[str, str]) -> Iterator[Condition]:
+    """What kube-scheduler's plugin VolumeZone reads in the labels of a volume."""
+    for key in ("topology.kubernetes.io/", "failure-domain.beta.kubernetes.io/"):
+        for level in ("zone", "region"):
+            values = tuple(str(labels.get(key + level, "")).split("__"))
+            if all(values):
+                yield Condition(current(key + level), "In", values)
 
 
 def driver_of(inputs: Inputs, claim: Mapping[str, Any] | None) -> str:
