@@ -17,6 +17,7 @@ from tenon.manifests.metadata import metadata_problems
 from tenon.manifests.older_kinds import problems_of_older
 from tenon.manifests.other_kinds import refused_texts
 from tenon.manifests.paths import Path, path_of, text_of
+from tenon.manifests.refused_by_worker import refused_by_worker
 from tenon.manifests.reserved_labels import by_label
 from tenon.manifests.schemas import Schema, schema_of, unknown_fields, unknown_problem
 
@@ -25,7 +26,7 @@ def findings_of(item: Item, converted: Converted | None) -> list[Diagnostic]:
     """Return everything that the API server or Karpenter would refuse about an object."""
     model = MODELS[item.kind, item.api_version]
     schema = schema_of(model)
-    found = refused(item.body, model)
+    found = [*refused(item.body, model), *refused_by_worker(item.body, converted)]
     if converted is not None and is_older(item.body):
         found = _exact(item, [*found, *problems_of_older(item, converted)])
     found = list(dict.fromkeys(found))

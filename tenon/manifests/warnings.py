@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from tenon.apis import labels
+from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.kubelet import expressions_in
 from tenon.apis.legacy.conversion import PROVISIONER_NAME, Note
 from tenon.apis.legacy.global_settings import convert_settings, is_settings
@@ -16,8 +17,10 @@ from tenon.ec2.expressions_check import GATE_IS_OFF
 from tenon.kube.requirements import hint
 from tenon.manifests.autofix import Fix, fixed_line
 from tenon.manifests.batch_conversion import is_older
+from tenon.manifests.budget_dates import NO_DATE, has_a_date
 from tenon.manifests.documents import Diagnostic, Item
 from tenon.manifests.field_moves import moves_of, old_path
+from tenon.manifests.foreign_labels import foreign_label
 from tenon.manifests.keys import misread_keys
 from tenon.manifests.kinds import is_karpenters
 from tenon.manifests.paths import Path, leaves, path_of, text_of
@@ -38,6 +41,7 @@ def warnings_of(sound: Sound, classes: Collection[str]) -> Iterator[Diagnostic]:
     """
     seen: dict[tuple[str, str, str], Item] = {}
     pools: dict[str, tuple[Item, NodePool]] = {}
+    node_classes: dict[str, EC2NodeClass] = {}
     for item, manifests in sound:
         karpenters = is_karpenters(item)
         yield from _misread(item)
@@ -61,7 +65,9 @@ def warnings_of(sound: Sound, classes: Collection[str]) -> Iterator[Diagnostic]:
                 pools.setdefault(pool.metadata.name, (item, pool))
             if manifest["kind"] == "EC2NodeClass":
                 yield from _expressions(item, manifest)
-    for name, others in overlapping([pool for _, pool in pools.values()]).items():
+                if (node_class := parse(EC2NodeClass, manifest)[0]) is not None:
+                    node_classes.setdefault(node_class.metadata.name, node_class)
+    for name, others in overlapping([pool for _, pool in pools.values()], node_classes.get).items():
         yield _warning(pools[name][0], ("metadata", "name"), sentence(others))
 
 
@@ -140,6 +146,14 @@ def _of_pool(item: Item, pool: NodePool, classes: Collection[str]) -> Iterator[D
         if not parse_quantity(amount):
             path = old_path(("spec", "limits", resource), moves)
             yield _warning(item, path, f"a limit of 0 {resource} keeps this NodePool from launching any node")
+    for index, term in enumerate(pool.spec.template.spec.requirements):
+        if said := foreign_label(term.key):
+            path = old_path(("spec", "template", "spec", "requirements", index, "key"), moves)
+            yield _warning(item, path, said)
+    for index, budget in enumerate(pool.spec.disruption.budgets):
+        if budget.schedule is not None and not has_a_date(budget.schedule):
+            path = old_path(("spec", "disruption", "budgets", index, "schedule"), moves)
+            yield _warning(item, path, NO_DATE.format(budget.schedule))
 
 
 def _expressions(item: Item, manifest: Mapping[str, Any]) -> Iterator[Diagnostic]:

@@ -6,12 +6,15 @@ these, a pod that one of them accepts may also land in the other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 
+from tenon.apis import labels
 from tenon.apis.common import Condition
 from tenon.apis.conditions import clear_condition, set_condition
+from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodepool import OVERLAPPING, NodePool
+from tenon.ec2.families import WINDOWS_BUILDS, family_named
 from tenon.kube.requirements import Requirements
 
 REASON = "SamePodsSameWeight"
@@ -21,16 +24,25 @@ _NAMED = 5
 _WeightAndTaints = tuple[int, frozenset[tuple[str, str, str]]]
 
 
-def overlapping(pools: Sequence[NodePool]) -> dict[str, tuple[str, ...]]:
+FindClass = Callable[[str], EC2NodeClass | None]
+
+
+def _no_class(name: str) -> None:
+    """Without the classes, each may have nodes of any operating system."""
+
+
+def overlapping(pools: Sequence[NodePool], find_class: FindClass = _no_class) -> dict[str, tuple[str, ...]]:
     """Return the overlapping pools, each with the sorted names of the others. Pools that get no nodes are left out.
 
-    The number of comparisons is bounded by the pairs of pools with equal weight and taints but different requirements.
+    ``find_class`` returns the EC2NodeClass with a name, if it is known. Its AMI family decides the nodes' operating
+    system, which separates pools too. The number of comparisons is bounded by the pairs of pools with equal weight and
+    taints but different requirements.
     """
     groups: dict[_WeightAndTaints, dict[Requirements, list[str]]] = {}
     for pool in pools:
         if pool.metadata.deletion_timestamp is not None or pool.spec.replicas is not None:
             continue
-        requirements = _requirements(pool)
+        requirements = _requirements(pool, find_class(pool.spec.template.spec.node_class_ref.name))
         if requirements is not None:
             alike = groups.setdefault(_weight_and_taints(pool), {})
             alike.setdefault(requirements, []).append(pool.metadata.name)
@@ -103,7 +115,7 @@ def _weight_and_taints(pool: NodePool) -> _WeightAndTaints:
     return pool.spec.weight or 0, taints
 
 
-def _requirements(pool: NodePool) -> Requirements | None:
+def _requirements(pool: NodePool, node_class: EC2NodeClass | None) -> Requirements | None:
     """Return the pool's requirements on its nodes without its own name and class, which no pod needs to select by.
 
     Return None if they are invalid or contradict each other: such a pool gets no nodes.
@@ -111,6 +123,19 @@ def _requirements(pool: NodePool) -> Requirements | None:
     terms = [term.to_dict() for term in pool.spec.template.spec.requirements]
     try:
         found = Requirements.from_terms(terms).with_(Requirements.from_labels(pool.spec.template.metadata.labels))
+        if node_class is not None:
+            found = found.with_(_operating_system(node_class))
     except ValueError:
         return None
     return None if any(requirement.contradicts() for requirement in found.values()) else found
+
+
+def _operating_system(node_class: EC2NodeClass) -> Requirements:
+    """Return what the AMI family of the class makes of its nodes.
+
+    Raises:
+        ValueError: no such family exists.
+    """
+    family = family_named(node_class.spec.resolved_family)
+    build = WINDOWS_BUILDS.get(family.name)
+    return Requirements.from_labels({labels.OS: family.os, **({labels.WINDOWS_BUILD: build} if build else {})})

@@ -81,7 +81,7 @@ def decide(cluster: Cluster, question: Question, clock: Callable[[], float]) -> 
     plan = with_pool_reasons(_planned(problem, placed, cluster, question, seen.sold), cluster, question.pods)
     seconds = clock() - began
     notes = [f"NodeOverlay {name} is left out: {why}" for name, why in sorted(seen.refused.items())]
-    notes += overlap_notes(overlapping([pool for pool, _ in sold]))[:MAX_OVERLAP_NOTES]
+    notes += overlap_notes(overlapping([pool for pool, _ in sold], cluster.node_class))[:MAX_OVERLAP_NOTES]
     return Decision(problem, plan, seconds, notes)
 
 

@@ -14,9 +14,11 @@ from tenon.apis.conditions import READY, get_condition
 from tenon.apis.nodepool import OVERLAPPING, NodePool
 from tenon.provisioning.pool_overlap import notes, overlapping, sentence, with_overlap
 from tests.apis.case import NODEPOOL, edited
+from tests.ec2.samples import node_class
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 FAMILY = "karpenter.k8s.aws/instance-family"
+FAMILIES = ("al2023", "bottlerocket", "windows2019", "windows2022")
 
 
 def term(key: str, operator: str, *values: str) -> dict[str, Any]:
@@ -127,3 +129,13 @@ def test_overlap_is_mutual_and_does_not_depend_on_the_order(
     }
     assert {(name, other) for name, others in found.items() for other in others} == pairs
     assert {(other, name) for name, other in pairs} == pairs
+
+
+def test_classes_of_other_operating_systems_keep_pools_apart() -> None:
+    classes = {name: node_class(amiSelectorTerms=[{"alias": f"{name}@latest"}]) for name in FAMILIES}
+    pools = {name: pool(name).model_copy(deep=True) for name in FAMILIES}
+    for name, each in pools.items():
+        each.spec.template.spec.node_class_ref.name = name
+    found = overlapping(list(pools.values()), classes.get)
+    assert found == {"al2023": ("bottlerocket",), "bottlerocket": ("al2023",)}
+    assert len(overlapping(list(pools.values()))) == len(FAMILIES), "without the classes, nothing tells them apart"

@@ -77,7 +77,7 @@ class NodePoolStatusController(Controller):
         self._view = view
         self._overlaps: dict[str, tuple[str, ...]] = {}
         self._compared: list[tuple[str, int, datetime | None]] = []
-        """Name, generation and deletion time of the NodePools that were last compared for overlaps."""
+        """Name, generation and deletion time of the NodePools and classes that were last compared for overlaps."""
         self._registrations = RegistrationResults(cache.claims)
         self._usages: Mapping[str, Resources] = {}
         """The usage of each NodePool, as of this reconcile."""
@@ -105,11 +105,14 @@ class NodePoolStatusController(Controller):
         return None
 
     def _compare(self) -> None:
-        """Find pools that accept the same pods, if a pool changed since the last reconcile."""
+        """Find pools that accept the same pods, if a pool or a class changed since the last reconcile."""
         pools = self._view.node_pools()
-        present = [(p.metadata.name, p.metadata.generation, p.metadata.deletion_timestamp) for p in pools]
+        names = sorted({pool.spec.template.spec.node_class_ref.name for pool in pools})
+        classes = [node_class for name in names if (node_class := self._view.node_class(name)) is not None]
+        objects = [*(pool.metadata for pool in pools), *(each.metadata for each in classes)]
+        present = [(found.name, found.generation, found.deletion_timestamp) for found in objects]
         if present != self._compared:
-            self._overlaps, self._compared = overlapping(pools), present
+            self._overlaps, self._compared = overlapping(pools, self._view.node_class), present
 
     async def _reconcile_pool(self, record: ObjectRecord) -> None:
         pool = self._view.node_pool(record)
