@@ -154,6 +154,10 @@ class Ec2Provider:
         """The IDs of the zones that ARC shifts the cluster away from, in which no node is launched."""
         return self._shifts.away() if self._shifts is not None else frozenset()
 
+    def refused_zones(self) -> str:
+        """Why AWS last refused to tell which zones are shifted, and what to do; empty if it did not refuse."""
+        return self._shifts.refusal() if self._shifts is not None else ""
+
     def ask_zones(self) -> None:
         """Ask ARC again when the zones are needed next."""
         if self._shifts is not None:

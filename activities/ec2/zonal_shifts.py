@@ -35,6 +35,7 @@ class ZonalShifts:
         self._arn = ""
         self._asked = False
         self._away: frozenset[str] = frozenset()
+        self._refusal = ""
         self._read_again_at = float("-inf")
         self._marked: dict[int, tuple[InstanceType, InstanceType]] = {}
         """By the id of a type: the type, and how it is sold while `_marked_for` are the zones."""
@@ -50,6 +51,11 @@ class ZonalShifts:
                 self._asking.release()
         with self._lock:
             return self._away
+
+    def refusal(self) -> str:
+        """Why AWS refused the last question about the zones, and what to do; empty if it answered or was busy."""
+        with self._lock:
+            return self._refusal
 
     def without(self, instance_types: list[InstanceType]) -> list[InstanceType]:
         """The types without the offerings in the shifted zones.
@@ -76,17 +82,18 @@ class ZonalShifts:
             return self._clock() >= self._read_again_at
 
     def _ask(self) -> None:
-        read_again_at = self._clock() + POLL_SECONDS
+        read_again_at, refusal = self._clock() + POLL_SECONDS, ""
         try:
             away = self._read()
         except EC2Error as error:
-            away = self._away
+            away, refusal = self._away, "" if error.retryable else error.explained
             log.warning(
                 "The worker failed to ask ARC for zonal shifts and keeps the last known ones",
                 extra={"zones": sorted(away), "error": str(error)},
             )
         with self._lock:
-            self._away, self._read_again_at, self._asked = away, read_again_at, True
+            self._away, self._refusal = away, refusal
+            self._read_again_at, self._asked = read_again_at, True
 
     def _read(self) -> frozenset[str]:
         self._arn = self._arn or arn_of(self._clients, self._cluster)

@@ -12,6 +12,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from activities.ec2.client import Ec2
+from activities.ec2.cluster import arn_of
 from activities.ec2.errors import EC2Error, translated
 from cli.diagnosis.finding import Finding, fault, ok, unknown, warning
 from cli.diagnosis.prices import check_prices
@@ -75,6 +76,10 @@ def _rights(aws: Ec2, settings: Settings) -> list[Finding]:
         "DescribeLaunchTemplates": lambda: aws.ec2.describe_launch_templates(MaxResults=5),
         "GetParameter": lambda: aws.ssm.get_parameter(Name=image),
     }
+    if settings.enable_zonal_shift:
+        calls["GetManagedResource"] = lambda: aws.zonal_shift.get_managed_resource(
+            resourceIdentifier=arn_of(aws, settings.cluster_name)
+        )
     if not settings.isolated_vpc:
         calls["GetProducts"] = lambda: aws.pricing.get_products(ServiceCode="AmazonEC2", MaxResults=1)
     found = []
@@ -86,6 +91,9 @@ def _rights(aws: Ec2, settings: Settings) -> list[Finding]:
             if operation == "DescribeCluster" and not error.unauthorized:
                 mend = "correct CLUSTER_NAME and AWS_REGION, or set CLUSTER_ENDPOINT and CLUSTER_CA_BUNDLE"
                 found.append(warning("EKS cluster", f"{error.explained.rstrip('.')}.", mend))
+            elif error.operation == "GetManagedResource" and error.code == "ResourceNotFoundException":
+                mend = "register the cluster with ARC zonal shift, or set ENABLE_ZONAL_SHIFT=false"
+                found.append(warning("zonal shift", f"{error.explained.rstrip('.')}.", mend))
             elif error.unauthorized:
                 found.append(fault("rights in AWS", f"{error.explained.rstrip('.')}.", ATTACH))
             elif not error.not_found:

@@ -9,7 +9,9 @@ from xml.sax.saxutils import escape
 
 from sandbox.ec2.authorization.judge import Refusal
 
-JSON_SERVICES = frozenset({"ssm", "pricing", "eks", "sqs", "events", "logs", "kms"})
+JSON_SERVICES = frozenset({"ssm", "pricing", "eks", "sqs", "events", "logs", "kms", "arc-zonal-shift"})
+REST_SERVICES = frozenset({"eks", "arc-zonal-shift"})
+"""Those of the JSON services that refuse a call with status 403. The others do so with 400."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ def access_denied(service: str, refusal: Refusal) -> Answer:
         # Clients take the code from this header, which keeps the one of SQS's earlier protocol.
         return Answer(answer.status, [*answer.headers, ("x-amzn-query-error", "AccessDenied;Sender")], answer.body)
     if service in JSON_SERVICES:
-        return aws_error(service, 403 if service == "eks" else 400, "AccessDeniedException", refusal.message)
+        return aws_error(service, 403 if service in REST_SERVICES else 400, "AccessDeniedException", refusal.message)
     return aws_error(service, 403, "AccessDenied", refusal.message)
 
 

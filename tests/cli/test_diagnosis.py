@@ -194,6 +194,15 @@ def test_a_missing_right_is_named(server: Server, without: Callable[[str], None]
     assert [each.check for each in more] == (["prices"] if action == "pricing:GetProducts" else [])
 
 
+def test_aws016_a_missing_right_to_zonal_shifts_is_named(server: Server, without: Callable[[str], None]) -> None:
+    """Only with the setting: without it Tenon does not ask ARC."""
+    assert states(checked(server, enable_zonal_shift=True))["rights in AWS"] is State.OK
+    without("arc-zonal-shift:GetManagedResource")
+    (wrong,) = [each for each in checked(server, enable_zonal_shift=True) if each.state is State.FAULT]
+    assert "allow arc-zonal-shift:GetManagedResource" in wrong.sentence
+    assert states(checked(server))["rights in AWS"] is State.OK
+
+
 def prices(server: Server, **settings: Any) -> Finding:
     (found,) = [each for each in checked(server, **settings) if each.check == "prices"]
     return found

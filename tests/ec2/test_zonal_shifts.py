@@ -89,6 +89,20 @@ def test_what_is_known_stays_while_arc_refuses(
     assert shifting.shifted_zones() == {zone_id(ready_class)}
 
 
+@pytest.mark.refuses("arc-zonal-shift:GetManagedResource")
+def test_aws016_a_refusal_of_arc_is_known_until_arc_answers(shifting: Ec2Provider, server: Server) -> None:
+    assert shifting.shifted_zones() == frozenset()
+    assert shifting.refused_zones() == ""
+    server.world.judge.replace("sandbox", '{"Version": "2012-10-17", "Statement": []}')
+    shifting.ask_zones()
+    shifting.shifted_zones()
+    assert "allow arc-zonal-shift:GetManagedResource" in shifting.refused_zones()
+    server.world.judge.replace("sandbox", None)
+    shifting.ask_zones()
+    shifting.shifted_zones()
+    assert shifting.refused_zones() == ""
+
+
 def test_set28_without_the_setting_arc_is_not_asked(
     provider: Ec2Provider, server: Server, ready_class: EC2NodeClass
 ) -> None:

@@ -94,6 +94,22 @@ def test_ec2_refuses_in_its_own_words(aws: Aws) -> None:
     worker.terminate_instances(InstanceIds=[instance])
 
 
+CLUSTER_ARN = "arn:aws:eks:us-west-2:123456789012:cluster/sandbox"
+
+
+@pytest.mark.refuses("arc-zonal-shift:GetManagedResource")
+def test_arc_names_a_cluster_by_a_condition_key_only(aws: Aws) -> None:
+    """ARC has no resource type for EKS clusters, so AWS grants nothing by a statement with the cluster's ARN."""
+    arc = aws.worker("arc-zonal-shift")
+    assert arc.get_managed_resource(resourceIdentifier=CLUSTER_ARN)["zonalShifts"] == []
+    code, _, message = refused(arc.get_managed_resource, resourceIdentifier=f"{CLUSTER_ARN}-two")
+    assert code == "AccessDeniedException"
+    assert "arc-zonal-shift:GetManagedResource" in message
+    by_arn = {"Effect": "Allow", "Action": "arc-zonal-shift:GetManagedResource", "Resource": CLUSTER_ARN}
+    aws.admin.policy({"Version": "2012-10-17", "Statement": [by_arn]})
+    assert refused(arc.get_managed_resource, resourceIdentifier=CLUSTER_ARN)[0] == "AccessDeniedException"
+
+
 def test_what_does_not_exist_has_no_tags_and_is_refused(aws: Aws) -> None:
     """As EC2 does: aws/karpenter-provider-aws, issue 2100 and pull request 2253. No right could help, so the refusals
     count as expected.

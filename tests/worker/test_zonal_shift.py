@@ -20,12 +20,16 @@ class World:
 
     def __init__(self) -> None:
         self.away: frozenset[str] = frozenset()
+        self.refusal = ""
         elsewhere = {"subnets": [{"id": "subnet-c", "zone": "us-west-2c", "zoneID": "usw2-az3"}]}
         self.classes: dict[str, EC2NodeClass] = {"here": node_class(), "elsewhere": node_class(elsewhere)}
         self.nodeclasses = [SimpleNamespace(name=name, uid=name) for name in self.classes]
 
     def shifted_zones(self) -> frozenset[str]:
         return self.away
+
+    def refused_zones(self) -> str:
+        return self.refusal
 
     def node_class(self, name: str) -> EC2NodeClass:
         return self.classes[name]
@@ -44,3 +48,17 @@ async def test_evt07_a_shift_is_reported_when_it_begins_and_ends() -> None:
         ("here", "ZonalShiftCleared"),
     ]
     assert "us-west-2b" in recorder.events[0][3]
+
+
+async def test_aws016_classes_say_that_aws_refuses_to_tell_the_zones() -> None:
+    """Every class: without an answer each zone may be one that fails."""
+    world, recorder = World(), Recorder()
+    cache = cast("Any", world)
+    controller = ZonalShiftController(recorder, cache, cache, world)
+    world.refusal = "AWS refused arc-zonal-shift:GetManagedResource"
+    await controller.reconcile(())
+    assert {(name, reason) for _, name, reason, _ in recorder.events} == {
+        ("here", "ZonalShiftUnknown"),
+        ("elsewhere", "ZonalShiftUnknown"),
+    }
+    assert world.refusal in recorder.events[0][3]

@@ -1,4 +1,7 @@
-"""Says on the EC2NodeClasses when ARC shifts the cluster away from one of their zones, and when that ends (EVT-07)."""
+"""Says on the EC2NodeClasses when ARC shifts the cluster away from one of their zones, and when that ends (EVT-07).
+
+If AWS refuses the question, every class has an event about it, because launches then go on in a zone that fails.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,8 @@ from typing import Literal, Protocol
 from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import EC2NODECLASSES
 from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.apis.json_object import JsonObject
+from tenon.kube.records import ObjectRecord
 from worker.cache.changes import Change
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
@@ -20,6 +25,10 @@ class Shifts(Protocol):
 
     def shifted_zones(self) -> frozenset[str]:
         """The IDs of the zones that ARC shifts the cluster away from. Blocking."""
+        ...
+
+    def refused_zones(self) -> str:
+        """Why AWS last refused to tell the zones, and what to do; empty if it did not refuse."""
         ...
 
 
@@ -52,6 +61,10 @@ class ZonalShiftController(Controller):
             self._log.info("ARC no longer shifts the cluster away from a zone", extra={"zone": zone})
             message = "ARC no longer shifts the cluster away from zone {}: nodes are launched there again"
             await self._tell(zone, "ZonalShiftCleared", message, "Normal")
+        if refusal := self._shifts.refused_zones():
+            message = f"Zonal shifts are not known, so nodes may be launched in a zone that fails: {refusal}"
+            for record in self._cache.nodeclasses:
+                await self._recorder.publish(_reference(record), "ZonalShiftUnknown", message, "Warning")
         return None
 
     async def _tell(self, zone: str, reason: str, message: str, type_: Literal["Normal", "Warning"]) -> None:
@@ -59,12 +72,15 @@ class ZonalShiftController(Controller):
             found = self._view.node_class(record.name)
             name = _zone_named(found, zone) if found is not None else ""
             if name:
-                reference = {
-                    "apiVersion": EC2NODECLASSES.api_version,
-                    "kind": "EC2NodeClass",
-                    "metadata": {"name": record.name, "uid": record.uid},
-                }
-                await self._recorder.publish(reference, reason, message.format(name), type_)
+                await self._recorder.publish(_reference(record), reason, message.format(name), type_)
+
+
+def _reference(record: ObjectRecord) -> JsonObject:
+    return {
+        "apiVersion": EC2NODECLASSES.api_version,
+        "kind": "EC2NodeClass",
+        "metadata": {"name": record.name, "uid": record.uid},
+    }
 
 
 def _zone_named(node_class: EC2NodeClass, zone: str) -> str:

@@ -79,7 +79,9 @@ def needs(call: Call) -> Iterator[Request]:
             arn = f"arn:{PARTITION}:eks:{call.region}:{ACCOUNT}:cluster/{name}" if name else "*"
             yield _request(call, arn)
         case "arc-zonal-shift":
-            yield _request(call, unquote(call.path.removeprefix("/managedresources/")) or "*")
+            # ARC has no resource type for an EKS cluster: only a condition key names it.
+            name = unquote(call.path.removeprefix("/managedresources/"))
+            yield _request(call, "*", context({"arc-zonal-shift:ResourceIdentifier": name} if name else {}))
         case "sts" if call.action == "GetCallerIdentity":
             return
         case _:
