@@ -15,6 +15,7 @@ from cli.helm_values import OTHER_VALUE_NAMES, value_name
 from sandbox import helm
 from sandbox.cluster import Sandbox
 from tenon.resources import parse_quantity
+from tests.docs.recipes import written_files
 from worker.settings import Settings, load_all
 
 ROOT = Path(__file__).parents[2]
@@ -129,6 +130,19 @@ def test_ops07_values_of_karpenter_before_1_0_work_and_removed_ones_are_reported
     found = load_all({}, environment(rendered(values=values)))
     assert found.settings.cluster_name == "c"
     assert [warning for warning in found.warnings if warning.startswith("ASSUME_ROLE_ARN is no longer a setting")]
+
+
+@pytest.mark.parametrize("way", [0, 1], ids=["Temporal Cloud", "own server"])
+def test_the_values_of_the_eks_page_reach_the_worker(way: int, tmp_path: Path) -> None:
+    """The page writes them to a file, one for each way to get a Temporal server."""
+    values = written_files(ROOT / "docs" / "eks.md", "tenon-values.yaml")[way]
+    file = tmp_path / "tenon-values.yaml"
+    file.write_text(yaml.safe_dump(values))
+    documents = rendered("--set", "settings.clusterName=orders", values=file)
+    found = environment(documents)
+    assert (found["TEMPORAL_ADDRESS"], found["TEMPORAL_NAMESPACE"]) == tuple(values["temporal"].values())
+    own = {"configMapRef": {"name": "tenon-settings"}}
+    assert pod(documents)["containers"][0]["envFrom"] == [own, *values.get("controller", {}).get("envFrom", [])]
 
 
 def test_ops07_every_setting_can_be_set() -> None:

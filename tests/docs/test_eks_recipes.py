@@ -1,0 +1,106 @@
+"""The recipes of docs/eks.md that no sandbox runs: the values for Temporal's chart, and the commands of the page.
+
+Temporal's chart is not part of this repository, so nothing renders it here. The required fields below are those that
+chart 1.6 and its server need: without one of them a pod of Temporal does not start.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import jsonschema  # type: ignore[import-untyped]
+import pytest
+import yaml
+
+from tests.docs.documents import ROOT
+from tests.docs.recipes import written_files
+
+PAGE = ROOT / "docs" / "eks.md"
+SQL_STORE = {
+    "type": "object",
+    "required": ["sql"],
+    "properties": {
+        "sql": {
+            "type": "object",
+            "required": [
+                "pluginName",
+                "databaseName",
+                "connectAddr",
+                "connectProtocol",
+                "user",
+                "existingSecret",
+                "secretKey",
+                "tls",
+            ],
+            "properties": {
+                "pluginName": {"enum": ["postgres12", "postgres12_pgx"]},
+                "connectAddr": {"pattern": r"^[^:]+:\d+$"},
+                "connectProtocol": {"const": "tcp"},
+                "password": False,
+                "tls": {
+                    "type": "object",
+                    "required": ["enabled", "enableHostVerification"],
+                    "properties": {"enabled": {"const": True}},
+                },
+            },
+        }
+    },
+}
+"""Without ``enableHostVerification`` the schema job verifies the host with CAs that the one of RDS is not among."""
+PERSISTENCE = {
+    "type": "object",
+    "required": ["defaultStore", "visibilityStore", "numHistoryShards", "datastores"],
+    "properties": {
+        "datastores": {
+            "type": "object",
+            "required": ["default", "visibility"],
+            "additionalProperties": SQL_STORE,
+        }
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def temporal_values() -> dict[str, Any]:
+    (values,) = written_files(PAGE, "temporal-values.yaml")
+    assert isinstance(values, dict)
+    return values
+
+
+def test_the_stores_of_temporal_have_what_its_server_and_schema_job_require(temporal_values: dict[str, Any]) -> None:
+    persistence = temporal_values["server"]["config"]["persistence"]
+    jsonschema.validate(persistence, PERSISTENCE)
+    stores = persistence["datastores"]
+    assert {persistence["defaultStore"], persistence["visibilityStore"]} == stores.keys()
+    assert len({store["sql"]["databaseName"] for store in stores.values()}) == 2
+
+
+def test_the_secret_of_the_database_is_the_one_that_the_page_creates(temporal_values: dict[str, Any]) -> None:
+    for store in temporal_values["server"]["config"]["persistence"]["datastores"].values():
+        name, key = store["sql"]["existingSecret"], store["sql"]["secretKey"]
+        command = f"kubectl -n temporal create secret generic {name} --from-literal={key}="
+        assert command in PAGE.read_text()
+
+
+def test_temporal_stays_off_the_nodes_that_tenon_may_remove(temporal_values: dict[str, Any]) -> None:
+    """With the affinity of Tenon's own pods. Otherwise Tenon may drain the Temporal that it runs on."""
+    own = yaml.safe_load((ROOT / "deploy" / "chart" / "values.yaml").read_text())["affinity"]["nodeAffinity"]
+    for part in ("server", "web", "admintools"):
+        assert temporal_values[part]["affinity"] == {"nodeAffinity": own}
+
+
+def test_the_version_of_temporals_chart_is_pinned_to_patches() -> None:
+    (version,) = re.findall(r"--repo https://go\.temporal\.io/helm-charts --version '([^']+)'", PAGE.read_text())
+    assert re.fullmatch(r"~\d+\.\d+\.\d+", version)
+
+
+def test_no_command_relies_on_a_shell_that_splits_the_words_of_a_variable() -> None:
+    """zsh, the shell of macOS, passes an unquoted variable as one argument."""
+    unquoted = [
+        line
+        for block in re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+        for line in re.sub(r"<<EOF\n.*?^EOF$", "", block, flags=re.MULTILINE | re.DOTALL).splitlines()
+        if re.search(r"(?<![\"=\w/.-])\$[A-Z_]+(?=\s|$)", re.sub(r'"[^"]*"', "", line))
+    ]
+    assert unquoted == []
