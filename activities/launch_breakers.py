@@ -1,14 +1,17 @@
-"""What EC2 recently refused to this io process: offerings without capacity, and the launches of whole NodePools.
+"""What EC2 recently refused to this io process: offerings without capacity, and launches of NodePools.
 
 Each launch checks the breakers before it is prepared and again before it is sent. If EC2 has not recently accepted a
 launch of the NodePool, two launches go first and the others wait for their outcome, so that a hundred claims that EC2
 refuses cost only two calls.
+
+The claims that a breaker holds back probe in turn. If one claim always probed, a claim whose request EC2 would never
+accept could hold back the others.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime, timedelta
 
 from tenon.ec2.avoided import UNAVAILABLE_OFFERINGS_TTL, UnavailableOfferings, by_offering, grouped
@@ -25,6 +28,10 @@ UNANSWERED = 3
 """The number of consecutive calls without an answer after which EC2 counts as down for a NodePool."""
 TURN = timedelta(seconds=60)
 """How long a launch may hold its turn without reporting an outcome. After that its worker is assumed dead."""
+ROTATION = timedelta(seconds=5)
+"""How long after its time a probe is left to claims that have not probed yet, or not for longer."""
+STILL_WAITS = timedelta(seconds=60)
+"""How long after it last asked a claim counts as waiting."""
 WAIT_SECONDS = 10.0
 """Seconds that a launch waits for the outcome of the launches ahead of it."""
 
@@ -40,8 +47,12 @@ class LaunchBreakers:
         self._closed: set[str] = set()
         self._answered: dict[str, datetime] = {}
         self._unanswered: dict[str, int] = {}
-        self._turns: dict[str, dict[str, datetime]] = {}
-        """NodePool, then claim, to the start of a launch in flight that the others wait for."""
+        self._turns: dict[tuple[str, bool], dict[str, datetime]] = {}
+        """NodePool, and whether its breaker holds the claim, then claim: the start of a launch that others wait for."""
+        self._asked: dict[str, dict[str, datetime]] = {}
+        """NodePool, then claim, to when its breaker last held the claim back."""
+        self._probed: dict[str, dict[str, datetime]] = {}
+        """NodePool, then claim, to when it last probed."""
         self._changed = asyncio.Event()
         self.news = asyncio.Event()
         """Set while there is something to report to the provisioner workflow."""
@@ -66,19 +77,30 @@ class LaunchBreakers:
 
     # --- NodePools ---
 
-    async def admit(self, pool: str, claim: str, *, sends: bool = False) -> LaunchBreaker | None:
+    async def admit(
+        self, pool: str, claim: str, instance_types: Collection[str] = (), *, sends: bool = False
+    ) -> LaunchBreaker | None:
         """Wait for the claim's turn. Return None if it may proceed, else the breaker that holds it back.
 
-        A caller that proceeds must report the outcome or call `leave`. A claim without a NodePool is never held back.
+        A caller that proceeds must report the outcome or call `leave`. A claim without a NodePool is never held back,
+        and neither is one whose ``instance_types`` are none of those that EC2 refused.
         """
         give_up = asyncio.get_running_loop().time() + self._wait_seconds
         while True:
             now, breaker = self._now(), self._open.get(pool)
+            if breaker is not None and not rules.holds_back(breaker, instance_types):
+                breaker = None
             if not pool or (breaker is None and not (sends and self._in_doubt(pool, now))):
                 return None
-            if breaker is not None and now < breaker.next_probe_at:
-                return breaker
-            if self._takes_turn(pool, claim, now, FIRST_LAUNCHES if breaker is None else 1):
+            if breaker is not None:
+                if now < breaker.next_probe_at or self._yields(breaker, claim, now):
+                    self._asked.setdefault(pool, {})[claim] = now
+                    return breaker
+                if self._takes_turn((pool, True), claim, now, 1):
+                    self._asked.get(pool, {}).pop(claim, None)
+                    self._probed.setdefault(pool, {})[claim] = now
+                    return None
+            elif self._takes_turn((pool, False), claim, now, FIRST_LAUNCHES):
                 return None
             left = give_up - asyncio.get_running_loop().time()
             if left <= 0:
@@ -90,31 +112,36 @@ class LaunchBreakers:
             except TimeoutError:
                 continue
 
-    def launched(self, pool: str) -> None:
-        """Record that EC2 accepted a launch of the pool, with or without capacity for it."""
+    def launched(self, pool: str, instance_types: Collection[str] = ()) -> None:
+        """Record that EC2 accepted a launch of the pool with these types, with or without capacity for it."""
         self._answered[pool] = self._now()
         self._unanswered.pop(pool, None)
-        if self._open.pop(pool, None) is not None:
+        breaker = self._open.get(pool)
+        if breaker is not None and (breaker.outage or rules.holds_back(breaker, instance_types)):
+            del self._open[pool]
+            self._asked.pop(pool, None)
+            self._probed.pop(pool, None)
             self._closed.add(pool)
             self.news.set()
 
-    def refused(self, pool: str, reason: str, message: str) -> None:
-        """Record that EC2 refused a launch of the pool for a reason that also applies to the next launch."""
+    def refused(self, pool: str, reason: str, message: str, instance_types: Collection[str] = ()) -> None:
+        """Record that EC2 refused a launch of the pool for a reason that applies to the next launch of these types too.
+
+        If ``instance_types`` is empty, it applies to every launch of the pool.
+        """
         self._unanswered.pop(pool, None)
-        self._record_refusal(pool, reason, message, outage=False)
+        self._record_refusal(pool, reason, message, instance_types, outage=False)
 
     def unanswered(self, pool: str, reason: str, message: str) -> None:
         """Record that EC2 did not answer or failed internally. The breaker opens after `UNANSWERED` such calls."""
         self._unanswered[pool] = self._unanswered.get(pool, 0) + 1
         if pool in self._open or self._unanswered[pool] >= UNANSWERED:
-            self._record_refusal(pool, reason, message, outage=True)
+            self._record_refusal(pool, reason, message, (), outage=True)
 
     def leave(self, claim: str) -> None:
         """End the claim's turn, if it has one. Call this after reporting the outcome."""
         self._turns = {
-            pool: left
-            for pool, turns in self._turns.items()
-            if (left := {k: v for k, v in turns.items() if k != claim})
+            key: left for key, turns in self._turns.items() if (left := {k: v for k, v in turns.items() if k != claim})
         }
         self._wake()
 
@@ -140,16 +167,22 @@ class LaunchBreakers:
         now = self._now()
         self._avoided_until = {**by_offering(kept.refused, now), **self._avoided_until}
         for breaker in kept.breakers:
-            if breaker.pool not in self._answered and not rules.untried(breaker, now):
+            launches = breaker.pool in self._answered and not breaker.instance_types
+            if not launches and not rules.untried(breaker, now):
                 self._open.setdefault(breaker.pool, breaker)
 
-    def _record_refusal(self, pool: str, reason: str, message: str, *, outage: bool) -> None:
+    def _record_refusal(
+        self, pool: str, reason: str, message: str, instance_types: Collection[str], *, outage: bool
+    ) -> None:
         if not pool:
             return
-        self._answered.pop(pool, None)
+        if not instance_types:
+            self._answered.pop(pool, None)
         self._closed.discard(pool)
         before = self._open.get(pool)
-        self._open[pool] = rules.refused(before, pool, reason, message, self._now(), outage=outage)
+        self._open[pool] = rules.refused(
+            before, pool, reason, message, self._now(), outage=outage, instance_types=instance_types
+        )
         if self._open[pool] is not before:
             self.news.set()
 
@@ -157,12 +190,26 @@ class LaunchBreakers:
         answered = self._answered.get(pool)
         return answered is None or now - answered > KNOWN_FOR
 
-    def _takes_turn(self, pool: str, claim: str, now: datetime, most: int) -> bool:
-        turns = {each: since for each, since in self._turns.get(pool, {}).items() if now - since < TURN}
+    def _takes_turn(self, key: tuple[str, bool], claim: str, now: datetime, most: int) -> bool:
+        turns = {each: since for each, since in self._turns.get(key, {}).items() if now - since < TURN}
         if claim not in turns and len(turns) >= most:
             return False
-        self._turns[pool] = {**turns, claim: now}
+        self._turns[key] = {**turns, claim: now}
         return True
+
+    def _yields(self, breaker: LaunchBreaker, claim: str, now: datetime) -> bool:
+        """Whether the claim leaves the probe to a claim that waits and has not probed yet, or not for longer."""
+        if claim in self._turns.get((breaker.pool, True), {}) or now >= breaker.next_probe_at + ROTATION:
+            return False
+        probed = self._probed.get(breaker.pool, {})
+        if claim not in probed:
+            return False
+        waiting = self._asked.get(breaker.pool, {})
+        return any(
+            now - asked < STILL_WAITS and (other not in probed or probed[other] < probed[claim])
+            for other, asked in waiting.items()
+            if other != claim
+        )
 
     def _wake(self) -> None:
         self._changed.set()

@@ -53,7 +53,7 @@ class LaunchRetry:
         """Why and until when a launch waits for a NodePool's breaker."""
         return LaunchWait(
             reason=breaker.reason,
-            message=f"{breaker.message} (held back while launches of NodePool {breaker.pool} are refused)",
+            message=f"{breaker.message} (held back while such launches of NodePool {breaker.pool} are refused)",
             answered=not breaker.outage,
             held=True,
             not_before=max(breaker.next_probe_at, self._now() + MIN_PAUSE),
@@ -90,20 +90,32 @@ class LaunchRetry:
         return PrepareLaunchResult(view=view, reason=wait.reason, message=wait.message, waits=waits)
 
     async def unlaunched(self, claim: ClaimRecord, ref: ClaimRef, result: LaunchResult) -> LaunchResult:
-        """Handle a launch that bought nothing: postpone it, or delete the claim at once if EC2 has no capacity."""
+        """Handle a launch that bought nothing: postpone it, or delete the claim.
+
+        The claim is deleted at once if EC2 has no capacity, and otherwise if its launch timeout is over and no earlier
+        request can have bought an instance.
+        """
         wait = result.waits
         if wait is None:
-            await nodeclaims.mark_launch_failed(self._kube, ref, result.reason, result.message, self._now)
-            await nodeclaims.delete_claim(self._kube, self._recorder, ref, result.reason, result.message)
-            log.warning(
-                "EC2 refused the launch of a NodeClaim, which is deleted",
-                extra={"nodeclaim": ref.name, "reason": result.reason, "error": result.message},
-            )
-            return result
+            return await self._refused_for_good(ref, result)
         if wait.answered and self._tries() == 1:
             wait = evolve(wait, unsettled=False)  # the first attempt was answered, so no earlier answer is missing
+        answered = wait.answered and not wait.unsettled
+        if rules.should_give_up(claim.created_at, self._now(), answered=answered):
+            message = f"{wait.reason}: {wait.message}"
+            timed_out = evolve(result, reason=Reason.LAUNCH_TIMEOUT, message=message, waits=None)
+            return await self._refused_for_good(ref, timed_out)
         await self._publish(claim, ref, wait)
         return evolve(result, reason=wait.reason, message=wait.message, waits=wait)
+
+    async def _refused_for_good(self, ref: ClaimRef, result: LaunchResult) -> LaunchResult:
+        await nodeclaims.mark_launch_failed(self._kube, ref, result.reason, result.message, self._now)
+        await nodeclaims.delete_claim(self._kube, self._recorder, ref, result.reason, result.message)
+        log.warning(
+            "EC2 refused the launch of a NodeClaim, which is deleted",
+            extra={"nodeclaim": ref.name, "reason": result.reason, "error": result.message},
+        )
+        return result
 
     async def given_up(self, ref: ClaimRef, view: ClaimView, reason: str, message: str) -> PrepareLaunchResult:
         """Delete the claim. The planner then plans its pods again."""

@@ -105,7 +105,9 @@ class Launching:
             return PrepareLaunchResult(view=ClaimView())
         view = evolve(nodeclaims.view_of(claim), initialization_timeout_seconds=self._initialization_seconds)
         waits_for_launch = not claim.deleting and not claim.provider_id
-        if waits_for_launch and (breaker := await self._breakers.admit(view.pool, given.claim.name)):
+        if waits_for_launch and (
+            breaker := await self._breakers.admit(view.pool, given.claim.name, claim.instance_types)
+        ):
             return await self._putting_off.unprepared(claim, given.claim, view, self._putting_off.breaker_wait(breaker))
         request: LaunchRequest | None = None
         try:
@@ -222,7 +224,8 @@ class Launching:
             message = "EC2 refused the launch group: its NodeClaims launch alone"
             wait = LaunchWait(reason=nodeclaims.LAUNCH_FAILED, message=message)
             return await self._putting_off.unlaunched(claim, given.claim, LaunchResult(waits=wait))
-        if breaker := await self._breakers.admit(claim.pool, given.claim.name, sends=True):
+        wanted = sorted(_instance_types(given.request))
+        if breaker := await self._breakers.admit(claim.pool, given.claim.name, wanted, sends=True):
             return await self._putting_off.unlaunched(
                 claim, given.claim, LaunchResult(waits=self._putting_off.breaker_wait(breaker))
             )
@@ -258,7 +261,7 @@ class Launching:
 
     async def _send(self, given: LaunchInput, claim: ClaimRecord) -> LaunchResult:
         """Send the request and record what EC2 refuses, for other claims and for the provisioner workflow."""
-        pool = claim.pool
+        pool, instance_types = claim.pool, _instance_types(given.request)
         try:
             send = partial(self._ec2.launch, given.request)
             result = await with_heartbeat(asyncio.get_running_loop().run_in_executor(self._senders, send))
@@ -283,10 +286,10 @@ class Launching:
             )
         wanting = result.instance is None and result.waits is None
         if result.instance is not None or wanting or result.reason == SUBNET_FULL:
-            self._breakers.launched(pool)
+            self._breakers.launched(pool, instance_types)
         elif result.waits is not None and result.waits.answered and result.reason != TEMPLATE_NOT_FOUND:
             metrics.LAUNCH_FAILURES.labels("", "", given.request.capacity_type, result.reason).inc()
-            self._breakers.refused(pool, result.reason, result.message)
+            self._breakers.refused(pool, result.reason, result.message, instance_types)
         reason = Reason.INSUFFICIENT_CAPACITY if wanting else result.reason
         return evolve(result, reason=reason, unavailable=[])
 
@@ -375,3 +378,8 @@ class Launching:
         profile = node_class.status.instance_profile
         hashes = ec2nodeclass_hashes(node_class, self._ec2.cluster.ca_bundle)
         return {**hashes, **({labels.INSTANCE_PROFILE: profile} if profile else {})}
+
+
+def _instance_types(request: LaunchRequest) -> frozenset[str]:
+    """The instance types of a request: what EC2 answers to it is about them."""
+    return frozenset(row.instance_type for template in request.templates for row in template.overrides)

@@ -99,9 +99,10 @@ class Launcher:
             self._templates.forget(template.name for template in request.templates)
         unavailable = self._unavailable(request, [{"ErrorCode": error.code, "ErrorMessage": error.message}])
         reason = codes.reason_for(error.code, error.message)
+        message = codes.without_encoded_text(str(error))
         # EC2 may have accepted the same request before and its answer may be lost. The caller decides.
-        waits = None if unavailable else LaunchWait(reason=reason, message=str(error), unsettled=True)
-        return LaunchResult(unavailable=unavailable, reason=reason, message=str(error), waits=waits)
+        waits = None if unavailable else LaunchWait(reason=reason, message=message, unsettled=True)
+        return LaunchResult(unavailable=unavailable, reason=reason, message=message, waits=waits)
 
     def _result(self, request: LaunchRequest, answer: CreateFleetResultTypeDef) -> LaunchResult:
         failures = cast("Sequence[dict[str, Any]]", answer.get("Errors") or [])
@@ -122,9 +123,9 @@ class Launcher:
         if any(failure.get("ErrorCode") in codes.TEMPLATE_NOT_FOUND for failure in failures):
             self._templates.forget(template.name for template in request.templates)
         busy = next((f for f in failures if f.get("ErrorCode") in codes.BUSY), None)
-        capacity = codes.INSUFFICIENT_CAPACITY | codes.NO_SPOT | {codes.SUBNET_FULL}
+        capacity = codes.INSUFFICIENT_CAPACITY | {codes.SPOT_ROLE_MISSING, codes.SUBNET_FULL}
         decisive = busy or next((f for f in failures if f.get("ErrorCode") not in capacity), failures[0])
-        code, text = decisive.get("ErrorCode", ""), decisive.get("ErrorMessage", "")
+        code, text = decisive.get("ErrorCode", ""), codes.without_encoded_text(decisive.get("ErrorMessage", ""))
         reason = codes.reason_for(code, text)
         message = f"{code}: {text} ({len(failures)} of {len(_tried(request))} offerings refused)"
         kept = busy is not None or not unavailable

@@ -8,7 +8,7 @@ from datetime import datetime
 from activities.clock import utc_now
 from tenon.ec2.avoided import UnavailableOfferings
 from tenon.kube.offerings import OfferingKey
-from tenon.lifecycle.breaker import untried
+from tenon.lifecycle.breaker import sentence, untried
 from tenon.lifecycle.messages.provisioning import LaunchBreaker
 
 
@@ -53,5 +53,5 @@ class LaunchRefusals:
         return {pool: breaker for pool, breaker in self._breakers.items() if not untried(breaker, now)}
 
 
-def _shown(breaker: LaunchBreaker | None) -> tuple[str, str] | None:
-    return None if breaker is None else (breaker.reason, breaker.message)
+def _shown(breaker: LaunchBreaker | None) -> str | None:
+    return None if breaker is None else f"{breaker.reason} {sentence(breaker)}"

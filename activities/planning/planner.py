@@ -49,7 +49,7 @@ from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.lifecycle.breaker import sentences
 from tenon.lifecycle.messages.provisioning import PlanInput, PlanResult
-from tenon.provisioning.launch_breakers import only_probes, pools_for_plans
+from tenon.provisioning.launch_breakers import only_probes, pools_for_plans, without_held_types
 from tenon.provisioning.overlays import Overlaid
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.problem import problem_of, with_pool_reasons
@@ -144,9 +144,9 @@ class Planner:
         if before:
             log.info("The batch was planned before", extra={"batch": given.batch, "nodeclaims": before})
             return PlanResult(batch=given.batch, claims=before)
-        made = await self._decide()
+        made = await self._decide(given.batch)
         if made is not None and made.plan.claims and await self._caught_up(self._view.confirm_pods()):
-            made = await self._decide(part=RETRY_SECONDS)
+            made = await self._decide(given.batch, part=RETRY_SECONDS)
         if made is None:
             return PlanResult(batch=given.batch)
         try:
@@ -191,15 +191,18 @@ class Planner:
             solve_seconds=round(made.took, 4),
         )
 
-    async def _decide(self, part: float = 1.0) -> _Decision | None:
+    async def _decide(self, batch: int, part: float = 1.0) -> _Decision | None:
         """Plan the pods that need a decision, within this fraction of a solve's time; None if no pod does."""
         fingerprint = self._view.fingerprint()  # before anything is read, so that later changes count as new
         if not self._batcher.undecided():
             return None
         breakers = self._refusals.breakers()
         usable = usable_pools(self._view.node_pools(), self._view.node_class)
-        pools = pools_for_plans(usable, breakers, self._view.launching_pools()) if breakers else usable
+        launching = self._view.launching_pools() if breakers else frozenset()
+        pools = pools_for_plans(usable, breakers, launching) if breakers else usable
         seen = await self._instance_types(pools)
+        if breakers:
+            seen = replace(seen, sold=without_held_types(seen.sold, breakers, launching))
         undecided = self._batcher.undecided()  # again, because EC2 may have taken seconds and pods may have gone
         if not undecided:
             return None
@@ -213,8 +216,9 @@ class Planner:
             problem_of, self._view.snapshot(), asking, seen.sold, self._policy, self._batcher.reserved()
         )
         solved = await self._solver.solve(problem, part)
-        left_out = sentences(breakers[pool.metadata.name] for pool in usable if pool not in pools)
-        plan = only_probes(with_pool_reasons(solved.plan, self._view, asking, left_out), breakers)
+        held = [pool.metadata.name for pool in usable if pool.metadata.name in breakers]
+        left_out = sentences(breakers[name] for name in held if name in launching)
+        plan = only_probes(with_pool_reasons(solved.plan, self._view, asking, left_out), breakers, batch)
         metrics.SCHEDULING_SECONDS.labels("provisioner").observe(solved.seconds)
         ready = frozenset(node.name for node in problem.nodes if node.initialized)
         in_flight = frozenset(node.name for node in problem.nodes if node.requirements is not None)

@@ -14,6 +14,7 @@ from sandbox.ec2.admin_requests import (
     BucketsBody,
     CapacityBody,
     LifecycleBody,
+    QuotaBody,
     ThrottleBody,
     read,
 )
@@ -47,6 +48,8 @@ class AdminApi:
         self._others = ExternalFaults(world).actions | Rights(world).actions
         self._others["POST consistency"] = self._set_delays
         self._others["DELETE consistency"] = self._restore_delays
+        self._others["POST quotas"] = self._limit_quota
+        self._others["DELETE quotas"] = self._clear_quotas
         self.joiner: Rejections | None = None
 
     def answer(self, method: str, path: str, query: dict[str, str], body: bytes) -> Answer:
@@ -124,6 +127,15 @@ class AdminApi:
 
     def _restore_delays(self, _: bytes) -> dict[str, Any]:
         self._world.consistency.restore()
+        return {"status": "ok"}
+
+    def _limit_quota(self, body: bytes) -> dict[str, Any]:
+        quota = read(QuotaBody, body)
+        self._world.fleets.quotas.set(quota.type, quota.capacity_type, quota.vcpus)
+        return {"status": "ok"}
+
+    def _clear_quotas(self, _: bytes) -> dict[str, Any]:
+        self._world.fleets.quotas.clear()
         return {"status": "ok"}
 
     def _set_timing(self, request: LifecycleBody) -> None:

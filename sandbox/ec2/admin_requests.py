@@ -31,6 +31,14 @@ class BucketsBody(Body):
     enforced: bool
 
 
+class QuotaBody(Body):
+    """POST /sandbox/quotas. ``type`` is any instance type that counts against the quota."""
+
+    type: str
+    capacity_type: str = "on-demand"
+    vcpus: int = Field(default=0, ge=0)
+
+
 class CapacityBody(Body):
     """POST /sandbox/capacity. An omitted field matches everything, and ``available: null`` removes the limit."""
 

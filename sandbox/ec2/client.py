@@ -113,6 +113,14 @@ class Ec2Admin:
             "POST", "capacity", {"type": type, "zone": zone, "capacity_type": capacity_type, "available": available}
         )
 
+    def quota(self, instance_type: str, vcpus: int = 0, *, capacity_type: str = "on-demand") -> None:
+        """Limit the account's vCPU quota that instances of this type count against."""
+        self._call("POST", "quotas", {"type": instance_type, "capacity_type": capacity_type, "vcpus": vcpus})
+
+    def clear_quotas(self) -> None:
+        """Remove the limits of every vCPU quota."""
+        self._call("DELETE", "quotas")
+
     def clear_capacity(self) -> None:
         """Make every pool unlimited."""
         self._call("DELETE", "capacity")

@@ -26,8 +26,11 @@ from sandbox.ec2.instances import InstanceBook, Machine
 from sandbox.ec2.launch import LaunchRefusedError, launch, unknown_profile
 from sandbox.ec2.market import Market, Offer
 from sandbox.ec2.placement_groups import PlacementGroups, limit_reached
+from sandbox.ec2.quotas import Quotas
 from sandbox.ec2.templates import FleetRequest, LaunchSpec
 
+RUNNING = ("pending", "running")
+"""The states of instances that count against a vCPU quota."""
 Judge = Callable[[Iterable[Request]], Refusal | None]
 """Returns the first of the requests that the caller may not make, or None."""
 
@@ -54,6 +57,7 @@ class Fleets:
     groups: PlacementGroups
     records: dict[str, FleetRecord] = field(default_factory=dict)
     by_token: dict[str, FleetRecord] = field(default_factory=dict)
+    quotas: Quotas = field(default_factory=Quotas)
     spot_role: bool = True
     """Whether the account has the service-linked role AWSServiceRoleForEC2Spot."""
 
@@ -90,6 +94,7 @@ class Fleets:
         """Clear everything, for a reset."""
         self.records.clear()
         self.by_token.clear()
+        self.quotas.clear()
         self.spot_role = True
 
     def _allocate(self, backend: Any, request: FleetRequest, fleet_id: str, judge: Judge | None) -> dict[str, Any]:
@@ -112,9 +117,13 @@ class Fleets:
                 break
             spec, zone = specs[offer.index], offer.pool[1]
             held = offer.reservation
+            running = [(machine.pool[0], machine.pool[2]) for machine in self.book.all() if machine.state in RUNNING]
+            refused = self.quotas.refusal(spec.instance_type, request.capacity_type, running, missing)
+            if refused is not None:
+                errors.append(_error(refused, spec, zone, request.capacity_type))
+                continue
             got = self._take(offer, missing)
             machines: list[Machine] = []
-            refused: LaunchRefusedError | None = None
             if got:
                 try:
                     machines = self._launch(backend, request, spec, offer, got, fleet_id)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
+from tenon.ec2.vcpu_quotas import quota_of
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.messages.provisioning import RefusedTypes
 
@@ -15,12 +16,23 @@ MAX_AVOIDED = 3000
 
 
 class UnavailableOfferings(frozenset[OfferingKey]):
-    """Offerings that EC2 refused. A key without type and zone stands for its whole capacity type."""
+    """Offerings that EC2 refused.
+
+    A key may stand for a type in every zone, for all types that share a vCPU quota, or for a whole capacity type.
+    """
 
     def __contains__(self, offering: object) -> bool:
         if super().__contains__(offering):
             return True
-        return isinstance(offering, OfferingKey) and super().__contains__(offering.whole_capacity_type)
+        if not self or not isinstance(offering, OfferingKey):
+            return False
+        capacity_type, name, _ = offering
+        quota = quota_of(name, capacity_type)
+        return (
+            super().__contains__(offering.whole_capacity_type)
+            or super().__contains__(offering.in_all_zones)
+            or (quota != "" and super().__contains__(OfferingKey.of_quota(capacity_type, quota)))
+        )
 
 
 def grouped(until: Mapping[OfferingKey, datetime]) -> list[RefusedTypes]:

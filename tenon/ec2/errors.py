@@ -11,6 +11,7 @@ from typing import Any
 
 from tenon.apis import labels
 from tenon.ec2.placement_groups import SPREAD
+from tenon.ec2.vcpu_quotas import quota_of
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.messages.launch import OfferingRef
 
@@ -20,13 +21,15 @@ INSUFFICIENT_CAPACITY = frozenset(
         "UnfulfillableCapacity",
         "Unsupported",
         "ReservationCapacityExceeded",
+        "InsufficientCapacity",
+        "InsufficientCapacityOnHost",
+        "InsufficientHostCapacity",
+        "InsufficientReservedInstanceCapacity",
+        "MaxFleetCountExceeded",
+        "SpotMaxPriceTooLow",
     }
 )
-"""Error codes of a fleet override that rule out this offering for now.
-
-Karpenter also counts VcpuLimitExceeded and MaxFleetCountExceeded here. Tenon treats them as refusals, because they are
-account quotas that the next instance type would exceed as well.
-"""
+"""Error codes of a fleet override that rule out this offering for now."""
 
 RESERVATION_CODES = ("InvalidCapacityReservation", "CapacityReservation", "ReservationCapacityExceeded")
 """Beginnings of the codes that say that a capacity reservation has no place for the launch, or has ended."""
@@ -38,9 +41,8 @@ SUBNET_FULL = "InsufficientFreeAddressesInSubnet"
 
 SPOT_ROLE_MISSING = "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
 """The account lacks EC2's service-linked role for spot."""
-SPOT_QUOTA = "MaxSpotInstanceCountExceeded"
-NO_SPOT = frozenset({SPOT_ROLE_MISSING, SPOT_QUOTA})
-"""Codes that rule out all spot capacity, whatever the type and zone."""
+QUOTA_USED_UP = frozenset({"VcpuLimitExceeded", "InstanceLimitExceeded", "MaxSpotInstanceCountExceeded"})
+"""Codes that rule out all types that share a vCPU quota (`tenon.ec2.vcpu_quotas`), for one capacity type."""
 
 NOT_FOUND = frozenset(
     {
@@ -68,6 +70,19 @@ BUSY = THROTTLED | RETRYABLE
 
 UNAUTHORIZED = frozenset({"UnauthorizedOperation", "AccessDenied", "AccessDeniedException"})
 """The credentials are valid, but no policy allows the call, or one denies it."""
+TYPE_REFUSED = UNAUTHORIZED | {
+    "FreeTierRestrictionError",
+    "InvalidInstanceType",
+    "InvalidInstanceType.NotFound",
+    "InvalidParameterCombination",
+    "OptInRequired",
+    "UnsupportedOperation",
+}
+"""Codes that rule out an instance type if no other type of the request was refused with them.
+
+An organization's policy denies types, a Marketplace product does not support all of them, and an account has not opted
+in to some. If several types were refused, the cause is more likely what all of them have in common.
+"""
 BAD_CREDENTIALS = frozenset(
     {
         "AuthFailure",
@@ -94,12 +109,13 @@ _SERVICES = {
     "ReceiveMessage": "sqs",
 }
 _NOT_AUTHORIZED = re.compile(r"not authorized to perform: ([\w-]+:\w+)(?: on resource: (\S+))?")
+_ENCODED = re.compile(r"[.:]?\s*Encoded authorization failure message: \S+")
 _DENIED = re.compile(r"with an explicit deny in (an? [\w -]*?(?:policy|boundary))")
 
 _REASONS: Mapping[str, str] = {
     SPOT_ROLE_MISSING: "SpotSLRCreationFailed",
     **dict.fromkeys(UNAUTHORIZED, "Unauthorized"),
-    "AuthFailure": "AMIAuthorizationFailure",
+    "InstanceLimitExceeded": "VCPULimitExceeded",
     "InvalidIamInstanceProfile.NotFound": "InstanceProfileNameInvalid",
     "InvalidUserData.Malformed": "UserDataSizeLimitExceeded",
     "InvalidAMIID.Malformed": "InvalidAMIID",
@@ -124,6 +140,8 @@ def reason_for(code: str, message: str = "") -> str:
     """Return the reason that a NodeClaim shows for an EC2 error code; LaunchFailed if the code is not known."""
     if code in ("InvalidParameter", "InvalidParameterValue"):
         return _invalid_value_reason(message.lower())
+    if code == "AuthFailure":
+        return "AMIAuthorizationFailure" if "not authorized for images" in message.lower() else "Unauthorized"
     return _REASONS.get(code, "LaunchFailed")
 
 
@@ -136,6 +154,11 @@ def _invalid_value_reason(message: str) -> str:
     if "user data" in message:
         return "UserDataSizeLimitExceeded"
     return "LaunchFailed"
+
+
+def without_encoded_text(message: str) -> str:
+    """Return EC2's message without its encoded part, which differs for each call: a retry is no news."""
+    return _ENCODED.sub("", message)
 
 
 def refusal(operation: str, code: str, message: str) -> str:
@@ -196,8 +219,10 @@ def unavailable_offerings(
     """Return the offerings that the ``Errors`` of a fleet rule out, sorted.
 
     ``tried`` are the (instance type, zone) pairs of the request, and ``reservations`` are those that they launch into.
-    An error that rules out all spot capacity gives one key without type and zone. An error without a type or zone rules
-    out every pair that matches the rest of it.
+    A missing spot role gives one key without type and zone, a quota that is used up gives one key for all types that
+    share it, and a refused type gives one key for all its zones. Other errors rule out pairs. An error without a type
+    or zone is about every pair that matches the rest of it. If these pairs have several quotas, it rules out only the
+    pairs.
 
     What EC2 refuses in a ``placement_group`` is ruled out for this group only. A spread group takes seven instances in
     a zone, so an error about the group itself rules out the zone for the group, whatever the type and capacity type.
@@ -205,18 +230,29 @@ def unavailable_offerings(
     pairs = sorted(set(tried))
     refused: set[tuple[str, str]] = set()
     full: set[str] = set()
-    for error in fleet_errors:
+    found: set[OfferingKey] = set()
+    failures = list(fleet_errors)
+    denied = refused_type(failures, pairs)
+    for error in failures:
         code = error.get("ErrorCode", "")
-        if code in NO_SPOT:
+        if code == SPOT_ROLE_MISSING:
             return [OfferingRef(capacity_type=capacity_type, instance_type="", zone="")]
-        if code in INSUFFICIENT_CAPACITY or (reservations and code.startswith(RESERVATION_CODES)):
-            override = error.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
-            wanted_type, wanted_zone = override.get("InstanceType", ""), override.get("AvailabilityZone", "")
-            meant = {(name, zone) for name, zone in pairs if wanted_type in ("", name) and wanted_zone in ("", zone)}
+        meant = _meant(error, pairs)
+        quotas = {quota_of(name, capacity_type) for name, _ in meant}
+        if code in QUOTA_USED_UP and len(quotas) == 1 and capacity_type != labels.RESERVED:
+            found.add(OfferingKey.of_quota(capacity_type, quotas.pop()))
+        elif denied and code in TYPE_REFUSED and capacity_type != labels.RESERVED:
+            found.add(OfferingKey(capacity_type, denied, ""))
+        elif (
+            code in INSUFFICIENT_CAPACITY
+            or code in QUOTA_USED_UP
+            or (denied and code in TYPE_REFUSED)
+            or (reservations and code.startswith(RESERVATION_CODES))
+        ):
             refused |= meant
             if strategy == SPREAD and _ABOUT_GROUP in error.get("ErrorMessage", "").lower():
                 full |= {zone for _, zone in meant}
-    found = {
+    found |= {
         OfferingKey.refusable(capacity_type, name, zone, (reservations or {}).get((name, zone), ""), placement_group)
         for name, zone in refused
         if zone not in full
@@ -227,3 +263,29 @@ def unavailable_offerings(
         for sold in (labels.RESERVED, labels.SPOT, labels.ON_DEMAND)
     }
     return [OfferingRef(capacity_type=key[0], instance_type=key[1], zone=key[2]) for key in sorted(found)]
+
+
+def refused_type(fleet_errors: Iterable[Mapping[str, Any]], tried: Iterable[tuple[str, str]]) -> str:
+    """Return the one instance type that EC2 refused as such, with one of `TYPE_REFUSED`; empty if there is none.
+
+    A missing right that names something other than instances, such as an image or CreateFleet itself, is not about a
+    type.
+    """
+    pairs = list(tried)
+    names: set[str] = set()
+    for error in fleet_errors:
+        code, message = error.get("ErrorCode", ""), error.get("ErrorMessage", "")
+        if code not in TYPE_REFUSED:
+            continue
+        named = _NOT_AUTHORIZED.search(message) if code in UNAUTHORIZED else None
+        if named and not (named[1] == "ec2:RunInstances" and (named[2] is None or ":instance/" in named[2])):
+            return ""
+        names |= {name for name, _ in _meant(error, pairs)}
+    return names.pop() if len(names) == 1 else ""
+
+
+def _meant(error: Mapping[str, Any], pairs: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
+    """The pairs that an error is about."""
+    override = error.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
+    wanted_type, wanted_zone = override.get("InstanceType", ""), override.get("AvailabilityZone", "")
+    return {(name, zone) for name, zone in pairs if wanted_type in ("", name) and wanted_zone in ("", zone)}

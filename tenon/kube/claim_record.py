@@ -47,6 +47,12 @@ class ClaimRecord(ObjectRecord):
         return str((self.spec.get("nodeClassRef") or {}).get("name") or "")
 
     @property
+    def instance_types(self) -> list[str]:
+        """The instance types that it names; empty if it does not name them."""
+        wanted = (term for term in self.spec.get("requirements") or () if term.get("key") == labels.INSTANCE_TYPE)
+        return [str(name) for term in wanted if term.get("operator") == "In" for name in term.get("values") or ()]
+
+    @property
     def batch(self) -> int:
         """The number of the batch that it was planned in; 0 if it was not planned for pods."""
         text = self.labels.get(labels.BATCH, "")

@@ -1,31 +1,50 @@
 """The launch breaker of a NodePool: after EC2 refuses a launch, only one launch at a time probes, at growing intervals.
 
-A cause such as an IAM policy, an AMI or a quota affects every NodeClaim of the NodePool. Without a breaker, each of a
-hundred claims would retry on its own and use up the EC2 calls that other NodePools need.
+A cause such as an IAM policy, an AMI or an instance profile affects every NodeClaim that requests the same. Without a
+breaker, each of a hundred claims would retry on its own and use up the EC2 calls that other NodePools need.
+
+The breaker holds back only the instance types of the refused requests. A NodePool may have an AMI for each
+architecture, or one whose snapshot is larger than a volume. So a refusal of some types says nothing about others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 
+from tenon.evolve import evolve
 from tenon.lifecycle.launch_retry import pause
 from tenon.lifecycle.messages.provisioning import LaunchBreaker, LaunchReport
+from tenon.sentences import first_few
 
 UNTRIED_FOR = timedelta(minutes=2)
 """A breaker expires when its probe is overdue by this much: no claim tries to launch, so the next one may try."""
+NAMED_TYPES = 3
+"""How many held instance types a sentence names."""
 
 
 def refused(
-    present: LaunchBreaker | None, pool: str, reason: str, message: str, now: datetime, *, outage: bool = False
+    present: LaunchBreaker | None,
+    pool: str,
+    reason: str,
+    message: str,
+    now: datetime,
+    *,
+    outage: bool = False,
+    instance_types: Collection[str] = (),
 ) -> LaunchBreaker:
-    """Return the breaker after EC2 refused a launch of the pool.
+    """Return the breaker after EC2 refused a launch of the pool with these instance types, or with any if empty.
 
-    A refusal that arrives before the next probe is due answers a launch that was sent before the breaker opened. It
-    changes nothing.
+    A refusal that arrives before the next probe is due answers a launch that was sent before the breaker opened, or a
+    launch of other types. It does not postpone the probe.
     """
+    types = sorted(instance_types)
+    if present is not None and types and present.instance_types:
+        types = sorted({*types, *present.instance_types})
+    elif present is not None:
+        types = []
     if present is not None and now < present.next_probe_at:
-        return present
+        return present if types == present.instance_types else evolve(present, instance_types=types)
     failures = present.failures + 1 if present else 1
     return LaunchBreaker(
         pool=pool,
@@ -35,7 +54,14 @@ def refused(
         opened_at=present.opened_at if present else now,
         next_probe_at=now + pause(failures),
         outage=outage,
+        instance_types=types,
     )
+
+
+def holds_back(breaker: LaunchBreaker, instance_types: Collection[str]) -> bool:
+    """True if a launch that may be of these types must wait. An empty list means that the types are not known."""
+    held = breaker.instance_types
+    return not held or not instance_types or not set(instance_types).isdisjoint(held)
 
 
 def untried(breaker: LaunchBreaker, now: datetime) -> bool:
@@ -51,8 +77,10 @@ def merged(present: Mapping[str, LaunchBreaker], report: LaunchReport, now: date
 
 
 def sentence(breaker: LaunchBreaker) -> str:
-    """Say why the pool launches nothing for now."""
-    return f"its launches are held back because EC2 refuses them: {breaker.reason}: {breaker.message}"
+    """Say what the pool does not launch for now, and why."""
+    names = breaker.instance_types
+    types = f" of {first_few(names, NAMED_TYPES)}" if names else ""
+    return f"its launches{types} are held back because EC2 refuses them: {breaker.reason}: {breaker.message}"
 
 
 def sentences(breakers: Iterable[LaunchBreaker]) -> dict[str, str]:

@@ -1,46 +1,80 @@
 """NodePools whose launches EC2 refuses: what a plan may still buy from them, and what their condition says.
 
-A NodeClaim of such a pool that waits for its launch acts as a probe. While there is one, plans make no more claims,
-which would only wait as well, and pods go to other pools that accept them. If there is none, a plan makes one:
-otherwise Tenon would never notice that EC2 has capacity again.
+A NodeClaim of such a pool that waits for its launch acts as a probe. While there is one, plans make no more claims of
+the instance types that are held back, which would only wait as well: pods get other types of the pool, or go to other
+pools that accept them. If there is none, a plan makes one: otherwise Tenon would never notice that EC2 accepts such
+launches again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from tenon.apis.common import Condition
 from tenon.apis.conditions import get_condition, is_true, set_condition
 from tenon.apis.nodepool import NODE_LAUNCH_HEALTHY, NodePool
-from tenon.lifecycle.breaker import sentence
+from tenon.lifecycle.breaker import holds_back, sentence
 from tenon.lifecycle.messages.provisioning import LaunchBreaker
-from tenon.scheduling.model import Plan
+from tenon.scheduling.model import InstanceType, Plan
 
 OpenBreakers = Mapping[str, LaunchBreaker]
 """The open launch breakers, by NodePool."""
 
 
 def pools_for_plans(pools: Sequence[NodePool], breakers: OpenBreakers, launching: Collection[str]) -> list[NodePool]:
-    """Return the pools that plans may use: all except those that are held back and already have a probe.
+    """Return the pools that plans may use: all except those that are held back as a whole and already have a probe.
 
     ``launching`` are the pools with a NodeClaim that waits for its instance.
     """
-    return [pool for pool in pools if pool.metadata.name not in breakers or pool.metadata.name not in launching]
+    return [pool for pool in pools if not (_as_a_whole(pool, breakers) and pool.metadata.name in launching)]
 
 
-def only_probes(plan: Plan, breakers: OpenBreakers) -> Plan:
-    """Keep at most one NodeClaim for each pool that is held back. The pods of its other claims wait."""
-    probes: set[str] = set()
+def without_held_types(
+    sold: Iterable[tuple[NodePool, Sequence[InstanceType]]], breakers: OpenBreakers, launching: Collection[str]
+) -> list[tuple[NodePool, Sequence[InstanceType]]]:
+    """Mark the types that a breaker of a pool holds back as unavailable in this pool, if the pool has a probe."""
+    return [
+        (pool, _without(types, breakers[pool.metadata.name].instance_types))
+        if pool.metadata.name in breakers and pool.metadata.name in launching
+        else (pool, types)
+        for pool, types in sold
+    ]
+
+
+def _as_a_whole(pool: NodePool, breakers: OpenBreakers) -> bool:
+    breaker = breakers.get(pool.metadata.name)
+    return breaker is not None and not breaker.instance_types
+
+
+def _without(types: Sequence[InstanceType], held: Collection[str]) -> Sequence[InstanceType]:
+    names = frozenset(held)
+    return [_unavailable(each) if each.name in names else each for each in types] if names else types
+
+
+def _unavailable(each: InstanceType) -> InstanceType:
+    return replace(each, offerings=tuple(replace(offering, available=False) for offering in each.offerings))
+
+
+def only_probes(plan: Plan, breakers: OpenBreakers, turn: int = 0) -> Plan:
+    """Keep at most one NodeClaim of what each pool holds back. The pods of its other such claims wait.
+
+    ``turn`` is a number that grows with each plan, so that not always the same claim probes.
+    """
+    held: dict[str, list[int]] = {}
+    for number, claim in enumerate(plan.claims):
+        breaker = breakers.get(claim.pool)
+        if breaker is not None and holds_back(breaker, claim.instance_types):
+            held.setdefault(claim.pool, []).append(number)
+    probes = {numbers[turn % len(numbers)] for numbers in held.values()}
+    waits = {number for numbers in held.values() for number in numbers} - probes
     kept, waiting = [], {}
-    for claim in plan.claims:
-        if claim.pool in probes:
+    for number, claim in enumerate(plan.claims):
+        if number in waits:
             why = f"NodePool {claim.pool}: {sentence(breakers[claim.pool])}"
             waiting.update({pod.key: why for pod in claim.pods})
             continue
-        if claim.pool in breakers:
-            probes.add(claim.pool)
         kept.append(claim)
     if not waiting:
         return plan

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from tenon.apis import labels
+from tenon.ec2.vcpu_quotas import quota_of
 from tenon.kube.offerings import OfferingKey
 
 MAX_NAMED = 100
@@ -27,11 +28,19 @@ def unavailable_annotation(instance_types: Collection[str], avoided: Iterable[Of
         if key.zone
         and (key.instance_type in types or key.type_in_group in types or key.capacity_type == labels.RESERVED)
     )
-    found = sorted("/".join(key) for key in meant)
+    everywhere = (key for key in avoided if not key.zone and key.instance_type and _concerns(key, instance_types))
+    found = sorted("/".join(key) for key in (*meant, *everywhere))
     return {labels.UNAVAILABLE_OFFERINGS: ",".join(found[:MAX_NAMED])} if found else {}
 
 
 def unavailable_offerings(annotations: Mapping[str, str]) -> frozenset[OfferingKey]:
     """Return the offerings that a claim's annotation names, without parts that cannot be read."""
     parts = (one.split("/") for one in annotations.get(labels.UNAVAILABLE_OFFERINGS, "").split(","))
-    return frozenset(OfferingKey(*part) for part in parts if len(part) == 3 and all(part))
+    return frozenset(OfferingKey(*part) for part in parts if len(part) == 3 and all(part[:2]))
+
+
+def _concerns(key: OfferingKey, instance_types: Collection[str]) -> bool:
+    """Whether a key without a zone is about one of the types."""
+    if key.quota:
+        return any(quota_of(name, key.capacity_type) == key.quota for name in instance_types)
+    return key.instance_type in instance_types

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from activities.ec2.errors import EC2Error
 from activities.ec2.instances import Purchase
 from activities.ec2.launch import Launcher
 from activities.ec2.launch_templates import LaunchTemplates
@@ -40,13 +41,17 @@ def overrides(row: FleetOverride) -> dict[str, str]:
 
 
 def launched(
-    *errors: str, instances: tuple[str, ...] = (), capacity_type: str = "spot", by_token: Instance | None = None
+    *errors: str,
+    instances: tuple[str, ...] = (),
+    capacity_type: str = "spot",
+    by_token: Instance | None = None,
+    message: str = "as EC2 puts it",
 ) -> LaunchResult:
     """What becomes of an answer of HTTP 200 with these errors, one for each override, and these instances."""
     failures = [
         {
             "ErrorCode": code,
-            "ErrorMessage": "as EC2 puts it",
+            "ErrorMessage": message,
             "LaunchTemplateAndOverrides": {"Overrides": overrides(row)},
         }
         for code, row in zip(errors, ROWS, strict=False)
@@ -55,9 +60,23 @@ def launched(
     clients = SimpleNamespace(ec2=SimpleNamespace(create_fleet=lambda **_: answer))
     purchase = Purchase(by_token, decided=by_token is not None)
     found = SimpleNamespace(describe=lambda _: BOUGHT, by_token=lambda _: purchase)
+    return launcher(clients, found).create_fleet(request_of(capacity_type))
+
+
+def request_of(capacity_type: str) -> LaunchRequest:
     template = FleetTemplate(name="t", image_id="ami-1", overrides=ROWS)
-    request = LaunchRequest(client_token="token", capacity_type=capacity_type, templates=[template], tags={})
-    return launcher(clients, found).create_fleet(request)
+    return LaunchRequest(client_token="token", capacity_type=capacity_type, templates=[template], tags={})
+
+
+def refused_call(code: str, capacity_type: str, message: str = "as EC2 puts it") -> LaunchResult:
+    """What becomes of a call that EC2 refuses as a whole."""
+
+    def refuse(**_: object) -> None:
+        raise EC2Error(code, message)
+
+    return launcher(SimpleNamespace(ec2=SimpleNamespace(create_fleet=refuse)), SimpleNamespace()).create_fleet(
+        request_of(capacity_type)
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,24 +105,65 @@ def test_lif01_a_refusal_inside_an_answer_keeps_the_claim(code: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "reason"), [("VcpuLimitExceeded", "VCPULimitExceeded"), ("MaxFleetCountExceeded", "FleetQuotaExceeded")]
+    ("code", "capacity_type"),
+    [
+        ("VcpuLimitExceeded", "on-demand"),
+        ("VcpuLimitExceeded", "spot"),
+        ("MaxSpotInstanceCountExceeded", "spot"),
+    ],
 )
-def test_a_quota_of_the_account_is_not_one_offering_after_another(code: str, reason: str) -> None:
-    """The next type meets the same quota: the claim waits, and no offering counts as sold out."""
-    result = launched(code, code, capacity_type="on-demand")
-    assert result.unavailable == []
-    assert result.waits is not None
-    assert (result.waits.reason, result.waits.answered) == (reason, True)
+@pytest.mark.parametrize("whole", [False, True])
+def test_aws040_a_used_up_quota_rules_out_the_types_that_share_it(code: str, capacity_type: str, whole: bool) -> None:
+    """The claim ends, as after a lack of capacity. Other families, and the other capacity type, go on."""
+    result = refused_call(code, capacity_type) if whole else launched(code, code, capacity_type=capacity_type)
+    assert result.waits is None
+    assert code in result.message
+    avoided = UnavailableOfferings(each.key for each in result.unavailable)
+    assert OfferingKey(capacity_type, "r7g.never-asked", "us-west-2c") in avoided
+    assert OfferingKey(capacity_type, "g5.xlarge", "us-west-2a") not in avoided
+    other = "spot" if capacity_type == "on-demand" else "on-demand"
+    assert OfferingKey(other, "m5.large", "us-west-2a") not in avoided
 
 
-def test_a_spot_quota_rules_out_all_of_spot_and_nothing_else() -> None:
-    """AWS-042: one key stands for every type and zone, so that on-demand is tried next."""
-    result = launched("MaxSpotInstanceCountExceeded", "MaxSpotInstanceCountExceeded")
+def test_a_quota_in_a_mixed_answer_is_avoided_too() -> None:
+    """Otherwise the next claim would request the same types again at once."""
+    result = launched("InsufficientInstanceCapacity", "VcpuLimitExceeded", capacity_type="on-demand")
+    assert result.waits is None
+    assert "VcpuLimitExceeded" in result.message
+    assert OfferingKey.of_quota("on-demand", "Standard") in {each.key for each in result.unavailable}
+
+
+def test_aws040_the_quota_of_fleets_rules_out_the_refused_pairs() -> None:
+    result = launched("MaxFleetCountExceeded", "MaxFleetCountExceeded", capacity_type="on-demand")
+    assert result.waits is None
+    assert [(each.instance_type, each.zone) for each in result.unavailable] == [
+        ("c5.large", "us-west-2a"),
+        ("m5.large", "us-west-2a"),
+    ]
+
+
+@pytest.mark.parametrize("code", ["UnauthorizedOperation", "OptInRequired"])
+def test_a_refused_type_rules_out_only_itself(code: str) -> None:
+    """An organization's policy denies one type, or an account has not opted in to it."""
+    result = launched("InsufficientInstanceCapacity", code)
     assert result.waits is None
     avoided = UnavailableOfferings(each.key for each in result.unavailable)
-    assert len(avoided) == 1
-    assert OfferingKey("spot", "never-asked.for", "us-west-2c") in avoided
-    assert OfferingKey("on-demand", "m5.large", "us-west-2a") not in avoided
+    assert OfferingKey("spot", "c5.large", "us-west-2c") in avoided
+    assert OfferingKey("spot", "m5.large", "us-west-2c") not in avoided
+    assert OfferingKey("on-demand", "c5.large", "us-west-2c") not in avoided
+
+
+@pytest.mark.parametrize("what", ["ec2:RunInstances on resource: arn:aws:ec2:x::image/ami-1", "ec2:CreateFleet"])
+def test_a_missing_right_to_something_else_is_no_refusal_of_a_type(what: str) -> None:
+    message = f"You are not authorized to perform this operation. User: me is not authorized to perform: {what}"
+    assert launched("UnauthorizedOperation", message=message).waits is not None
+
+
+def test_the_encoded_part_of_a_message_is_left_out() -> None:
+    """It differs in each answer, and each change of a condition would be an event."""
+    message = "You may not. Encoded authorization failure message: kJ9_x-2"
+    assert "kJ9" not in launched("UnauthorizedOperation", "UnauthorizedOperation", message=message).message
+    assert "kJ9" not in refused_call("UnauthorizedOperation", "spot", message).message
 
 
 def test_no_capacity_at_all_gives_the_claim_up() -> None:

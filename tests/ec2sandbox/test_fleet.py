@@ -49,6 +49,18 @@ def test_a_fleet_without_any_capacity_answers_with_errors_alone(aws: Aws) -> Non
     assert aws.fleet({"InstanceType": "c7g.large"})["Instances"], "on-demand is another pool"
 
 
+def test_a_quota_limits_the_families_that_share_it_for_one_capacity_type(aws: Aws) -> None:
+    aws.admin.quota("m7g.large", 3)
+    assert aws.fleet({"InstanceType": "c7g.large"})["Instances"]
+    answer = aws.fleet({"InstanceType": "c7g.large"}, {"InstanceType": "g5g.xlarge"})
+    assert failures(answer) == [("VcpuLimitExceeded", "c7g.large")]
+    assert answer["Instances"][0]["InstanceType"] == "g5g.xlarge"
+    assert aws.fleet({"InstanceType": "c7g.large"}, spot=True)["Instances"]
+    aws.admin.quota("g5.xlarge", 0, capacity_type="spot")
+    answer = aws.fleet({"InstanceType": "g5g.xlarge"}, spot=True)
+    assert failures(answer) == [("MaxSpotInstanceCountExceeded", "g5g.xlarge")]
+
+
 def test_scarce_capacity_is_shared_out_and_grouped_by_override(aws: Aws) -> None:
     aws.admin.capacity(2, type="c7g.large", zone="us-west-2a")
     answer = aws.fleet({"InstanceType": "c7g.large"}, {"InstanceType": "m7g.large"}, count=5)

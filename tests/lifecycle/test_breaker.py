@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from tenon.ec2.avoided import MAX_AVOIDED, UnavailableOfferings, by_offering, grouped
 from tenon.kube.offerings import OfferingKey
-from tenon.lifecycle.breaker import UNTRIED_FOR, merged, refused, untried
+from tenon.lifecycle.breaker import UNTRIED_FOR, holds_back, merged, refused, untried
 from tenon.lifecycle.launch_retry import LAUNCH_TIMEOUT, MAX_PAUSE, should_give_up
 from tenon.lifecycle.messages.provisioning import LaunchBreaker, LaunchReport
 
@@ -32,6 +32,16 @@ def test_probes_grow_rare_up_to_every_20_seconds() -> None:
 def test_a_late_answer_of_an_earlier_launch_puts_no_probe_off() -> None:
     breaker = opened()
     assert refused(breaker, "web", "Unauthorized", "late", NOW + timedelta(seconds=1)) == breaker
+
+
+def test_a_refusal_of_types_holds_no_other_types_back() -> None:
+    breaker = refused(None, "web", "InvalidAMIID", "gone", NOW, instance_types=["m7g.large"])
+    assert holds_back(breaker, ["m7g.large", "m5.large"])
+    assert holds_back(breaker, [])
+    assert not holds_back(breaker, ["m5.large"])
+    more = refused(breaker, "web", "InvalidAMIID", "gone", NOW, instance_types=["c7g.large"])
+    assert (more.instance_types, more.next_probe_at) == (["c7g.large", "m7g.large"], breaker.next_probe_at)
+    assert refused(more, "web", "Unauthorized", "no templates", NOW).instance_types == [], "the whole NodePool"
 
 
 def test_a_breaker_that_nothing_tries_is_over() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
-from activities.launch_breakers import FIRST_LAUNCHES, TURN, UNANSWERED, LaunchBreakers
+from activities.launch_breakers import FIRST_LAUNCHES, ROTATION, TURN, UNANSWERED, LaunchBreakers
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.messages.launch import OfferingRef
 from tenon.lifecycle.messages.provisioning import LaunchReport
@@ -150,3 +150,54 @@ async def test_a_turn_ends_with_its_claim_however_the_launch_ended() -> None:
     assert await breakers.admit("web", "next") is not None
     breakers.leave("deleted")
     assert await breakers.admit("web", "next") is None
+
+
+async def test_claims_of_other_types_launch_while_some_types_are_refused() -> None:
+    clock = Clock()
+    breakers = LaunchBreakers(clock, wait_seconds=0.0)
+    breakers.refused("web", "InvalidAMIID", "gone", ["m7g.large"])
+    assert await breakers.admit("web", "arm", ["m7g.large"], sends=True) is not None
+    assert await breakers.admit("web", "any", [], sends=True) is not None, "its types are not known"
+    assert await breakers.admit("web", "amd", ["m5.large"], sends=True) is None
+    breakers.launched("web", ["m5.large"])
+    breakers.leave("amd")
+    (breaker,) = breakers.report().breakers
+    assert breaker.instance_types == ["m7g.large"]
+    clock.instant = breaker.next_probe_at
+    assert await breakers.admit("web", "arm", ["m7g.large"], sends=True) is None
+    breakers.launched("web", ["m7g.large"])
+    assert breakers.report() == LaunchReport(closed=["web"])
+
+
+async def test_the_claims_that_wait_probe_in_turn() -> None:
+    """A claim that EC2 never accepts would otherwise hold back others for ever, if it always came first."""
+    clock = Clock()
+    breakers = LaunchBreakers(clock, wait_seconds=0.0)
+    breakers.refused("web", "Unauthorized", "you may not")
+    probes = []
+    for _ in range(6):
+        (breaker,) = breakers.report().breakers
+        clock.instant = breaker.next_probe_at
+        for claim in ("never", "second", "third"):
+            if await breakers.admit("web", claim, sends=True) is None:
+                probes.append(claim)
+                clock.instant += timedelta(seconds=0.1)
+                breakers.refused("web", "Unauthorized", "still not")
+                breakers.leave(claim)
+    assert probes == ["never", "second", "third"] * 2
+
+
+async def test_a_claim_probes_again_if_no_other_claim_does() -> None:
+    clock = Clock()
+    breakers = LaunchBreakers(clock, wait_seconds=0.0)
+    breakers.refused("web", "Unauthorized", "you may not")
+    for _ in range(3):
+        clock.instant = breakers.report().breakers[0].next_probe_at
+        assert await breakers.admit("web", "only") is None
+        breakers.refused("web", "Unauthorized", "still not")
+        breakers.leave("only")
+    assert await breakers.admit("web", "given-up") is not None
+    clock.instant = breakers.report().breakers[0].next_probe_at
+    assert await breakers.admit("web", "only") is not None
+    clock.instant += ROTATION
+    assert await breakers.admit("web", "only") is None

@@ -20,7 +20,9 @@ from activities.launch_failure import TRIES_IN_PLACE
 from activities.launching import RESUMED_AFTER, Launching
 from tenon.apis.reasons import Reason
 from tenon.kube.offerings import OfferingKey
+from tenon.lifecycle import machine
 from tenon.lifecycle.launch_retry import LAUNCH_TIMEOUT
+from tenon.lifecycle.messages.base import ActivityName
 from tenon.lifecycle.messages.launch import (
     Instance,
     LaunchGroup,
@@ -31,6 +33,8 @@ from tenon.lifecycle.messages.launch import (
     OfferingRef,
     PrepareLaunchInput,
 )
+from tenon.lifecycle.state import NodeState
+from tenon.lifecycle.steps import DeadlinePassed, Run, Wait
 from tests.lifecycle_k8s.fake_kube import stamp
 from tests.lifecycle_k8s.seller import Seller, node_class
 from tests.lifecycle_k8s.world import REF, World, claim
@@ -166,6 +170,37 @@ async def test_a_preparation_that_fails_keeps_the_claim_until_its_time_is_over(e
     late = await launching.prepare(PrepareLaunchInput(claim=REF))
     assert (late.waits, late.reason, there(world)) == (None, "launch_timeout", False)
     assert reason in late.message
+
+
+async def test_lif05_a_launch_that_ec2_refuses_again_and_again_is_given_up_after_five_minutes() -> None:
+    """The claim that probes is always refused at its launch, never held back before it."""
+    world, launching = waiting(Refuser(launch=refused()))
+    began, state, sent = world.clock(), NodeState(claim=REF, pool="web", began_at=world.clock()), 0
+    while not state.stage.leaving and world.clock() - began < timedelta(hours=1):
+        step = machine.next_step(state, world.clock())
+        if isinstance(step, Wait):
+            assert step.until is not None
+            world.clock.instant = max(step.until, world.clock())
+            state = machine.apply(state, DeadlinePassed(), world.clock())
+            continue
+        assert isinstance(step, Run)
+        world.clock.instant += timedelta(seconds=0.3)
+        sent += step.activity is ActivityName.LAUNCH
+        given = cast("Any", step.input)
+        answer = await (launching.launch(given) if step.activity is ActivityName.LAUNCH else launching.prepare(given))
+        state = machine.apply(state, answer, world.clock())
+    assert state.stage.leaving
+    assert world.clock() - began < LAUNCH_TIMEOUT + timedelta(seconds=30)
+    assert sent < 20
+    assert not there(world)
+
+
+async def test_lif05_a_launch_whose_earlier_answer_was_lost_is_not_given_up() -> None:
+    """An instance may still appear, and only the same request finds it."""
+    world, launching = waiting(Refuser(launch=refused()), tries=2)
+    world.clock.instant += 2 * LAUNCH_TIMEOUT
+    assert (await launching.launch(LaunchInput(claim=REF, request=REQUEST))).waits is not None
+    assert there(world)
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from tenon.apis import labels
 from tenon.lifecycle.breaker import UNTRIED_FOR, refused
 from tenon.lifecycle.messages.provisioning import AwaitBatchInput, RefusedTypes
 from tests.planning.fake_view import START, node_pool
 from tests.planning.setting import BATCH, Setting
-from tests.scheduling.builders import CATALOG, pod
+from tests.scheduling.builders import CATALOG, asking, need, pod
 
 BREAKER = refused(None, "default", "Unauthorized", "you may not", START)
 HELD = BATCH.model_copy(update={"breakers": [BREAKER]})
@@ -66,3 +67,29 @@ async def test_aws033_offerings_that_ec2_refused_are_not_planned() -> None:
     assert (result.claims, result.unschedulable) == ([], 1)
     at.now = group.until
     assert len((await at.planner.plan(given)).claims) == 1
+
+
+async def test_pods_that_the_held_types_do_not_concern_get_nodes() -> None:
+    """One pod wants what EC2 refuses. The others want other types of the same NodePool."""
+    refused_type, fine = CATALOG[0].name, CATALOG[-1].name
+    breaker = refused(None, "default", "InvalidAMIID", "gone", START, instance_types=[refused_type])
+    at = Setting(
+        asking("gpu", need(labels.INSTANCE_TYPE, "In", refused_type), cpu="0.1"),
+        *(asking(f"web-{n}", need(labels.INSTANCE_TYPE, "In", fine), cpu="0.1") for n in range(5)),
+    )
+    at.view.launching = {"default"}
+    result = await at.planner.plan(BATCH.model_copy(update={"breakers": [breaker]}))
+    await at.events_written()
+    assert (len(result.claims), result.unschedulable) == (1, 1)
+    (message,) = [event[3] for event in at.recorder.events if event[2] == "FailedScheduling"]
+    assert f"its launches of {refused_type} are held back because EC2 refuses them: InvalidAMIID: gone" in message
+
+
+async def test_not_always_the_same_claim_probes() -> None:
+    chosen = set()
+    for batch in (1, 2):
+        at = Setting(pod("a", cpu=BIG), pod("b", cpu=BIG))
+        await at.planner.plan(HELD.model_copy(update={"batch": batch}))
+        (body,) = at.kube.objects.values()
+        chosen.add(body["metadata"]["annotations"][labels.PLANNED_PODS])
+    assert len(chosen) == 2

@@ -30,7 +30,10 @@ class RefusedTypes(Message):
 
 
 class LaunchBreaker(Message):
-    """A NodePool whose launches EC2 refuses. Its launches wait, except for an occasional probe."""
+    """A NodePool whose launches EC2 refuses. They wait, except for an occasional probe.
+
+    Launches of other instance types do not wait, if EC2's refusals were about the requests of some types.
+    """
 
     pool: str
     reason: str
@@ -41,6 +44,8 @@ class LaunchBreaker(Message):
     next_probe_at: datetime
     outage: bool = False
     """EC2 does not answer at all, so no claim is given up."""
+    instance_types: list[str] = Field(default_factory=list)
+    """The instance types of the refused requests, sorted; empty if no launch of the NodePool can succeed."""
 
 
 class LaunchReport(Message):
