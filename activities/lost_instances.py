@@ -25,7 +25,7 @@ from activities.kubernetes.resources import NODECLAIMS, NODES
 from tenon.apis import labels
 from tenon.apis.managed import is_managed
 from tenon.apis.nodeclaim import INSTANCE_TERMINATING, LAUNCHED
-from tenon.disruption.repair import exceeds_limit
+from tenon.disruption.repair import max_unhealthy
 from tenon.housekeeping.facts import ENDED_STATES, GONE_STATES
 from tenon.kube.claim_record import ClaimRecord, instance_id_of
 from tenon.kube.conditions import is_true
@@ -184,7 +184,7 @@ class LostInstances:
         named = {instance_id_of(claim.status.provider_id) for claim in claims if claim.is_due(self._now())} - {""}
         states = await asyncio.to_thread(self._ec2.states, sorted(named))
         unknown = named - states.keys()
-        if not exceeds_limit(len(unknown), len(named)):
+        if len(unknown) <= max_unhealthy(len(named)):
             return ""
         log.warning(
             "EC2 does not know many instances, so no node leaves for that until a person decides",

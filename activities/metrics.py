@@ -336,6 +336,11 @@ STANDING_BY = Gauge(
     "1 while another controller, such as Karpenter, leads in this cluster and Tenon stands by.",
     multiprocess_mode="livemin",  # each process finds out by itself, and until all have, one of them may still act
 )
+INTERRUPTION_UNCONFIRMED = Counter(
+    "tenon_interruption_unconfirmed_messages_total",
+    "Messages in the interruption queue about an instance of the cluster that EC2 does not confirm.",
+    ["message_type"],
+)
 SURPLUS_INSTANCES = Counter(
     "tenon_surplus_instances_total",
     "Instances that Tenon launched for a NodeClaim which another controller had launched meanwhile.",

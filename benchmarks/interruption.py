@@ -15,6 +15,7 @@ import contextlib
 import json
 import multiprocessing
 import os
+import re
 import tempfile
 import time
 from collections import Counter
@@ -40,6 +41,7 @@ from tenon.kube.decode import decode_node, decode_nodeclaim
 from tenon.lifecycle.messages.launch import OfferingRef
 from worker.cache.cluster import ClusterCache
 from worker.controllers.interruption import InterruptionController
+from worker.controllers.interruption_check import InstanceReader
 
 SIZES = (100, 1_000, 5_000, 15_000)
 GOAL = 15_000
@@ -85,6 +87,12 @@ def messages(count: int) -> Iterator[str]:
                 "detail": detail,
             }
         )
+
+
+def confirming(count: int) -> InstanceReader:
+    """An EC2 that confirms every message at once."""
+    ids = {provider_id(number).rsplit("/", 1)[-1] for number in range(count)}
+    return InstanceReader(lambda asked: dict.fromkeys(asked, "stopping"), lambda: ids)
 
 
 def serve_queue(port: int, folder: str, count: int) -> None:
@@ -149,7 +157,9 @@ class Cache(ClusterCache):
     def __init__(self, count: int) -> None:
         super().__init__(None)  # type: ignore[arg-type]
         for number in range(count):
-            self.claims.on_event(claim_name(number), decode_nodeclaim(claim_json(number, 1)))
+            # Each in a NodePool of its own: a fifth of the nodes of a NodePool leave at once for scheduled changes.
+            body = re.sub(rb'"pool-\d+"', b'"pool-of-%d"' % number, claim_json(number, 1))
+            self.claims.on_event(claim_name(number), decode_nodeclaim(body))
             self.nodes.on_event(node_name(number), decode_node(node_json(number, 1)))
 
     async def wait_synced(self) -> None:
@@ -175,7 +185,9 @@ async def drain(count: int, qps: float, folder: Path) -> list[str]:
         for address in (f"http://127.0.0.1:{queue_port}/sandbox/health", f"http://127.0.0.1:{api_port}/figures"):
             await asyncio.to_thread(_wait_for, address)
         queue = MessageQueue(Ec2("us-west-2", f"http://127.0.0.1:{queue_port}").sqs, QUEUE)
-        controller = InterruptionController(kube, EventRecorder(kube), cache, queue, "played", taken_back.extend)
+        controller = InterruptionController(
+            kube, EventRecorder(kube), cache, queue, "played", taken_back.extend, confirming(count)
+        )
         used = [psutil.Process(pid) for pid in (os.getpid(), *(server.pid for server in servers))]
         before = [_cpu(process) for process in used]
         began, deleted = time.monotonic(), _deleted()

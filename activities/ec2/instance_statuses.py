@@ -13,10 +13,11 @@ from tenon.ec2.instance_status import EVENT_CODES, InstanceStatus
 if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import FilterTypeDef, InstanceStatusSummaryTypeDef, InstanceStatusTypeDef
 
+_WITH_EVENT: FilterTypeDef = {"Name": "event.code", "Values": list(EVENT_CODES)}
 _SELECTIONS: tuple[FilterTypeDef, ...] = (
     {"Name": "system-status.status", "Values": ["impaired"]},
     {"Name": "instance-status.status", "Values": ["impaired"]},
-    {"Name": "event.code", "Values": list(EVENT_CODES)},
+    _WITH_EVENT,
 )
 """One call for each, because EC2 wants all filters of a call to match. Healthy instances are in no answer."""
 
@@ -34,6 +35,19 @@ def failing(clients: Ec2) -> list[InstanceStatus]:
             for page in paginator.paginate(Filters=[selection]):
                 found.update({each["InstanceId"]: _status(each) for each in page["InstanceStatuses"]})
     return list(found.values())
+
+
+def scheduled(clients: Ec2) -> frozenset[str]:
+    """The running instances of the region that have a scheduled event which is not over.
+
+    Raises:
+        EC2Error: the call failed.
+    """
+    found: list[InstanceStatus] = []
+    with translated("DescribeInstanceStatus"):
+        for page in clients.ec2.get_paginator("describe_instance_status").paginate(Filters=[_WITH_EVENT]):
+            found += [_status(each) for each in page["InstanceStatuses"]]
+    return frozenset(each.instance_id for each in found if each.scheduled)
 
 
 def _status(raw: InstanceStatusTypeDef) -> InstanceStatus:

@@ -83,7 +83,9 @@ class ExternalFaults:
         return {"status": "ok"}
 
     def _schedule_retirement(self, body: bytes) -> dict[str, Any]:
-        self._world.events.retirement_scheduled(self._world.book.living(read(InstanceBody, body).id).id)
+        machine = self._world.book.living(read(InstanceBody, body).id)
+        machine.events.append(("instance-retirement", "The instance is running on degraded hardware"))
+        self._world.events.retirement_scheduled(machine.id)
         return {"status": "ok"}
 
     def _impair(self, body: bytes) -> dict[str, Any]:

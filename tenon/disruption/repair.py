@@ -67,9 +67,9 @@ def _fault(condition: NodeCondition) -> Fault | None:
     return Fault(condition, datetime.fromtimestamp(condition.since, UTC) + toleration)
 
 
-def exceeds_limit(unhealthy: int, total: int) -> bool:
-    """Whether too many of the nodes are unhealthy. The limit rounds up, so the only node of a NodePool may be ended."""
-    return unhealthy > -(-total * MAX_UNHEALTHY_PERCENT // 100)
+def max_unhealthy(total: int) -> int:
+    """How many of so many nodes may be unhealthy. It rounds up, so the only node of a NodePool may be ended."""
+    return -(-total * MAX_UNHEALTHY_PERCENT // 100)
 
 
 class Breaker:
@@ -82,11 +82,32 @@ class Breaker:
             self._total[pool] += 1
             self._unhealthy[pool] += unhealthy
 
+    def add(self, pool: str) -> None:
+        """Count one more node of the NodePool as unhealthy."""
+        self._unhealthy[pool] += 1
+
     def why_blocked(self, pool: str) -> str:
         """Why no node of the NodePool is ended; empty if they are. Without a NodePool the whole cluster counts."""
+        unhealthy, limit = self._counts(pool)
+        if unhealthy <= limit:
+            return ""
+        return f"More than {MAX_UNHEALTHY_PERCENT}% of the nodes of {_named(pool)} are unhealthy"
+
+    def why_waits(self, pool: str) -> str:
+        """Why no other node of the NodePool may become unhealthy, or begin to leave, now; empty if one may."""
+        unhealthy, limit = self._counts(pool)
+        if unhealthy < limit:
+            return ""
+        return (
+            f"{MAX_UNHEALTHY_PERCENT}% of the nodes of {_named(pool)} leave now ({unhealthy}): "
+            "this node leaves when one of them is gone"
+        )
+
+    def _counts(self, pool: str) -> tuple[int, int]:
         total = self._total[pool] if pool else self._total.total()
         unhealthy = self._unhealthy[pool] if pool else self._unhealthy.total()
-        if not exceeds_limit(unhealthy, total):
-            return ""
-        where = f"NodePool {pool}" if pool else "the cluster"
-        return f"More than {MAX_UNHEALTHY_PERCENT}% of the nodes of {where} are unhealthy"
+        return unhealthy, max_unhealthy(total)
+
+
+def _named(pool: str) -> str:
+    return f"NodePool {pool}" if pool else "the cluster"

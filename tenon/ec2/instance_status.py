@@ -26,6 +26,11 @@ class InstanceStatus:
     events: tuple[str, ...] = ()
     """The descriptions of its scheduled events."""
 
+    @property
+    def scheduled(self) -> bool:
+        """Whether the instance has a scheduled event that is not over."""
+        return any(not description.startswith(_OVER) for description in self.events)
+
 
 def impaired(statuses: Iterable[InstanceStatus]) -> frozenset[str]:
     """Return the instances that fail a check, however short."""
@@ -44,7 +49,7 @@ def unhealthy(statuses: Iterable[InstanceStatus], now: datetime) -> dict[str, Ki
             found[status.instance_id] = Kind.SYSTEM_STATUS
         elif _failed(status.instance_impaired_since, now):
             found[status.instance_id] = Kind.INSTANCE_STATUS
-        elif any(not description.startswith(_OVER) for description in status.events):
+        elif status.scheduled:
             found[status.instance_id] = Kind.EVENT_STATUS
     return found
 

@@ -1,19 +1,21 @@
 """The notices in the interruption queue: what AWS says about instances, and what Tenon does about it (AWS-140..149).
 
-EventBridge writes the messages. Anybody who may send to the queue can write one too, so nothing in a body is trusted:
-a body that is not such an event raises `MalformedNoticeError`, and an event that Tenon does not know is `Kind.NO_OP`.
+EventBridge writes the messages. Anybody who may send to the queue can write one too, so nothing in a body is trusted.
+What EC2 can confirm must be confirmed (`is_confirmed`). A body that is not such an event raises
+`MalformedNoticeError`, and an event that Tenon does not know is `Kind.NO_OP`.
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from tenon.apis import labels
 from tenon.errors import TenonError
 from tenon.kube.timestamps import parse_instant
 
@@ -47,6 +49,21 @@ class Kind(StrEnum):
         return self in _ENDS_NODE
 
     @property
+    def asks_for_state(self) -> bool:
+        """Whether EC2 confirms the notice by the state of the instance."""
+        return self in (Kind.INSTANCE_STOPPED, Kind.INSTANCE_TERMINATED)
+
+    @property
+    def asks_for_events(self) -> bool:
+        """Whether EC2 confirms the notice by a scheduled event of the instance."""
+        return self is Kind.SCHEDULED_CHANGE
+
+    @property
+    def needs_evidence(self) -> bool:
+        """Whether EC2 is asked before anybody acts on the notice."""
+        return self.asks_for_state or self.asks_for_events
+
+    @property
     def failed(self) -> bool:
         """Whether the instance fails: its node leaves without grace."""
         return self in (Kind.INSTANCE_STATUS, Kind.SYSTEM_STATUS)
@@ -64,6 +81,38 @@ _ENDS_NODE = frozenset(
         Kind.EVENT_STATUS,
     }
 )
+
+
+ENDING_STATES = ("stopping", "stopped", "shutting-down", "terminated")
+SPOT_ONLY = (Kind.SPOT_INTERRUPTED, Kind.REBALANCE_RECOMMENDATION)
+UNCONFIRMED = "InterruptionNotConfirmed"
+"""The reason of the event about a notice that EC2 does not confirm."""
+SHOWN_WITHIN = timedelta(minutes=1)
+"""How long after a notice EC2 may not show yet what the notice says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What EC2 says about an instance, as far as it was asked."""
+
+    state: str = ""
+    """Empty if EC2 does not know the instance."""
+    scheduled: bool = False
+    """Whether the instance has a scheduled event."""
+
+
+def is_confirmed(kind: Kind, evidence: Evidence, capacity_type: str) -> bool:
+    """Whether a notice of this kind can be true. An instance that EC2 does not know is left to the sweeps."""
+    if kind.asks_for_state:
+        return evidence.state in ENDING_STATES
+    if kind.asks_for_events:
+        return evidence.scheduled
+    return kind not in SPOT_ONLY or capacity_type == labels.SPOT
+
+
+def is_fresh(sent_at: datetime | None, now: datetime) -> bool:
+    """Whether EC2 may not show yet what a notice says, because AWS has sent the notice only just now."""
+    return sent_at is not None and abs(now - sent_at) <= SHOWN_WITHIN
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,13 +156,29 @@ async def test_aws146_sch104_for_a_stand_alone_claim_the_whole_cluster_counts() 
     assert alone in world.ended()
 
 
-async def test_aws147_scheduled_events_of_a_whole_fleet_end_it_with_its_grace() -> None:
-    """EC2 ends these instances anyway. A drain before that respects the pods."""
+async def test_aws147_sch104_scheduled_events_of_a_whole_fleet_end_a_fifth_of_it_at_a_time() -> None:
+    """EC2 announces them days before. Each node leaves with its grace, and another one when it is gone."""
     world = World()
-    fleet = [world.node(number) for number in range(5)]
+    fleet = [world.node(number) for number in range(10)]
     world.statuses = [InstanceStatus(one, events=("maintenance",)) for one in fleet]
-    await world.controller.reconcile(())
-    assert world.ended() == set(fleet)
+    ended: set[str] = set()
+    for _ in range(5):
+        await world.controller.reconcile(())
+        leaving = world.ended() - ended
+        assert len(leaving) == 2
+        await world.controller.reconcile(())
+        assert world.ended() - ended == leaving, "no other one leaves before one of them is gone"
+        ended |= leaving
+        for instance in leaving:
+            world.cache.claims.on_event(instance.removeprefix("i-"), None)
+            world.cache.nodes.on_event(instance.removeprefix("i-"), None)
+        world.statuses = [each for each in world.statuses if each.instance_id not in leaving]
+        for number in range(2):
+            world.node(20 + len(ended) + number)  # the replacements
+    assert len(ended) == 10
+    assert "NodeRepairBlocked" in world.recorder.reasons()
+    told = next(event[3] for event in world.recorder.events if event[2] == "NodeRepairBlocked")
+    assert told.startswith("20% of the nodes of NodePool pool leave now (2)")
 
 
 async def test_instances_of_others_are_left_alone() -> None:

@@ -14,11 +14,14 @@ import pytest
 from prometheus_client import REGISTRY
 
 from activities.ec2.client import Ec2
+from activities.ec2.errors import EC2Error
 from activities.ec2.queue import MessageQueue
 from activities.kubernetes.errors import ApiUnreachableError
 from activities.kubernetes.resources import NODECLAIMS, NODES
 from sandbox.ec2.authorization.identities import ADMINISTRATOR_KEY, SECRET, environment, worker_key
 from tenon.apis import labels
+from tenon.ec2.interruption import Kind
+from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.decode import decode_object
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.messages.launch import OfferingRef
@@ -28,7 +31,9 @@ from tests.lifecycle_k8s.fake_kube import Clock, FakeKube, Recorder
 from tests.worker.background import in_background
 from tests.worker.fake_temporal import Cache
 from tests.workflows.waiting import until
+from worker.controllers.early_notices import MAX_KEPT, EarlyNotices
 from worker.controllers.interruption import InterruptionController
+from worker.controllers.interruption_check import InstanceReader
 
 if TYPE_CHECKING:
     from types_boto3_sqs import SQSClient
@@ -71,6 +76,30 @@ class World:
         self.kube = FakeKube(Clock())
         self.recorder = Recorder()
         self.sold_out: list[OfferingRef] = []
+        self.states: dict[str, str] = {}
+        """What EC2 answers about instances. Those that are not here run."""
+        self.scheduled: set[str] = set()
+        self.asked: list[str] = []
+        """What EC2 was asked: the instances, or "events"."""
+        self.failures: list[Exception] = []
+        self._records: dict[str, ClaimRecord] = {}
+
+    def reader(self) -> InstanceReader:
+        def states(ids: Sequence[str]) -> dict[str, str]:
+            self.asked.append(" ".join(ids))
+            if self.failures:
+                raise self.failures.pop()
+            return {each: state for each in ids if (state := self.states.get(each, "running"))}
+
+        def scheduled() -> set[str]:
+            self.asked.append("events")
+            return self.scheduled
+
+        return InstanceReader(states, scheduled)
+
+    def ends(self, *instance_ids: str) -> None:
+        """EC2 says that these instances end."""
+        self.states |= dict.fromkeys(instance_ids, "shutting-down")
 
     def node(
         self,
@@ -90,10 +119,15 @@ class World:
         record = claim(name, node_name=name, meta={**described, **(meta or {})})
         self.kube.add(NODECLAIMS, dict(record.body))
         self.kube.add(NODES, {"metadata": metadata(name), "spec": {"providerID": record.provider_id}})
+        self._records[f"i-{name}"] = record
         if known:
-            self.cache.publish(record)
-            self.cache.publish(node(name))
+            self.announce(f"i-{name}")
         return f"i-{name}"
+
+    def announce(self, instance_id: str) -> None:
+        """Let the cache have the NodeClaim with its instance, and its Node."""
+        self.cache.publish(self._records[instance_id])
+        self.cache.publish(node(instance_id.removeprefix("i-")))
 
     def send(self, *bodies: Any) -> None:
         for body in bodies:
@@ -149,6 +183,7 @@ async def reading(world: World, now: Callable[[], datetime] | None = None) -> As
         MessageQueue(world.workers_sqs, QUEUE),
         "c",
         world.sold_out.extend,
+        world.reader(),
         now or (lambda: datetime.now(UTC)),
     )
     async with in_background(controller.run()):
@@ -205,7 +240,11 @@ async def test_aws125_aws145_a_node_whose_reservation_is_taken_back_leaves_it(
 
 async def test_aws141_143_every_notice_about_the_end_of_an_instance_makes_its_node_leave(world: World) -> None:
     ids = [world.node(number) for number in range(10, 14)]
+    for number in range(14, 30):  # so that four of the NodePool may leave at once
+        world.node(number)
     retired = {**HEALTH["detail"], "affectedEntities": [{"entityValue": one} for one in ids[2:]]}
+    world.ends(*ids[:2])
+    world.scheduled |= {*ids[2:]}
     world.send(about(state("stopping"), ids[0]), about(state("terminated"), ids[1]), {**HEALTH, "detail": retired})
     async with reading(world):
         await world.emptied()
@@ -238,6 +277,7 @@ async def test_act06_the_same_notices_again_and_together_change_nothing_more(wor
     """SQS delivers at least once, and EC2 sends several notices about one instance."""
     interrupted = world.node(40)
     lost = disrupted("spot_interrupted") + disrupted("instance_terminated")
+    world.ends(interrupted)
     messages = [about(SPOT, interrupted)] * 12 + [about(state("shutting-down"), interrupted)] * 13
     world.send(*messages)
     async with reading(world):
@@ -321,3 +361,137 @@ async def test_act06_a_queue_that_does_not_exist_is_waited_for(world: World, cap
         world.send(about(SPOT, interrupted))
         await world.emptied()
     assert world.leaving() == [interrupted]
+
+
+OLD = datetime(2026, 3, 1, 12, 5, tzinfo=UTC)
+"""Five minutes after AWS sent the messages: EC2 shows by then what it knows."""
+FRESH = datetime(2026, 3, 1, 12, tzinfo=UTC) + timedelta(seconds=5)
+
+
+@pytest.mark.parametrize("message", [state("stopped"), state("terminated"), HEALTH], ids=["stopped", "ended", "change"])
+@pytest.mark.parametrize("known", [True, False], ids=["runs", "is unknown"])
+async def test_aws141_143_a_message_that_ec2_does_not_confirm_drains_nobody(
+    world: World, message: dict[str, Any], known: bool
+) -> None:
+    """Forged, or delivered again after the instance was started again."""
+    node = world.node(80)
+    world.states[node] = "running" if known else ""
+    kind = "scheduled_change" if message is HEALTH else f"instance_{message['detail']['state']}"
+    before = counted("tenon_interruption_unconfirmed_messages_total", message_type=kind)
+    detail = {**HEALTH["detail"], "affectedEntities": [{"entityValue": node}]}
+    world.send({**HEALTH, "detail": detail} if message is HEALTH else about(message, node))
+    async with reading(world, lambda: OLD):
+        await world.emptied()
+    assert world.leaving() == world.tainted() == []
+    assert set(world.recorder.reasons()) == {"InterruptionNotConfirmed"}
+    assert counted("tenon_interruption_unconfirmed_messages_total", message_type=kind) == before + 1
+
+
+async def test_aws143_a_message_that_is_faster_than_ec2s_answer_comes_again(world: World) -> None:
+    """EC2's describe calls may show a change later than EventBridge says it."""
+    node = world.node(81)
+    world.send(about(state("shutting-down"), node))
+
+    async def asked() -> bool:
+        return len(world.asked) == 1
+
+    async with reading(world, lambda: FRESH):
+        await until(asked)
+        assert world.leaving() == []
+        world.ends(node)
+        await world.emptied()
+    assert world.leaving() == world.tainted() == [node]
+    assert "InterruptionNotConfirmed" not in world.recorder.reasons()
+
+
+async def test_aws143_a_message_stays_while_ec2_cannot_be_asked(world: World) -> None:
+    node = world.node(82)
+    world.ends(node)
+    world.failures.append(EC2Error("ConnectionError", "away", retryable=True))
+    world.send(about(state("terminated"), node))
+    async with reading(world, lambda: OLD):
+        await world.emptied()
+    assert (world.leaving(), world.asked) == ([node], [node, node])
+
+
+async def test_aws140_143_ec2_is_asked_once_for_a_batch_and_never_about_a_spot_interruption(world: World) -> None:
+    """The call waits for its turn within EC2's limits, and two minutes are short."""
+    ids = [world.node(number) for number in range(83, 90)]
+    world.ends(*ids)
+    world.send(*(about(SPOT, each) for each in ids[:3]))
+    async with reading(world, lambda: OLD):
+        await world.emptied()
+    assert world.asked == []
+    world.send(*(about(state("terminated"), each) for each in ids[3:]))
+    async with reading(world, lambda: OLD):
+        await world.emptied()
+    assert world.leaving() == ids
+    assert sorted(" ".join(world.asked).split()) == ids[3:], "each instance once, however SQS splits the messages"
+    assert len(world.asked) < 4
+
+
+async def test_aws140_a_spot_interruption_of_an_instance_that_is_no_spot_instance_drains_nobody(world: World) -> None:
+    node = world.node(91, kinds={labels.CAPACITY_TYPE: "on-demand"})
+    world.send(about(SPOT, node))
+    async with reading(world, lambda: OLD):
+        await world.emptied()
+    assert (world.leaving(), world.sold_out) == ([], [])
+    assert set(world.recorder.reasons()) == {"InterruptionNotConfirmed"}
+
+
+async def test_aws141_sch104_scheduled_changes_of_a_whole_nodepool_end_a_fifth_at_a_time(world: World) -> None:
+    """EC2 announces them days before, so the others can wait. Spot interruptions do not wait."""
+    ids = [world.node(number) for number in range(100, 110)]
+    world.scheduled |= {*ids}
+    detail = {**HEALTH["detail"], "affectedEntities": [{"entityValue": one} for one in ids]}
+    world.send({**HEALTH, "detail": detail})
+
+    async def held() -> bool:
+        return world.recorder.reasons().count("NodeRepairBlocked") >= 2 * (len(ids) - 2)
+
+    async with reading(world, lambda: OLD):
+        await until(held)
+        assert len(world.leaving()) == 2
+        assert await asyncio.to_thread(world.left) == 1, "the message comes again"
+        world.send(*(about(SPOT, each) for each in ids))
+
+        async def gone() -> bool:
+            return world.leaving() == ids
+
+        await until(gone)
+
+
+async def test_aws140_a_notice_that_comes_before_the_claim_names_its_instance_is_applied_later(world: World) -> None:
+    """EC2 takes a spot instance back in the middle of its launch."""
+    early, other = world.node(120, known=False), world.node(121, known=False)
+    world.send(about(SPOT, early), about(state("running"), other), about(SPOT, "i-0fffffffffffffff0"))
+    async with reading(world, lambda: OLD):
+        await world.emptied()
+        assert world.leaving() == []
+        world.kube.before_patch.append(_unreachable)
+        world.announce(other)
+        world.announce(early)
+
+        async def leaves() -> bool:
+            return bool(world.leaving())
+
+        await until(leaves)
+    assert world.leaving() == world.tainted() == [early]
+    assert "SpotInterrupted" in world.recorder.reasons()
+
+
+async def test_early_notices_are_limited_in_number_and_time() -> None:
+    """The queue may have the notices of all instances of the account."""
+    notices = EarlyNotices()
+    notices.keep(Kind.SPOT_INTERRUPTED, "i-1", OLD)
+    notices.keep(Kind.INSTANCE_TERMINATED, "i-1", OLD)
+    assert notices.take("i-1", OLD) is Kind.SPOT_INTERRUPTED
+    assert notices.take("i-1", OLD) is None
+    notices.keep(Kind.SPOT_INTERRUPTED, "i-2", OLD)
+    assert notices.take("i-2", OLD + timedelta(minutes=16)) is None
+    notices.keep(Kind.SPOT_INTERRUPTED, "i-3", OLD)
+    notices.keep(Kind.SPOT_INTERRUPTED, "i-4", OLD + timedelta(minutes=16))
+    assert len(notices) == 1, "the old one is forgotten"
+    for number in range(MAX_KEPT + 5):
+        notices.keep(Kind.SPOT_INTERRUPTED, f"i-{number:017x}", OLD)
+    assert len(notices) == MAX_KEPT

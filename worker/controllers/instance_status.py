@@ -25,6 +25,7 @@ from worker.cache.cluster import ClusterCache
 from worker.controllers.base import Controller
 from worker.controllers.event_subjects import subjects
 from worker.controllers.interrupted_nodes import InterruptedNodes
+from worker.controllers.scheduled_changes import ScheduledChangeLimit
 
 POLL_SECONDS = 60.0
 AT_ONCE = 10
@@ -53,6 +54,7 @@ class InstanceStatusController(Controller):
         self._recorder = recorder
         self._now = now
         self._nodes = InterruptedNodes(kube, recorder, cluster, self._log, now)
+        self._limit = ScheduledChangeLimit(cache, self._nodes.leaves)
 
     async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
         """Ask EC2, and handle every node that is concerned."""
@@ -63,6 +65,7 @@ class InstanceStatusController(Controller):
             for instance in sorted(found)
             if (claim := self._cache.claim_of_instance(instance)) is not None and not self._nodes.leaves(claim)
         }
+        self._limit.count()
         fails = any(kind.failed for _, kind in leaving.values())
         breaker = Breaker(self._nodes_and_health(impaired(statuses)) if fails else ())
 
@@ -88,7 +91,10 @@ class InstanceStatusController(Controller):
 
     async def _handle(self, claim: ClaimRecord, kind: Kind, breaker: Breaker) -> None:
         node = self._cache.node_of(claim)
-        if kind.failed and (why := breaker.why_blocked(claim.pool)):
+        why = breaker.why_blocked(claim.pool) if kind.failed else ""
+        if kind is Kind.EVENT_STATUS:
+            why = self._limit.admit(claim)
+        if why:
             for subject in subjects(claim, node):
                 await self._recorder.publish(subject, BLOCKED, why, "Warning")
             return

@@ -8,6 +8,9 @@ The controller writes only to the API server: it taints the Node, so that no pod
 From then on the node's workflow drains it, now or when Temporal is back, and the next plan buys a replacement for its
 pods. Both writes are done before the message is deleted. A message whose handling failed comes again after
 `VISIBILITY_TIMEOUT`.
+
+What EC2 can confirm is confirmed first (`interruption_check.py`). A notice that comes before the NodeClaim names its
+instance is applied when it does (`early_notices.py`).
 """
 
 from __future__ import annotations
@@ -25,21 +28,40 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
 from tenon.apis import labels
 from tenon.apis.rebalance import replaces_on_rebalance
-from tenon.ec2.interruption import Kind, MalformedNoticeError, read_notice
+from tenon.disruption.repair import BLOCKED
+from tenon.ec2.interruption import (
+    UNCONFIRMED,
+    Kind,
+    MalformedNoticeError,
+    Notice,
+    is_confirmed,
+    is_fresh,
+    read_notice,
+)
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.records import NodeRecord
 from tenon.lifecycle.messages.launch import OfferingRef
-from worker.cache.changes import Change
+from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.managed_nodes import protection_of
 from worker.controllers.base import Controller, backoff
+from worker.controllers.early_notices import EarlyNotices
+from worker.controllers.event_subjects import subjects
 from worker.controllers.interrupted_nodes import InterruptedNodes
+from worker.controllers.interruption_check import InstanceReader, InterruptionCheck
+from worker.controllers.scheduled_changes import ScheduledChangeLimit
 
 WAIT_SECONDS = 20
 """Seconds that SQS holds a call open until a message arrives (ACT-06)."""
 READERS = 4
 """Calls to SQS at the same time while messages are waiting. While there are none, a single call waits for them."""
+EARLY_RETRY_SECONDS = 1.0
+"""Seconds until an early notice is applied again that could not be applied."""
+MAX_CHECKING = 20
+"""Batches that wait for EC2 at the same time. One call answers for all of them."""
+COUNT_SECONDS = 1.0
+"""How old the count of leaving nodes may be that limits scheduled changes."""
 TAKEN_BACK = (Kind.SPOT_INTERRUPTED, Kind.REBALANCE_RECOMMENDATION, Kind.CAPACITY_RESERVATION_INTERRUPTED)
 """Notices that say that EC2, or the owner of a reservation, needs the capacity: no replacement is bought there."""
 
@@ -69,11 +91,18 @@ class InterruptionController(Controller):
         queue: Queue,
         cluster: str,
         sold_out: Callable[[Iterable[OfferingRef]], None],
+        reader: InstanceReader,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         """``sold_out`` receives the offerings that EC2 takes back, so that no replacement is bought there."""
         super().__init__(cache)
+        self._recorder = recorder
+        self._reader = reader
+        self._early = EarlyNotices()
+        self._checking: set[asyncio.Task[bool]] = set()
+        """The batches whose messages EC2 is asked about."""
         self._nodes = InterruptedNodes(kube, recorder, cluster, self._log, now)
+        self._limit = ScheduledChangeLimit(cache, self._nodes.leaves)
         self._queue = queue
         self._sold_out = sold_out
         self._now = now
@@ -84,6 +113,7 @@ class InterruptionController(Controller):
         """Read the queue until cancelled. Unlike other controllers, no change of the cache starts a reconcile."""
         await self.wait_ready()
         failures = 0
+        late = asyncio.create_task(self._apply_early(), name="early notices")
         try:
             while True:
                 _, succeeded = await self._reconcile_once(())
@@ -92,6 +122,10 @@ class InterruptionController(Controller):
                     self._retries.inc()
                     await asyncio.sleep(backoff(failures - 1))
         finally:
+            background = {late, *self._checking}
+            for task in background:
+                task.cancel()
+            await asyncio.gather(*background, return_exceptions=True)
             self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
@@ -118,14 +152,54 @@ class InterruptionController(Controller):
         if not received:
             return 0
         self._adds.inc(len(received))
-        handled = await asyncio.gather(*(self.isolate("", self._handle(message)) for message in received))
-        done = [message for message, succeeded in zip(received, handled, strict=True) if succeeded]
-        if not done:
-            return 0
-        metrics.INTERRUPTION_DELETED.inc(await loop.run_in_executor(self._threads, self._queue.delete, done))
-        return len(received)
+        notices = [(message, notice) for message in received if (notice := self._read(message)) is not None]
+        asking = {message.receipt for message, notice in notices if notice.kind.needs_evidence}
+        if asking:
+            await self._start_checking([each for each in notices if each[0].receipt in asking])
+        again = await self._handle_all([each for each in notices if each[0].receipt not in asking])
+        done = [message for message in received if message.receipt not in asking | again]
+        if done:
+            await self._delete(done)
+        return len(received) if done or asking else 0
 
-    async def _handle(self, message: QueueMessage) -> None:
+    async def _start_checking(self, notices: Sequence[tuple[QueueMessage, Notice]]) -> None:
+        """Handle messages that EC2 must confirm, next to the following ones: the call waits for its turn, and a spot
+        interruption must not wait for it.
+        """
+        while len(self._checking) >= MAX_CHECKING:
+            await asyncio.wait(self._checking, return_when=asyncio.FIRST_COMPLETED)
+
+        async def check() -> None:
+            again = await self._handle_all(notices)
+            if done := [message for message, _ in notices if message.receipt not in again]:
+                await self._delete(done)
+
+        task = asyncio.create_task(self.isolate("", check()))
+        self._checking.add(task)
+        task.add_done_callback(self._checking.discard)
+
+    async def _handle_all(self, notices: Sequence[tuple[QueueMessage, Notice]]) -> set[str]:
+        """Handle messages. Return the receipts of those that must come again."""
+        ours = [(notice.kind, each) for _, notice in notices for each in notice.instance_ids if self._staying(each)]
+        check = InterruptionCheck(self._reader, ours)
+        if any(kind is Kind.SCHEDULED_CHANGE for kind, _ in ours):
+            self._limit.count(older_than=COUNT_SECONDS)
+        again: set[str] = set()
+
+        async def handle(message: QueueMessage, notice: Notice) -> None:
+            for instance_id in notice.instance_ids:
+                if not await self._handle(notice, instance_id, check):
+                    again.add(message.receipt)
+
+        handled = await asyncio.gather(*(self.isolate("", handle(*each)) for each in notices))
+        return again | {message.receipt for (message, _), fine in zip(notices, handled, strict=True) if not fine}
+
+    async def _delete(self, messages: Sequence[QueueMessage]) -> None:
+        loop = asyncio.get_running_loop()
+        metrics.INTERRUPTION_DELETED.inc(await loop.run_in_executor(self._threads, self._queue.delete, messages))
+
+    def _read(self, message: QueueMessage) -> Notice | None:
+        """Read a message and count it. None if it is not an event, and is to be deleted."""
         try:
             notice = read_notice(message.body)
         except MalformedNoticeError as error:
@@ -135,14 +209,70 @@ class InterruptionController(Controller):
                     "The worker drops a message in the interruption queue that is not an EventBridge event",
                     extra={"error": str(error), "bytes": len(message.body)},
                 )
-            return
+            return None
         metrics.INTERRUPTION_RECEIVED.labels(notice.kind).inc()
         if notice.at is not None:
             metrics.INTERRUPTION_SECONDS.observe(max(0.0, (self._now() - notice.at).total_seconds()))
-        for instance_id in notice.instance_ids:
-            claim = self._cache.claim_of_instance(instance_id)
-            if claim is not None and not self._nodes.leaves(claim):
-                await self._apply(notice.kind, claim)
+        return notice
+
+    def _staying(self, instance_id: str) -> ClaimRecord | None:
+        """The NodeClaim of an instance, unless it is deleted already."""
+        claim = self._cache.claim_of_instance(instance_id)
+        return None if claim is None or self._nodes.leaves(claim) else claim
+
+    async def _handle(self, notice: Notice, instance_id: str, check: InterruptionCheck) -> bool:
+        """Act on a notice about one instance. Return False if the message must come again."""
+        kind = notice.kind
+        if self._cache.claim_of_instance(instance_id) is None:
+            if kind.ends_node:
+                self._early.keep(kind, instance_id, self._now())
+            return True
+        claim = self._staying(instance_id)
+        if claim is None:
+            return True
+        evidence = await check.evidence(kind, instance_id)
+        if not is_confirmed(kind, evidence, claim.labels.get(labels.CAPACITY_TYPE, "")):
+            if is_fresh(notice.at, self._now()):
+                return False
+            await self._tell_unconfirmed(kind, claim)
+            return True
+        if kind is Kind.SCHEDULED_CHANGE and (why := self._limit.admit(claim)):
+            for subject in subjects(claim, self._cache.node_of(claim)):
+                await self._recorder.publish(subject, BLOCKED, why, "Warning")
+            return False
+        await self._apply(kind, claim)
+        return True
+
+    async def _tell_unconfirmed(self, kind: Kind, claim: ClaimRecord) -> None:
+        metrics.INTERRUPTION_UNCONFIRMED.labels(kind).inc()
+        if self._log_limiter.count(("unconfirmed", claim.uid)) is not None:
+            self._log.warning(
+                "EC2 does not confirm a message in the interruption queue, and the node stays",
+                extra={"nodeclaim": claim.name, "instance": claim.instance_id, "reason": kind.value},
+            )
+        why = f"A message in the interruption queue says {kind.value}, which EC2 does not confirm: the node stays"
+        for subject in subjects(claim, self._cache.node_of(claim)):
+            await self._recorder.publish(subject, UNCONFIRMED, why, "Warning")
+
+    async def _apply_early(self) -> None:
+        """Apply notices when a NodeClaim gets the instance that they are about, until cancelled."""
+        with self._cache.subscribe((Topic.CLAIM,)) as subscription:
+            while True:
+                changes = await subscription.next()
+                if not self._early:
+                    continue
+                for claim in filter(None, (self._cache.claims.get(name) for _, name in changes)):
+                    kind = self._early.take(claim.instance_id, self._now()) if claim.instance_id else None
+                    if kind is not None and not await self.isolate(claim.name, self._handle_early(kind, claim)):
+                        self._early.keep(kind, claim.instance_id, self._now())
+                        await asyncio.sleep(EARLY_RETRY_SECONDS)
+                        subscription.offer((Topic.CLAIM, claim.name))
+
+    async def _handle_early(self, kind: Kind, claim: ClaimRecord) -> None:
+        check = InterruptionCheck(self._reader, [(kind, claim.instance_id)])
+        self._limit.count(older_than=COUNT_SECONDS)
+        if not await self._handle(Notice(kind), claim.instance_id, check):
+            self._early.keep(kind, claim.instance_id, self._now())
 
     async def _apply(self, kind: Kind, claim: ClaimRecord) -> None:
         node = self._cache.node_of(claim)

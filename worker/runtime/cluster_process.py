@@ -11,15 +11,18 @@ import contextlib
 import os
 import socket
 import sys
+from functools import partial
 
 from temporalio.client import Client
 
 from activities import metrics
+from activities.ec2.instance_statuses import scheduled
 from activities.ec2.queue import MessageQueue
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventRecorder
 from worker.cache.cluster import ClusterCache
 from worker.controllers.interruption import InterruptionController
+from worker.controllers.interruption_check import InstanceReader
 from worker.controllers.startup_cordon import StartupCordonController
 from worker.runtime import leader
 from worker.runtime.api_server_health import watch_api_server
@@ -107,10 +110,11 @@ def _read_interruptions(
         return []
     queue = MessageQueue(clients.aws.sqs, settings.interruption_queue)
     offerings = InterruptedOfferings()
+    reader = InstanceReader(clients.ec2.states, partial(scheduled, clients.aws))
 
     async def read() -> None:
         await InterruptionController(
-            clients.kube, clients.recorder, cache, queue, settings.cluster_name, offerings.sold_out
+            clients.kube, clients.recorder, cache, queue, settings.cluster_name, offerings.sold_out, reader
         ).run()
 
     async def report(client: Client) -> None:
