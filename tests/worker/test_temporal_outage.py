@@ -17,6 +17,7 @@ from tests.worker.outage_workflow import OutageWorkflow
 from tests.workflows.waiting import until
 from worker.runtime.process import Readiness
 from worker.runtime.temporal_client import TemporalError, connect, watch_temporal
+from worker.runtime.temporal_connection import Connection, connected
 
 
 @pytest_asyncio.fixture
@@ -104,3 +105,37 @@ async def test_a_server_that_is_away_at_the_start_is_reported_in_one_sentence(
     assert sentence.startswith(f"Temporal at {address} cannot be reached (")
     assert sentence.endswith("): check TEMPORAL_ADDRESS and that the server is up.")
     assert not any(noise in sentence for noise in ("tonic", "Error(", "Os {", "\n"))
+
+
+async def test_a_worker_that_starts_while_temporal_is_away_waits_and_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """OPS: it serves what needs no Temporal meanwhile, and begins the rest by itself when Temporal answers."""
+    caplog.set_level("INFO", "worker.temporal")
+    away = DevServer(tmp_path)
+    monkeypatch.setenv("TEMPORAL_ADDRESS", away.address)
+    readiness = Readiness()
+    readiness.why = ""
+    begun: list[str] = []
+
+    async def work(temporal: Connection) -> None:
+        begun.append(temporal.client.namespace)
+
+    opening = asyncio.create_task(Connection.open_when_up(readiness, pause=0.1))
+    first, second = (asyncio.create_task(connected(opening, work)) for _ in range(2))
+    try:
+        await until(lambda: _holds(readiness() != ""))
+        assert readiness().startswith(f"Temporal at {away.address} has not answered since ")
+        assert "check TEMPORAL_ADDRESS and that the server is up" in readiness()
+        second.cancel()
+        await asyncio.gather(second, return_exceptions=True)
+        assert not opening.done(), "what ends ends for itself"
+        await away.start()
+        await first
+        assert (begun, readiness()) == (["default"], "")
+        messages = [record.message for record in caplog.records]
+        assert messages == ["A service does not answer", "A service answers again"]
+    finally:
+        opening.cancel()
+        await asyncio.gather(opening, first, second, return_exceptions=True)
+        await away.stop()

@@ -33,7 +33,7 @@ from worker.runtime.leader_conflict import LeaderConflict
 from worker.runtime.lease import IDENTITY_PREFIX, LeaseElection
 from worker.runtime.process import Readiness, run, until_stopped
 from worker.runtime.temporal_client import watch_temporal
-from worker.runtime.temporal_connection import Connection
+from worker.runtime.temporal_connection import Connection, connected
 from worker.runtime.temporal_isolation import TemporalIsolation
 from worker.runtime.tracing import tracing_wanted
 from worker.settings import Settings
@@ -48,7 +48,7 @@ With this value it answers twice as many requests as with Python's own 5 ms.
 async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) -> None:
     """Watch the cluster, and make decisions for it while holding the Lease."""
     sys.setswitchinterval(TURN)
-    temporal = await Connection.open(tracing=tracing_wanted())
+    opening = asyncio.create_task(Connection.open_when_up(readiness, tracing=tracing_wanted()), name="temporal")
     clients = await connect(settings)
     election = await connect_for_leases()
     cache = ClusterCache(
@@ -72,12 +72,19 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
     readiness.checks.append(rivals.why_unknown)
     readiness.why = ""
     cut_off = TemporalIsolation()
+
+    async def health(temporal: Connection) -> None:
+        await watch_temporal(temporal, readiness, note=cut_off.note)
+
+    async def lead_when_elected(temporal: Connection) -> None:
+        await _lead_when_elected(settings, temporal, clients, cache, rivals, cut_off, election)
+
     try:
         await until_stopped(
             stop,
             [
-                asyncio.create_task(watch_temporal(temporal, readiness, note=cut_off.note), name="temporal health"),
-                asyncio.create_task(temporal.run(), name="temporal certificates"),
+                asyncio.create_task(connected(opening, health), name="temporal health"),
+                asyncio.create_task(connected(opening, Connection.run), name="temporal certificates"),
                 asyncio.create_task(watch_api_server(election, readiness), name="api server health"),
                 asyncio.create_task(cache.run(), name="cache"),
                 asyncio.create_task(freeze_cache_records(cache.wait_synced), name="garbage"),
@@ -87,23 +94,25 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
                     StartupCordonController(clients.kube.without_gate(), cache).run(), name="startup cordon"
                 ),
                 # Needs neither as well: see worker/controllers/interruption.py.
-                *_read_interruptions(settings, temporal, clients, cache, rivals),
-                asyncio.create_task(
-                    _lead_when_elected(settings, temporal, clients, cache, rivals, cut_off, election),
-                    name="lead when elected",
-                ),
+                *_read_interruptions(settings, opening, clients, cache, rivals),
+                asyncio.create_task(connected(opening, lead_when_elected), name="lead when elected"),
             ],
         )
     finally:
         readiness.why = "stopping"
         warming.cancel()
-        await asyncio.gather(warming, return_exceptions=True)
+        opening.cancel()
+        await asyncio.gather(warming, opening, return_exceptions=True)
         await clients.close()
         await election.close()
 
 
 def _read_interruptions(
-    settings: Settings, temporal: Connection, clients: Clients, cache: ClusterCache, rivals: LeaderConflict
+    settings: Settings,
+    opening: asyncio.Task[Connection],
+    clients: Clients,
+    cache: ClusterCache,
+    rivals: LeaderConflict,
 ) -> list[asyncio.Task[None]]:
     """Start to read the interruption queue, if there is one, while no other controller leads."""
     if not settings.interruption_queue:
@@ -122,7 +131,7 @@ def _read_interruptions(
 
     return [
         asyncio.create_task(rivals.serve(read), name="interruption"),
-        asyncio.create_task(temporal.serve(report), name="interrupted offerings"),
+        asyncio.create_task(connected(opening, lambda each: each.serve(report)), name="interrupted offerings"),
     ]
 
 

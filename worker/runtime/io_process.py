@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from functools import partial
 
 from temporalio.client import Client
 
@@ -22,7 +23,7 @@ from worker.runtime.leader_conflict import LeaderConflict
 from worker.runtime.process import Readiness, run, until_stopped
 from worker.runtime.search_attributes import ensure_search_attributes
 from worker.runtime.temporal_client import watch_temporal
-from worker.runtime.temporal_connection import Connection
+from worker.runtime.temporal_connection import Connection, connected
 from worker.runtime.tracing import tracing_wanted
 from worker.settings import Settings
 from worker.webhook.serving import conversions_served
@@ -37,8 +38,12 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
 
 
 async def _serve(settings: Settings, readiness: Readiness, stop: asyncio.Event) -> None:
-    temporal = await Connection.open(tracing=tracing_wanted())
-    await ensure_search_attributes(temporal.client)
+    async def open_connection() -> Connection:
+        opened = await Connection.open_when_up(readiness, tracing=tracing_wanted())
+        await ensure_search_attributes(opened.client)
+        return opened
+
+    opening = asyncio.create_task(open_connection(), name="temporal")
     clients = await connect(settings)
     leases = await connect_for_leases()
     rivals = LeaderConflict(
@@ -56,7 +61,10 @@ async def _serve(settings: Settings, readiness: Readiness, stop: asyncio.Event) 
     async def report(client: Client) -> None:
         await report_launches(client, settings.cluster_name, breakers)
 
-    async def serve() -> None:
+    async def health(temporal: Connection) -> None:
+        await watch_temporal(temporal, readiness)
+
+    async def serve(temporal: Connection) -> None:
         workers = io_workers(temporal.client, settings, clients, breakers)
         async with AsyncExitStack() as running:
             for worker in workers:
@@ -78,16 +86,17 @@ async def _serve(settings: Settings, readiness: Readiness, stop: asyncio.Event) 
         await until_stopped(
             stop,
             [
-                asyncio.create_task(watch_temporal(temporal, readiness), name="temporal health"),
-                asyncio.create_task(temporal.run(), name="temporal certificates"),
+                asyncio.create_task(connected(opening, health), name="temporal health"),
+                asyncio.create_task(connected(opening, Connection.run), name="temporal certificates"),
                 asyncio.create_task(watch_api_server(leases, readiness), name="api server health"),
                 asyncio.create_task(rivals.run(), name="rivals"),
-                asyncio.create_task(rivals.serve(serve), name="serve"),
+                asyncio.create_task(connected(opening, lambda each: rivals.serve(partial(serve, each))), name="serve"),
             ],
         )
     finally:
         warming.cancel()
-        await asyncio.gather(warming, return_exceptions=True)
+        opening.cancel()
+        await asyncio.gather(warming, opening, return_exceptions=True)
         await clients.close()
         await leases.close()
 

@@ -41,6 +41,15 @@ class TemporalError(TenonError):
     """Temporal cannot be used. The message is one sentence."""
 
 
+class TemporalUnreachableError(TemporalError):
+    """Temporal does not answer. It may do so later."""
+
+    def __init__(self, where: str, why: str, check: str) -> None:
+        super().__init__(f"{where} cannot be reached ({why}): check {check}.")
+        self.where = where
+        self.why = f"{why}; check {check}"
+
+
 class EncryptionKeysError(TemporalError):
     """The file of the encryption keys cannot be used."""
 
@@ -79,7 +88,8 @@ async def connect_by(
     """Connect with this configuration. ``otherwise`` is the codec of a process without encryption keys.
 
     Raises:
-        TemporalError: the address does not answer, the namespace is unknown, or the encryption keys cannot be used.
+        TemporalUnreachableError: the address does not answer.
+        TemporalError: the namespace is unknown, or the encryption keys cannot be used.
     """
     plugin = TenonPlugin(tracing=tracing, codec=_codec() or otherwise)
     try:
@@ -92,7 +102,7 @@ async def connect_by(
         check = "TEMPORAL_ADDRESS and that the server is up"
         if config.get("tls"):
             check = "TEMPORAL_ADDRESS, the certificates that TEMPORAL_TLS_... name, and that the server is up"
-        raise TemporalError(f"{where} cannot be reached ({readable(error)}): check {check}.") from None
+        raise TemporalUnreachableError(where, readable(error), check) from None
 
 
 async def check_namespace(client: Client) -> None:

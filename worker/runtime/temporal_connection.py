@@ -17,12 +17,24 @@ from temporalio.worker import Worker
 from activities import loggers
 from worker.log_rate_limit import LogRateLimiter
 from worker.runtime.cancellation import interrupted
-from worker.runtime.temporal_client import TemporalError, check_namespace, connect_by, connection_config
+from worker.runtime.outage import Outage, ReadinessLike
+from worker.runtime.temporal_client import (
+    TemporalError,
+    TemporalUnreachableError,
+    check_namespace,
+    connect_by,
+    connection_config,
+)
 
 log = loggers.TEMPORAL
 
 PERIOD = 30.0
 """Seconds between two reads of the files. The kubelet updates the files of a Secret about once a minute."""
+
+
+OPEN_PAUSE_SECONDS = 2.0
+"""Seconds between two attempts to open the first connection."""
+CONSEQUENCE = "this worker waits for it, and serves what needs no Temporal: interruptions, conversions, health"
 
 
 class Connection:
@@ -50,6 +62,30 @@ class Connection:
         client = await connect(config)
         await check_namespace(client)
         return cls(client, config, connect)
+
+    @classmethod
+    async def open_when_up(
+        cls, readiness: ReadinessLike, *, tracing: bool = False, pause: float = OPEN_PAUSE_SECONDS
+    ) -> Self:
+        """Open a connection, and wait while Temporal does not answer. The process is not ready meanwhile and says why.
+
+        Raises:
+            TemporalError: Temporal refuses the credentials, or the configuration cannot be used.
+        """
+        outage: Outage | None = None
+        while True:
+            try:
+                opened = await cls.open(tracing=tracing)
+            except TemporalUnreachableError as error:
+                if outage is None:
+                    outage = Outage(error.where, CONSEQUENCE, log)
+                    readiness.checks.append(outage)
+                outage.note(error.why)
+                await asyncio.sleep(pause)
+            else:
+                if outage is not None:
+                    outage.note("")
+                return opened
 
     async def run(self, period: float = PERIOD) -> None:
         """Check the files until cancelled."""
@@ -99,6 +135,11 @@ class Connection:
         while again:
             client = self.client
             again = await interrupted(work(client), self.next_client(client), name="a new connection to Temporal")
+
+
+async def connected(opening: asyncio.Future[Connection], work: Callable[[Connection], Awaitable[None]]) -> None:
+    """Do ``work`` once the connection is open. If this is canceled, others still wait for ``opening``."""
+    await work(await asyncio.shield(opening))
 
 
 Connect = Callable[[ClientConnectConfig], Awaitable[Client]]
