@@ -291,7 +291,8 @@ class CommandActivities:
         claim = ClaimRecord.of(body)
         ref = ClaimRef(cluster=given.cluster, name=one.name, uid=claim.uid)
         if given.undo and not claim.registered:
-            await delete_with_finalizer(self._kube, claim)
+            why = f"UnusedReplacement: disruption command {given.command.id} failed before it needed this node"
+            await delete_with_finalizer(self._kube, claim, why)
             return
         if given.undo:
             await _offer_to_leave(given, one)

@@ -1,8 +1,9 @@
-"""How many things there are, and the first few of their names, in the sentences that people read."""
+"""How many things there are, the first few of their names, and how long, in the sentences that people read."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 
 def counted(number: int, noun: str) -> str:
@@ -14,3 +15,16 @@ def first_few(names: Sequence[str], most: int) -> str:
     """Return the first names, and how many others there are: 'a, b and 3 more'."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def lasting(time: timedelta) -> str:
+    """Return a duration in its two largest units: '15s', '3m', '2h5m', '3d4h'."""
+    seconds = max(0, round(time.total_seconds()))
+    units = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
+    first = next((place for place, (_, size) in enumerate(units) if seconds >= size), len(units) - 1)
+    parts = []
+    for name, size in units[first : first + 2]:
+        number, seconds = divmod(seconds, size)
+        if number:
+            parts.append(f"{number}{name}")
+    return "".join(parts) or "0s"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -32,8 +33,12 @@ from tenon.kube.structs import Object
 from tenon.kube.timestamps import format_instant
 from tenon.lifecycle import cordon as decide
 from tenon.lifecycle import drain
+from tenon.lifecycle.leave_text import recorded_why
 from tenon.lifecycle.messages.base import ClaimRef
 from tenon.lifecycle.messages.node import CordonInput, CordonResult, NodeInput
+
+DISRUPTED = "Disrupted"
+"""The reason of the event on NodeClaim and Node when the node begins to leave."""
 
 
 async def cordon(kube: Kube, recorder: EventPublisher, wanted: CordonInput, now: Clock) -> CordonResult:
@@ -74,6 +79,7 @@ async def cordon(kube: Kube, recorder: EventPublisher, wanted: CordonInput, now:
             text = f"all pods will be deleted by {format_instant(force_at)}, whatever protects them"
             for subject in [node, *([claim.body] if claim is not None else [])]:
                 await recorder.publish(subject, "TerminationGracePeriodExpiring", text, "Warning")
+    await _say_why(recorder, wanted, claim, node)
     return CordonResult(
         node_name=node["metadata"]["name"] if node is not None else "",
         pods=len(drain.remaining_pods(found, now())),
@@ -81,6 +87,21 @@ async def cordon(kube: Kube, recorder: EventPublisher, wanted: CordonInput, now:
         claim_exists=claim is not None,
         node_exists=node is not None,
     )
+
+
+async def _say_why(
+    recorder: EventPublisher, wanted: CordonInput, claim: ClaimRecord | None, node: Object | None
+) -> None:
+    """Publish on NodeClaim and Node why the node leaves, who asked for it and what it was.
+
+    This is the only place that does so, whatever made the node leave. A repetition publishes the same event again.
+    """
+    why = recorded_why(wanted.why, wanted.reason, claim.annotations if claim is not None else {})
+    if not why:  # the workflow began to leave under an earlier version
+        return
+    text = f"{why}; {wanted.life}" if wanted.life else why
+    subjects = [subject for subject in (claim.body if claim is not None else None, node) if subject is not None]
+    await asyncio.gather(*(recorder.publish(subject, DISRUPTED, text) for subject in subjects))
 
 
 async def _count_pods(kube: Kube, reason: str, before: ClaimRecord, found: Sequence[Object]) -> None:

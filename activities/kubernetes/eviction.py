@@ -35,8 +35,10 @@ MAX_ASKED_SECONDS = 60.0
 class Evictor:
     """Evicts pods in their waves, and reports what blocks the others."""
 
-    def __init__(self, kube: Kube, recorder: EventPublisher, node: Object, wanted: DrainInput) -> None:
+    def __init__(self, kube: Kube, recorder: EventPublisher, node: Object, wanted: DrainInput, why: str = "") -> None:
+        """``why``: why the node leaves, for the events of its pods."""
         self.evicted = 0
+        self._because = f": {why}" if why else ""
         self._kube = kube
         self._recorder = recorder
         self._node = node
@@ -122,9 +124,8 @@ class Evictor:
         metrics.POD_EVICTIONS.labels(str(answer.code)).inc()
         if answer.outcome == "evicted":
             self.evicted += 1
-            await self._recorder.publish(
-                pod, "Evicted", f"evicted from Node {self._node['metadata']['name']}", "Normal"
-            )
+            text = f"evicted from Node {self._node['metadata']['name']}{self._because}"
+            await self._recorder.publish(pod, "Evicted", text, "Normal")
         elif answer.outcome != "gone":
             covering = await self._pdbs_of(metadata["namespace"])
             by_pdb = answer.outcome == "blocked"
@@ -145,7 +146,7 @@ class Evictor:
             return
         self.evicted += 1
         node = self._node["metadata"]["name"]
-        text = f"deleted with {grace_seconds} s of grace, because its Node {node} must be removed"
+        text = f"deleted with {grace_seconds} s of grace, because its Node {node} must be removed{self._because}"
         await self._recorder.publish(pod, "Disrupted", text, "Warning")
 
     def _refused(self, pod: Object, now: datetime, why: str, *, retry_after: float = 0.0) -> None:

@@ -20,6 +20,7 @@ from tenon.apis.managed import manages_claim
 from tenon.apis.nodeclaim import CONSISTENT_STATE_FOUND, INSTANCE_TERMINATING, LAUNCHED, READY_DEPENDENTS
 from tenon.apis.reasons import Reason, camel_case
 from tenon.errors import TenonError
+from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord, instance_id_of
 from tenon.kube.structs import Object
 from tenon.kube.timestamps import format_instant
@@ -299,15 +300,26 @@ async def delete_claim(kube: Kube, recorder: EventPublisher, ref: ClaimRef, reas
     return True
 
 
-async def delete_with_finalizer(kube: Kube, claim: ClaimRecord) -> bool:
+async def delete_with_finalizer(kube: Kube, claim: ClaimRecord, why: str = "") -> bool:
     """Request the deletion of exactly this claim, and make sure that its finalizer keeps it until the instance is gone.
 
     Without the finalizer, which a user may have removed, the claim would be gone at once, and its node would not drain.
+    ``why`` is recorded on the claim, for the events about its node.
 
     Returns:
         False if the claim is gone.
     """
-    if not claim.has_finalizer and not await _with_finalizer(kube, claim.name, claim.uid, claim.body):
+
+    def compute(present: Object) -> dict[str, Any]:
+        _check_managed(present)
+        metadata = dict(with_finalizer(present).get("metadata", {}))
+        recorded = object_json.annotations(present).get(labels.DELETED_BECAUSE)
+        if why and not recorded and not object_json.is_deleting(present):
+            metadata["annotations"] = {labels.DELETED_BECAUSE: why[:_MAX_MESSAGE]}
+        return {"metadata": metadata} if metadata else {}
+
+    writes = not claim.has_finalizer or (why and not claim.deleting)
+    if writes and await change(kube, NODECLAIMS, claim.name, compute, uid=claim.uid, seen=claim.body) is None:
         return False
     return await kube.delete(NODECLAIMS, claim.name, uid=claim.uid)
 

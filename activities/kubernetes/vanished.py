@@ -30,13 +30,16 @@ def is_dead(node: Object) -> bool:
     return not is_true(node, "Ready")
 
 
-async def forget_pods(kube: Kube, recorder: EventPublisher, node: Object, found: Iterable[Object]) -> int:
+async def forget_pods(
+    kube: Kube, recorder: EventPublisher, node: Object, found: Iterable[Object], why: str = ""
+) -> int:
     """Delete the pods of a dead Node without a grace period. Return how many were deleted.
 
     Try to evict each pod first, because an eviction marks the pod as disrupted, which Jobs do not count as a failure.
     If a PodDisruptionBudget refuses, delete the pod anyway: it does not run any more, so the budget protects nothing.
     """
     text = f"deleted without a grace period, because the machine of its Node {node['metadata']['name']} is gone"
+    text += f": {why}" if why else ""
 
     async def forget(pod: Object) -> bool:
         namespace, name, uid = pod["metadata"]["namespace"], pod["metadata"]["name"], object_json.uid(pod)

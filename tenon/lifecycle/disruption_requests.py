@@ -40,5 +40,5 @@ def disrupted(state: NodeState, event: Disrupt, now: datetime) -> NodeState:
         )
         text = f"{event.reason}; leaves at {event.not_before:%H:%M:%S} if still so"
         return record(evolve(state, pending=pending), now, text)
-    request = LeaveRequest(reason=event.reason, command=event.command)
+    request = LeaveRequest(reason=event.reason, command=event.command, since=event.since)
     return termination.leave(state, request, now, only_if_empty=event.only_if_empty)

@@ -145,7 +145,7 @@ def _deadline(state: NodeState, event: DeadlinePassed, now: datetime) -> NodeSta
         if pending is not None and now >= pending.due:
             if (waits := expiration.staggered(state, pending.due, now)) is not None:
                 return waits
-            request = LeaveRequest(reason=pending.reason, command=pending.command)
+            request = LeaveRequest(reason=pending.reason, command=pending.command, since=pending.since)
             return termination.leave(state, request, now, only_if_empty=pending.only_if_empty)
         return evolve(state, spread_until=None)
     if state.deadline is None or now < state.deadline:

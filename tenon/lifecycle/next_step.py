@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from tenon.lifecycle import launch_retry, termination
+from tenon.lifecycle import launch_retry, leave_text, termination
 from tenon.lifecycle.expiration import expiry, next_expiry
 from tenon.lifecycle.messages.base import ActivityName
 from tenon.lifecycle.messages.launch import LaunchInput, PrepareLaunchInput
@@ -101,6 +101,8 @@ def _leaving_step(state: NodeState, now: datetime) -> Step:
                     reason=reason,
                     only_if_empty=bool(state.leave and state.leave.only_if_empty),
                     termination_timestamp=state.leave.asked_at if state.leave and force else None,
+                    why=leave_text.why_it_leaves(state),
+                    life=leave_text.life(state),
                 ),
                 f"{state.node_name or state.claim.name}: {reason}",
             )
@@ -115,6 +117,7 @@ def _leaving_step(state: NodeState, now: datetime) -> Step:
                     budget_seconds=termination.drain_seconds(state),
                     instance_gone=state.instance_gone,
                     reason=state.leave.reason if state.leave else "",
+                    why=leave_text.why_it_leaves(state),
                 ),
                 f"{state.node_name}{' by force' if force else ''}",
                 overtaken_by_force=not force,

@@ -61,6 +61,8 @@ class Leave(Message):
     force: bool = False
     only_if_empty: bool = False
     command: str = ""
+    since: datetime | None = None
+    """Since when the reason of a disruption command holds, such as when the node became empty."""
     asked_at: datetime
 
 

@@ -62,6 +62,7 @@ class LeaveRequest(Message):
     message: str = ""
     force: bool = False
     command: str = ""
+    since: datetime | None = None
 
 
 class KeepRecorded(Message):

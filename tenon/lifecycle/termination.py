@@ -50,6 +50,7 @@ def leave(state: NodeState, request: LeaveRequest, now: datetime, *, only_if_emp
         force=request.force,
         only_if_empty=only_if_empty,
         command=request.command,
+        since=request.since,
         asked_at=now,
     )
     update: dict[str, object] = {"leave": new_leave, "pending": None}

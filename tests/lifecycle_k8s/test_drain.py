@@ -12,6 +12,7 @@ from activities.kubernetes.client import EvictionAnswer
 from activities.kubernetes.drain import drain
 from activities.kubernetes.errors import ApiUnreachableError, ForbiddenError
 from activities.kubernetes.resources import NODECLAIMS, PDBS, PODS, VOLUMEATTACHMENTS
+from tenon.apis import labels
 from tenon.lifecycle.messages.node import DrainInput
 from tests.lifecycle_k8s.fake_kube import START
 from tests.lifecycle_k8s.world import PROVIDER_ID, REF, World, claim, live, pod
@@ -82,6 +83,23 @@ async def test_a_new_pod_of_the_same_name_is_not_removed_in_place_of_the_old_one
     new = world.kube.objects[("pods", "default", "db-0")]
     assert new["metadata"]["uid"] == "uid-of-new"
     assert "deletionTimestamp" not in new["metadata"]
+
+
+@pytest.mark.parametrize(("force", "event"), [(False, "Evicted"), (True, "Disrupted")])
+async def test_evt04_each_pod_says_why_it_was_removed(*, force: bool, event: str) -> None:
+    world = World().put_live().put_pods(pod("web-0"))
+    await run(world, why="Drain: asked for by an operator", reason="drain", force=force)
+    (told,) = [each for each in world.recorder.events if each[0] == "Pod"]
+    assert told[2] == event
+    assert "Node node-1" in told[3]
+    assert told[3].endswith(": Drain: asked for by an operator")
+
+
+async def test_evt04_a_pod_says_what_deleted_the_claim_of_its_node() -> None:
+    world = World().put_live().put_pods(pod("web-0"))
+    world.claim["metadata"]["annotations"][labels.DELETED_BECAUSE] = "Unhealthy: Ready is False"
+    await run(world, why="Deleted: the NodeClaim was deleted", reason="deleted")
+    assert ("Pod", "web-0", "Evicted", "evicted from Node node-1: Unhealthy: Ready is False") in world.recorder.events
 
 
 async def test_a_budget_blocks_and_is_named() -> None:

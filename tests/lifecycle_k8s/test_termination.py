@@ -10,9 +10,11 @@ from prometheus_client import REGISTRY
 
 from activities.kubernetes.cordon import cordon, withdraw
 from activities.kubernetes.errors import ApiUnreachableError
+from activities.kubernetes.nodeclaims import delete_with_finalizer
 from activities.kubernetes.release import release
 from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS, NODES, PVCS, VOLUMEATTACHMENTS
 from activities.kubernetes.volumes import detach_volumes
+from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle.messages.node import CordonInput, DetachInput, ReleaseInput
 from tests.lifecycle_k8s.fake_kube import START
 from tests.lifecycle_k8s.world import DISRUPTED, PROVIDER_ID, REF, UNREGISTERED, World, claim, node, pod
@@ -220,6 +222,42 @@ async def test_the_time_of_forced_deletion_is_on_claim_and_node() -> None:
     told = [event for event in world.recorder.events if event[2] == "TerminationGracePeriodExpiring"]
     assert {event[0] for event in told} == {"Node", "NodeClaim"}
     assert all("2026-03-01T12:10:00Z" in event[3] for event in told)
+
+
+WHY = {"why": "Empty for 15s (command c-1)", "life": "m5.large, $0.1000/h, lived 3m"}
+
+
+async def test_evt04_node_and_claim_say_why_the_node_leaves_and_what_it_was() -> None:
+    world = World().put_live()
+    await run(world, reason="Empty", **WHY)
+    text = "Empty for 15s (command c-1); m5.large, $0.1000/h, lived 3m"
+    assert [event for event in world.recorder.events if event[2] == "Disrupted"] == [
+        ("NodeClaim", REF.name, "Disrupted", text),
+        ("Node", "node-1", "Disrupted", text),
+    ]
+
+
+async def test_evt04_a_node_that_is_not_empty_after_all_is_not_said_to_leave() -> None:
+    world = World().put_live().put_pods(pod("late"))
+    await run(world, reason="Empty", only_if_empty=True, **WHY)
+    assert world.recorder.events == []
+
+
+async def test_evt04_a_node_whose_claim_was_deleted_by_tenon_says_why() -> None:
+    """An interruption, a repair or a static NodePool deletes the claim, and its workflow sees only the deletion."""
+    world = World().put_live()
+    record = ClaimRecord.of(world.claim)
+    assert await delete_with_finalizer(world.kube, record, "Interrupted: EC2 interrupts the spot instance")
+    await run(world, reason="deleted", why="Deleted: the NodeClaim was deleted", life="m5.large")
+    (told,) = {event[3] for event in world.recorder.events}
+    assert told == "Interrupted: EC2 interrupts the spot instance; m5.large"
+
+
+async def test_evt04_a_claim_without_a_node_says_why_it_ends() -> None:
+    world = World()
+    world.kube.add(NODECLAIMS, claim())
+    await run(world, reason="registration_timeout", why="RegistrationTimeout", life="m5.large")
+    assert world.recorder.events == [("NodeClaim", REF.name, "Disrupted", "RegistrationTimeout; m5.large")]
 
 
 async def cordoned_but_not_deleted() -> World:

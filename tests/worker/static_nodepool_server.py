@@ -85,11 +85,12 @@ class ApiServer:
         return self.pools.get(name)
 
     async def patch(self, _: object, name: str, patch: dict[str, Any], *, subresource: str = "") -> Any:
-        """Annotations of the pool, of the version that the patch names; or finalizers of a claim."""
+        """Annotations of the pool, of the version that the patch names; or finalizers and annotations of a claim."""
         self._check()
         if name in self.claims:
             assert not subresource
-            self.claims[name]["metadata"]["finalizers"] = patch["metadata"]["finalizers"]
+            written = {key: value for key, value in patch["metadata"].items() if key in ("finalizers", "annotations")}
+            self.claims[name]["metadata"] |= written
             return self.claims[name]
         body = self.pools[name]
         wanted = patch["metadata"]

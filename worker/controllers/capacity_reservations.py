@@ -133,7 +133,7 @@ class CapacityBlockExpirationController(Controller):
 
     async def _end(self, claim: ClaimRecord) -> None:
         name = claim.labels[labels.RESERVATION_ID]
-        if not await delete_with_finalizer(self._kube, claim):
+        if not await delete_with_finalizer(self._kube, claim, f"CapacityBlockEnds: {name} ends soon"):
             return
         metrics.CLAIMS_DISRUPTED.labels(EXPIRING, claim.pool, labels.RESERVED, "", "forceful").inc()
         reference: dict[str, Any] = {

@@ -54,7 +54,8 @@ class InterruptedNodes:
         now = self._now()
         if kind.failed and (claim.termination_timestamp is None or claim.termination_timestamp > now):
             await annotate_claim(self._kube, ref, {labels.TERMINATION_TIMESTAMP: format_instant(now)})
-        if not await delete_with_finalizer(self._kube, claim):
+        why = EVENTS[kind].message if kind in EVENTS else "EC2 has scheduled an event for the instance"
+        if not await delete_with_finalizer(self._kube, claim, f"Interrupted: {why}"):
             return False
         if claim.uid in self._deleted:
             return False  # another message of the same batch was faster

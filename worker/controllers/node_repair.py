@@ -131,7 +131,8 @@ class NodeRepairController(Controller):
         now = self._now()
         if claim.termination_timestamp is None or claim.termination_timestamp > now:
             await annotate_claim(self._kube, ref, {labels.TERMINATION_TIMESTAMP: format_instant(now)})
-        if not await delete_with_finalizer(self._kube, claim):
+        why = f"Unhealthy: {fault.condition.type} is {fault.condition.status}"
+        if not await delete_with_finalizer(self._kube, claim, why):
             return
         self._log.warning(
             "A node is replaced because it is unhealthy",

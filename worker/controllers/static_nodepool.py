@@ -146,7 +146,8 @@ class StaticNodePoolController(Controller):
     async def _delete(self, pool: NodePool, decision: StaticDecision, backoff: LaunchBackoff) -> None:
         for claim in decision.delete:
             backoff.deleted(claim.name)
-            if await delete_with_finalizer(self._kube, claim.record):
+            why = f"ScaledDown: NodePool {pool.metadata.name} has more nodes than its replicas"
+            if await delete_with_finalizer(self._kube, claim.record, why):
                 known = self._cache.claims.get(claim.name)
                 capacity_type = known.labels.get(labels.CAPACITY_TYPE, "") if known is not None else ""
                 metrics.CLAIMS_DISRUPTED.labels(REASON, pool.metadata.name, capacity_type, "", "graceful").inc()

@@ -53,6 +53,10 @@ class CordonInput(NodeInput):
     only_if_empty: bool = False
     termination_timestamp: datetime | None = None
     """When the drain becomes forced, if that is before the end of the claim's own grace period."""
+    why: str = ""
+    """Why the node leaves and who asked for it, for events."""
+    life: str = ""
+    """What the node was and how long it lived, for events."""
 
 
 class CordonResult(Message):
@@ -77,6 +81,8 @@ class DrainInput(NodeInput):
     """The instance is gone, so no container runs that could shut down gracefully."""
     reason: str = ""
     """Why the node leaves."""
+    why: str = ""
+    """The same with who asked for it, for events."""
 
 
 class DrainResult(Message):
