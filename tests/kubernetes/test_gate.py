@@ -39,11 +39,13 @@ async def test_ops04_no_write_that_waits_in_the_limiter_is_sent_in_a_stand_by(wr
         return web.json_response({"metadata": {}})
 
     async with serve(answer, tmp_path, gate=(gate := Gate())) as kube:
-        async with kube._limit._turn:  # the turn of another request
-            writes = [asyncio.ensure_future(write(kube)) for _ in range(CALLS)]
-            reading = asyncio.ensure_future(kube.get(NODES, "node"))
-            await asyncio.sleep(0)
-            gate.close(RIVAL)
+        kube._limit.pause(3600)  # no request gets its turn
+        writes = [asyncio.ensure_future(write(kube)) for _ in range(CALLS)]
+        reading = asyncio.ensure_future(kube.get(NODES, "node"))
+        await asyncio.sleep(0)
+        gate.close(RIVAL)
+        kube._limit._next = float("-inf")
+        kube._limit._serve()
         for each in await asyncio.gather(*writes, return_exceptions=True):
             assert isinstance(each, StandingByError)
             assert isinstance(each, ApiUnreachableError), "callers handle it like an outage"
