@@ -1,0 +1,127 @@
+"""When the chart's alerts fire during an incident, as Prometheus' own `promtool` evaluates them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ALERTS = Path(__file__).parents[2] / "deploy/chart/files/alerts.yaml"
+PROMTOOL = shutil.which("promtool")
+
+pytestmark = pytest.mark.skipif(PROMTOOL is None, reason="needs promtool: apt-get install prometheus")
+
+
+def promtool(*arguments: str) -> None:
+    assert PROMTOOL is not None
+    done = subprocess.run([PROMTOOL, *arguments], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def course(tmp_path: Path, alert: str, series: dict[str, str], *, fires: dict[str, list[dict[str, str]]]) -> None:
+    """Check when an alert fires.
+
+    Args:
+        tmp_path: a folder for the file that promtool reads.
+        alert: its name.
+        series: what Prometheus scraped each minute, in promtool's notation.
+        fires: by time, the labels of the alerts that fire then.
+    """
+    rules = yaml.safe_load(ALERTS.read_text())
+    (rule,) = (rule for group in rules["groups"] for rule in group["rules"] if rule["alert"] == alert)
+    severity = rule["labels"]["severity"]
+    # Summaries have their own test. Without them, only the labels count here.
+    rule.pop("annotations")
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": [{"name": "one", "rules": [rule]}]}))
+    expected: list[dict[str, Any]] = [
+        {
+            "eval_time": time,
+            "alertname": alert,
+            "exp_alerts": [{"exp_labels": {"severity": severity, **labels}} for labels in firing],
+        }
+        for time, firing in fires.items()
+    ]
+    test = {
+        "rule_files": ["rules.yaml"],
+        "evaluation_interval": "1m",
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": [{"series": name, "values": values} for name, values in series.items()],
+                "alert_rule_test": expected,
+            }
+        ],
+    }
+    (tmp_path / "test.yaml").write_text(yaml.safe_dump(test))
+    promtool("test", "rules", str(tmp_path / "test.yaml"))
+
+
+def test_the_shipped_rules_are_valid() -> None:
+    promtool("check", "rules", str(ALERTS))
+
+
+def test_a_shortage_alerts_while_it_lasts_and_not_afterwards(tmp_path: Path) -> None:
+    """EC2 refuses an offering again every three minutes, because Tenon avoids it for so long."""
+    zone = {"zone": "us-west-2a", "capacity_type": "on-demand"}
+    failures = (
+        "karpenter_cloudprovider_instance_launch_failures_total"
+        '{zone="us-west-2a",capacity_type="on-demand",reason="InsufficientCapacity"}'
+    )
+    values = "0+0x10 " + " ".join(f"{10 * step} {10 * step} {10 * step}" for step in range(1, 11)) + " 100x60"
+    fires: dict[str, list[dict[str, str]]] = {"10m": [], "15m": [], "25m": [zone], "40m": [zone], "47m": [], "60m": []}
+    course(tmp_path, "TenonFindsNoCapacity", {failures: values}, fires=fires)
+
+
+def test_a_short_shortage_alerts_nobody_because_tenon_finds_other_capacity(tmp_path: Path) -> None:
+    failures = (
+        "karpenter_cloudprovider_instance_launch_failures_total"
+        '{zone="a",capacity_type="spot",reason="InsufficientCapacity"}'
+    )
+    course(
+        tmp_path,
+        "TenonFindsNoCapacity",
+        {failures: "0x10 20 40 60 80 80x60"},
+        fires={f"{minute}m": [] for minute in range(10, 60, 5)},
+    )
+
+
+@pytest.mark.parametrize(
+    ("method", "error", "fires"),
+    [
+        ("CreateLaunchTemplate", "InvalidLaunchTemplateName.AlreadyExistsException", False),
+        ("CreateFleet", "InvalidLaunchTemplateName.NotFoundException", False),
+        ("DescribeInstances", "InvalidInstanceID.NotFound", False),
+        ("GetInstanceProfile", "NoSuchEntity", False),
+        ("CreateFleet", "RequestLimitExceeded", True),
+        ("CreateFleet", "UnauthorizedOperation", True),
+        ("DescribeImages", "InvalidAMIID.NotFound", True),
+    ],
+)
+def test_failing_calls_alert_and_answers_that_tenon_expects_do_not(
+    tmp_path: Path, method: str, error: str, fires: bool
+) -> None:
+    name = f'karpenter_cloudprovider_errors_total{{method="{method}",error="{error}"}}'
+    expected = [{"method": method, "error": error}] if fires else []
+    course(tmp_path, "TenonAwsCallsFail", {name: "0+10x30"}, fires={"20m": expected})
+
+
+def test_a_worker_that_starts_has_time_for_its_first_sweep(tmp_path: Path) -> None:
+    """The gauge is 0 until then. promtool's clock begins at 0 too, so the worker starts two hours later."""
+    name = "tenon_housekeeping_last_success_timestamp_seconds"
+    values = "_x119 0x9 7800x60 7800x60"
+    fires: dict[str, list[dict[str, str]]] = {"121m": [], "129m": [], "180m": [], "230m": [{}]}
+    course(tmp_path, "TenonSweepsDoNotWork", {name: values}, fires=fires)
+
+
+def test_sweeps_that_never_succeed_alert_too(tmp_path: Path) -> None:
+    name = "tenon_housekeeping_last_success_timestamp_seconds"
+    course(tmp_path, "TenonSweepsDoNotWork", {name: "_x119 0x60"}, fires={"130m": [], "140m": [{}]})
+
+
+def test_blocked_nodes_alert_after_ten_minutes(tmp_path: Path) -> None:
+    fires: dict[str, list[dict[str, str]]] = {"10m": [], "16m": [{}], "35m": []}
+    course(tmp_path, "TenonNodesNeedYou", {"tenon_nodeclaims_blocked": "0x4 2x25 0x30"}, fires=fires)
