@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import timedelta
+
+_AN_HOUR = re.compile(r"\$(-?[0-9][0-9.]*) an hour|(-?[0-9][0-9.]*) \$/h")
+_AMOUNT = re.compile(r"\$(-?[0-9]+(?:\.[0-9]+)?)")
+
+
+def for_temporal_ui(text: str) -> str:
+    """Return the text with '0.12 USD/h' for '$0.12 an hour': Temporal's UI takes what two $ enclose for a formula."""
+    return _AMOUNT.sub(r"\1 USD", _AN_HOUR.sub(lambda found: f"{found[1] or found[2]} USD/h", text))
 
 
 def counted(number: int, noun: str) -> str:

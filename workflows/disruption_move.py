@@ -35,6 +35,7 @@ with workflow.unsafe.imports_passed_through():
         SavingReport,
         StepResult,
     )
+    from tenon.sentences import for_temporal_ui
     from workflows import names
     from workflows.options import OPTIONS
     from workflows.planner_call import PlannerCaller
@@ -139,7 +140,7 @@ class DisruptionMoveWorkflow(PlannerCaller):
             self._record("what it saves is not known, because a price is not known")
             return None
         saving = total(result.pools.values())
-        self._record(f"saves ${saving.reached:.4f} an hour; ${saving.predicted:.4f} was predicted")
+        self._record(f"saves {saving.reached:.4f} USD/h; {saving.predicted:.4f} USD/h was predicted")
         if begin.command.reason == Reason.UNDERUTILIZED:
             report = SavingReport(command=begin.command.id, started=workflow.info().start_time, pools=result.pools)
             await self._report("saved", report)
@@ -288,4 +289,4 @@ class DisruptionMoveWorkflow(PlannerCaller):
     def _show(self, waits: str) -> None:
         command = self.begin.command
         lines = [*command.explanation, "", *self.timeline, *([waits] if waits else [])]
-        workflow.set_current_details("\n\n".join(lines) if lines else command.reason)
+        workflow.set_current_details(for_temporal_ui("\n\n".join(lines)) if lines else command.reason)

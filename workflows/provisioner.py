@@ -116,7 +116,7 @@ class ProvisionerWorkflow(PlannerCaller):
         self.last_plan = planned
         workflow.set_current_details(
             f"Batch {self.batch}: {planned.pods} pods, {len(planned.claims)} NodeClaims, "
-            f"{planned.price:.4f} $/h, {planned.unschedulable} unschedulable"
+            f"{planned.price:.4f} USD/h, {planned.unschedulable} unschedulable"
         )
 
     @workflow.signal

@@ -7,7 +7,7 @@ from datetime import datetime
 from tenon.evolve import evolve
 from tenon.lifecycle.messages.launch import Instance
 from tenon.lifecycle.state import NodeClaimResult, NodeState, Stage, TimelineEntry
-from tenon.sentences import counted
+from tenon.sentences import counted, for_temporal_ui
 
 MAX_ENTRIES = 64
 MAX_BYTES = 8 * 1024
@@ -95,7 +95,7 @@ def details(state: NodeState) -> str:
         lines += ["", "#### Why this node was bought", "", *(f"- {line}" for line in state.explanation)]
     lines += ["", "#### Timeline", ""]
     lines += [f"- `{entry.at:%H:%M:%S}` {entry.text}" for entry in state.timeline]
-    return "\n".join(lines)
+    return for_temporal_ui("\n".join(lines))
 
 
 def result_of(state: NodeState, now: datetime) -> NodeClaimResult:

@@ -17,6 +17,7 @@ from tenon.lifecycle.messages.node import (
 from tenon.lifecycle.state import NodeState, Stage
 from tenon.lifecycle.timeline import MAX_BYTES, MAX_ENTRIES, details, record, result_of
 from tenon.provisioning.purchase import MAX_LINE, MAX_LINES, bounded_lines
+from tenon.sentences import for_temporal_ui
 from tests.lifecycle.launched import NOW, REF, VIEW, at_live
 
 
@@ -61,7 +62,7 @@ def test_the_details_of_a_node_say_why_it_was_bought() -> None:
     )
     state = machine.apply(NodeState(claim=REF), PrepareLaunchResult(view=view, reason="x"), NOW)
     shown = details(state)
-    assert "#### Why this node was bought\n\n- 5 pods: default/web-1\n- planned price: 0.1 $/h\n" in shown
+    assert "#### Why this node was bought\n\n- 5 pods: default/web-1\n- planned price: 0.1 USD/h\n" in shown
     assert "| Pods | bought for 5 |" in shown
     assert result_of(state, NOW).explanation == ["5 pods: default/web-1", "planned price: 0.1 $/h"]
     assert "Why" not in details(NodeState(claim=REF))
@@ -91,3 +92,20 @@ def test_the_last_line_of_a_life_names_who_still_holds_its_objects() -> None:
     ended = machine.apply(at_live(stage=Stage.RELEASING), ReleaseInput(claim=REF, held_by=[held]), NOW)
     assert ended.stage is Stage.ENDED
     assert held in ended.timeline[-1].text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (
+            "Saves at least $0.0880 an hour, $0.6830 if the cheapest",
+            "Saves at least 0.0880 USD/h, 0.6830 USD if the cheapest",
+        ),
+        ("planned price: 0.0960 $/h (m5.large)", "planned price: 0.0960 USD/h (m5.large)"),
+        ("next is c5.large, at $0.085 an hour; it costs $2.", "next is c5.large, at 0.085 USD/h; it costs 2 USD."),
+        ("costs $-0.5 an hour, and $HOME stays", "costs -0.5 USD/h, and $HOME stays"),
+    ],
+)
+def test_no_amount_looks_like_a_formula_in_the_temporal_ui(text: str, shown: str) -> None:
+    """Its Markdown takes what is between two dollar signs for mathematics."""
+    assert for_temporal_ui(text) == shown

@@ -433,7 +433,7 @@ async def test_wsh02_a_command_says_what_it_saves_and_what_was_predicted(
     assert result.saving == MeasuredSaving(predicted=0.3, reached=0.14)
     assert steps.calls == [*ALL_STEPS, "measure saving"]
     assert steps.measured == [["default-1"]]
-    assert "saves $0.1400 an hour; $0.3000 was predicted" in page.current_details
+    assert "saves 0.1400 USD/h; 0.3000 USD/h was predicted" in page.current_details
     assert await signals_of(handle) == signals
 
 
