@@ -10,6 +10,14 @@ _AN_HOUR = re.compile(r"\$(-?[0-9][0-9.]*) an hour|(-?[0-9][0-9.]*) \$/h")
 _AMOUNT = re.compile(r"\$(-?[0-9]+(?:\.[0-9]+)?)")
 
 
+def shortened(text: str, most: int) -> str:
+    """Return the text with at most so many characters, cut between two words."""
+    if len(text) <= most:
+        return text
+    whole, space, _ = text[:most].rpartition(" ")
+    return (whole.rstrip(",;:") if space else text[: most - 1]) + "…"
+
+
 def for_temporal_ui(text: str) -> str:
     """Return the text with '0.12 USD/h' for '$0.12 an hour': Temporal's UI takes what two $ enclose for a formula."""
     return _AMOUNT.sub(r"\1 USD", _AN_HOUR.sub(lambda found: f"{found[1] or found[2]} USD/h", text))

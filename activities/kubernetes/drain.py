@@ -83,7 +83,7 @@ async def drain(
         left = (until - now()).total_seconds()
         next_force_at = decide.next_force(waited, wanted.force_at, now())
         if left <= 0:
-            blocked = evictor.sentences(waited)[:MAX_SENTENCES]
+            blocked = drain_blockers.grouped(evictor.sentences(waited))[:MAX_SENTENCES]
             return DrainResult(
                 evicted=evictor.evicted,
                 remaining=len(waited),

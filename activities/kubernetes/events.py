@@ -22,6 +22,7 @@ from activities.kubernetes.resources import EVENTS
 from tenon.apis.json_object import JsonObject
 from tenon.ec2.interruption import EVENTS as EVENTS_OF_NOTICES
 from tenon.ec2.interruption import LEAVES
+from tenon.sentences import shortened
 
 log = loggers.EVENTS
 
@@ -91,7 +92,7 @@ class EventRecorder:
     ) -> bool:
         """Write an event about an object or a reference to one. Return False if it was suppressed or failed."""
         reference = _reference(regarding)
-        message = message[:_MESSAGE_LENGTH]
+        message = shortened(message, _MESSAGE_LENGTH)
         key = hashlib.sha256(
             "\0".join([*(reference[field] for field in sorted(reference)), type_, reason, message]).encode()
         ).hexdigest()[:16]

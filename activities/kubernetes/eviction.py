@@ -86,9 +86,9 @@ class Evictor:
             await self._recorder.publish(pod, "FailedDraining", self._held[object_json.uid(pod)], "Warning")
 
         await bounded(held, CONCURRENCY, one)
-        text = "; ".join(self._held[object_json.uid(pod)] for pod in held[:3])
-        more = f"; and {len(held) - 3} more" if len(held) > 3 else ""
-        await self._recorder.publish(self._node, "FailedDraining", text + more, "Warning")
+        sentences = drain_blockers.grouped(self._held[object_json.uid(pod)] for pod in held)
+        more = f"; and {len(sentences) - 3} more" if len(sentences) > 3 else ""
+        await self._recorder.publish(self._node, "FailedDraining", "; ".join(sentences[:3]) + more, "Warning")
         if self._wanted.force_at is not None and not self._wanted.force:
             text = f"all pods will be deleted by {format_instant(self._wanted.force_at)}, whatever protects them"
             await self._recorder.publish(self._node, "TerminationGracePeriodExpiring", text, "Warning")

@@ -5,11 +5,35 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from tenon.kube import object_json, pod_json
 from tenon.kube.structs import Object
 from tenon.kube.timestamps import format_instant
+from tenon.sentences import first_few
+
+_BLOCKED_BY_BUDGET = re.compile(r"pod (?P<pod>\S+) (?P<why>cannot be evicted: PodDisruptionBudgets? .+)")
+NAMED_PODS = 3
+"""How many pods a sentence about several names."""
+
+
+def grouped(sentences: Iterable[str]) -> list[str]:
+    """Return the sentences, with a single one for all pods that the same PodDisruptionBudgets keep."""
+    found: dict[str, list[str]] = {}
+    for sentence in sentences:
+        match = _BLOCKED_BY_BUDGET.fullmatch(sentence)
+        found.setdefault(match["why"] if match else sentence, []).append(match["pod"] if match else "")
+    return [_about(why, pods) for why, pods in found.items()]
+
+
+def _about(why: str, pods: Sequence[str]) -> str:
+    if not pods[0]:
+        return why
+    if len(pods) == 1:
+        return f"pod {pods[0]} {why}"
+    return f"{len(pods)} pods ({first_few(pods, NAMED_PODS)}) {why}"
 
 
 def overdue_termination(pod: Object) -> str:

@@ -113,6 +113,8 @@ class NodeState(Message):
     failures: int = 0
     """How many times in a row the current step used up its retries."""
     blocked: str = ""
+    blocked_since: datetime | None = None
+    """Since when something blocks the drain; of an earlier drain in other stages."""
     """What the node waits for, if a person should look at it, in one sentence."""
     registered: bool = False
     initialized: bool = False

@@ -98,11 +98,19 @@ def drained(state: NodeState, result: DrainResult, now: datetime) -> NodeState:
         after = Stage.DETACHING if waits_for_volumes else Stage.TERMINATING
         done = evolve(state, stage=after, blocked="", deadline=None, volumes_attached=result.volumes_attached)
         return record(done, now, f"drained, {counted(state.evicted_pods, 'pod')} evicted in all")
-    blocked = "; ".join(result.blocked[:3])
+    more = f"; and {len(result.blocked) - 3} more" if len(result.blocked) > 3 else ""
+    blocked = "; ".join(result.blocked[:3]) + more
     stalls = 0 if result.evicted else state.drain_stalls + 1
     pause = GOES_ON if result.evicted else min(BLOCKED_RETRY * 2 ** min(stalls - 1, 8), MAX_BLOCKED_RETRY)
     again = min(now + pause, result.next_force_at or now + pause)
-    waits = evolve(state, blocked=blocked, deadline=again if blocked else None, drain_stalls=stalls)
+    since = (state.blocked and state.blocked_since) or now
+    waits = evolve(
+        state,
+        blocked=blocked,
+        blocked_since=since if blocked else None,
+        deadline=again if blocked else None,
+        drain_stalls=stalls,
+    )
     return record(waits, now, f"{counted(result.remaining, 'pod')} left{': ' + blocked if blocked else ''}")
 
 

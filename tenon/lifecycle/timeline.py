@@ -7,7 +7,7 @@ from datetime import datetime
 from tenon.evolve import evolve
 from tenon.lifecycle.messages.launch import Instance
 from tenon.lifecycle.state import NodeClaimResult, NodeState, Stage, TimelineEntry
-from tenon.sentences import counted, for_temporal_ui
+from tenon.sentences import counted, for_temporal_ui, shortened
 
 MAX_ENTRIES = 64
 MAX_BYTES = 8 * 1024
@@ -16,7 +16,7 @@ MAX_TEXT = 300
 
 def record(state: NodeState, now: datetime, text: str) -> NodeState:
     """Add a line to the timeline. If it grows too long, the oldest lines after the first are dropped."""
-    entry = TimelineEntry(at=now, text=text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 1] + "…")
+    entry = TimelineEntry(at=now, text=shortened(text, MAX_TEXT))
     if state.timeline and state.timeline[-1].text == entry.text:
         return state
     lines = [*state.timeline, entry]
@@ -86,7 +86,8 @@ def details(state: NodeState) -> str:
     if state.force_at:
         rows.append(("Forced from", clock(state.force_at)))
     if state.blocked:
-        rows.append(("Blocked", state.blocked))
+        since = f", since {clock(state.blocked_since)}" if state.stage is Stage.DRAINING and state.blocked_since else ""
+        rows.append(("Blocked", state.blocked + since))
     if state.first_run_id:
         rows.append(("First run", f"`{state.first_run_id}`"))
     lines = [f"### NodeClaim {state.claim.name}", "", "| | |", "|---|---|"]
