@@ -60,6 +60,8 @@ from tenon.provisioning.unavailable_offerings import unavailable_offerings
 log = loggers.NODECLAIM_LIFECYCLE
 
 TEMPLATE_NOT_FOUND = "LaunchTemplateNotFound"
+CLASS_APPEARS_WITHIN = timedelta(seconds=10)
+"""The age of a NodeClaim up to which its EC2NodeClass may be missing, because both were applied at the same time."""
 CLASS_UNKNOWN = "NodeClassReadinessUnknown"
 SUBNET_FULL = codes.reason_for(codes.SUBNET_FULL)
 """The launch is retried in another subnet. It says nothing about the next launch of the NodePool."""
@@ -160,7 +162,7 @@ class Launching:
             wanted, faults = parse(NodeClaim, claim.body)
             if wanted is None or faults:
                 raise ValueError("the NodeClaim cannot be read: " + "; ".join(str(fault) for fault in faults))
-            node_class = await self._node_class(view.node_class)
+            node_class = await self._node_class(view.node_class, claim)
             own = with_own_kubelet(node_class, claim.annotations)
             types = await with_heartbeat(self._types.of(claim, own))
             avoided = self._avoided(claim)
@@ -308,9 +310,20 @@ class Launching:
             await self._mark(ref, found, claim)
         return Search(instance=found)
 
-    async def _node_class(self, name: str) -> EC2NodeClass:
+    async def _node_class(self, name: str, launching: ClaimRecord | None = None) -> EC2NodeClass:
+        """The EC2NodeClass. ``launching``: the claim, if nothing was launched for it yet.
+
+        Raises:
+            NodeClassReadinessUnknownError: it does not exist, or not yet.
+            NodeClassNotReadyError: it does not exist, and the claim has waited for it long enough.
+        """
         read = await self._classes.get(name)
         if read is None:
+            created = launching.created_at if launching is not None else None
+            if created is not None and self._now() - created > CLASS_APPEARS_WITHIN:
+                raise NodeClassNotReadyError(
+                    f"EC2NodeClass {name} does not exist: create it, or name another one in spec.nodeClassRef"
+                )
             raise NodeClassReadinessUnknownError(f"EC2NodeClass {name} does not exist")
         node_class, faults = read
         if node_class is None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tenon.apis import labels
-from tenon.kube.planned_pods import planned_pods
 from tenon.kube.structs import Object
 from tenon.kube.taints import merged, taints_of, without_taint
 from tenon.lifecycle import startup_cordon
@@ -74,7 +73,7 @@ def registration(claim: Object, node: Object) -> Registration:
     metadata: dict[str, Any] = {}
     _add(metadata, "labels", _missing(present, (want.get("labels") or {}) | {labels.REGISTERED: "true"}))
     wanted = {name: text for name, text in (want.get("annotations") or {}).items() if name not in OWN_ANNOTATIONS}
-    adds_cordon = not registered and _bought_for_pods(claim) and not startup_cordon.is_cordoned(node)
+    adds_cordon = not registered and startup_cordon.needs_startup_cordon(claim) and not startup_cordon.is_cordoned(node)
     if adds_cordon:
         wanted[labels.STARTUP_CORDON] = "true"
     _add(metadata, "annotations", _missing(have.get("annotations") or {}, wanted))
@@ -119,7 +118,3 @@ def _owners(present: Sequence[Object], claim: Object) -> list[Object]:
         "blockOwnerDeletion": True,
     }
     return [*present, owner]
-
-
-def _bought_for_pods(claim: Object) -> bool:
-    return bool(planned_pods(claim["metadata"].get("annotations")))

@@ -13,13 +13,24 @@ from typing import Any
 from tenon.apis import labels
 from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.planned_pods import planned_pods
 from tenon.kube.structs import Object
 from tenon.kube.taints import UNSCHEDULABLE, taints_of, without_taint
 
 MAX_STARTUP_CORDON = timedelta(seconds=45)
 """A registered node that is not ready loses its startup cordon after this time, because kube-scheduler may know more
-than Tenon. If its workflow does not act, `worker.controllers.startup_cordon` does.
+than Tenon. Its workflow checks it only once a minute, so `worker.controllers.startup_cordon` removes it in time.
 """
+
+
+def needs_startup_cordon(claim: Object) -> bool:
+    """True if the claim was bought for pods, and none of its startup taints keeps other pods away.
+
+    The agent that removes a startup taint may be a pod that tolerates the taint but no cordon.
+    """
+    startup_taints = (claim.get("spec") or {}).get("startupTaints") or ()
+    keeps_away = any(taint.get("effect") in ("NoSchedule", "NoExecute") for taint in startup_taints)
+    return not keeps_away and bool(planned_pods(claim["metadata"].get("annotations")))
 
 
 def has_startup_cordon(node: Object) -> bool:

@@ -230,6 +230,17 @@ async def test_a_claim_that_is_there_before_its_class_waits_for_it() -> None:
     assert there(world)
 
 
+async def test_a_claim_whose_class_still_does_not_exist_after_ten_seconds_is_deleted() -> None:
+    """A typing mistake, or a class that was deleted, must not block for five minutes."""
+    world, launching = waiting(Refuser())
+    world.kube.objects.pop(("ec2nodeclasses", "", "default"))
+    world.clock.instant += timedelta(seconds=11)
+    result = await launching.prepare(PrepareLaunchInput(claim=REF))
+    assert result.waits is None
+    assert not there(world)
+    assert any("EC2NodeClass default does not exist" in event[3] for event in world.recorder.events)
+
+
 async def test_a_new_request_looks_first_for_what_the_one_before_bought() -> None:
     ec2 = Refuser()
     _, launching = waiting(ec2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from activities.kubernetes.binding import bind
 from activities.kubernetes.initialization import initialize
 from activities.kubernetes.registration import register
@@ -37,6 +39,17 @@ async def test_a_node_bought_for_no_pod_is_open_from_the_start() -> None:
     world = joined(UNREGISTERED)
     await register(world.kube, world.recorder, WANTED, world.clock)
     assert not world.node["spec"].get("unschedulable")
+
+
+@pytest.mark.parametrize(
+    ("effect", "cordoned"), [("NoSchedule", False), ("NoExecute", False), ("PreferNoSchedule", True)]
+)
+async def test_a_node_whose_startup_taints_keep_pods_away_has_no_startup_cordon(effect: str, cordoned: bool) -> None:
+    """The pod that removes the taint may tolerate it, but no cordon."""
+    world = joined(UNREGISTERED, startupTaints=[{"key": "agent", "effect": effect}])
+    planned(world, "default/a=uid-a")
+    await register(world.kube, world.recorder, WANTED, world.clock)
+    assert bool(world.node["spec"].get("unschedulable")) is cordoned
 
 
 async def test_a_cordon_of_somebody_else_is_neither_used_nor_taken_off() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from sandbox.ec2.catalogue import describe_type
 from sandbox.ec2.nodes import eni_pods
-from sandbox.ec2.userdata.nodeadm import merge
+from sandbox.ec2.userdata.nodeadm import merge, read
 from sandbox.ec2.userdata.reader import UserDataReader
 from sandbox.ec2.userdata.settings import BootFacts, KubeletSettings, UserDataRefusedError
 from sandbox.nodeadm import NODEADM
@@ -188,3 +188,13 @@ def test_the_drop_in_file_is_a_merge_patch() -> None:
     base = {"evictionHard": {"a": "1", "b": "2"}, "clusterDNS": ["1"], "maxPods": 1}
     patch = {"evictionHard": {"b": "3"}, "clusterDNS": ["2"], "maxPods": None}
     assert merge(base, patch) == {"evictionHard": {"a": "1", "b": "3"}, "clusterDNS": ["2"]}
+
+
+def test_nodeadm_runs_again_if_linux_says_that_the_kubelet_is_open_for_writing(tmp_path: Path) -> None:
+    """While many instances boot, a child of another thread may hold the script open for a moment."""
+    program = tmp_path / "nodeadm"
+    answer = '{"generated": {"maxPods": 7}, "dropIn": {}, "flags": [], "localStorage": ""}'
+    busy = "echo 'fork/exec /tmp/bin/kubelet: text file busy' >&2; exit 1"
+    program.write_text(f"#!/bin/sh\nif mkdir {tmp_path}/ran 2>/dev/null; then {busy}; fi\necho '{answer}'\n")
+    program.chmod(0o755)
+    assert read(MIME, facts(), program).max_pods == 7

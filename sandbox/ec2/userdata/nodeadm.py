@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,10 @@ from sandbox.ec2.userdata.settings import BootFacts, KubeletSettings, UserDataRe
 
 SECONDS = 30.0
 """The longest time that nodeadm may take. It takes a few hundredths of a second."""
+BUSY = "text file busy"
+"""Linux's message when a process runs a file that another one still has open for writing."""
+BUSY_TRIES = 20
+BUSY_PAUSE = 0.05
 
 
 def read(text: str, facts: BootFacts, program: Path) -> KubeletSettings:
@@ -66,25 +71,39 @@ def _nodeadm(text: str, facts: BootFacts, program: Path) -> dict[str, Any]:
         for number in range(facts.cpus):
             (machine / "cpu" / f"cpu{number}").touch()
         try:
-            answer = subprocess.run(
-                [program],
-                input=json.dumps(given),
-                env={
-                    "PATH": str(machine / "bin"),
-                    "CPU_DIR": str(machine / "cpu"),
-                    "NODE_DIR": str(machine / "node"),
-                    "HOME": folder,
-                    "GOMAXPROCS": "1",
-                    "TMPDIR": os.environ.get("TMPDIR", "/tmp"),
-                },
-                capture_output=True,
-                text=True,
-                timeout=SECONDS,
-                check=False,
-            )
+            answer = _run(program, json.dumps(given), machine)
         except subprocess.TimeoutExpired as error:
             raise UserDataRefusedError(f"nodeadm did not end within {SECONDS:g} s") from error
     if answer.returncode != 0:
         raise UserDataRefusedError(f"nodeadm: {answer.stderr.strip()}")
     files: dict[str, Any] = json.loads(answer.stdout)
     return files
+
+
+def _run(program: Path, text: str, machine: Path) -> subprocess.CompletedProcess[str]:
+    """Run nodeadm, again if Linux refused to run the kubelet's script.
+
+    Instances boot in threads. A child that another thread forks while this one writes the script holds it open until
+    the child runs its own program, and Linux runs no file that is open for writing.
+    """
+    for _ in range(BUSY_TRIES):
+        answer = subprocess.run(
+            [program],
+            input=text,
+            env={
+                "PATH": str(machine / "bin"),
+                "CPU_DIR": str(machine / "cpu"),
+                "NODE_DIR": str(machine / "node"),
+                "HOME": str(machine),
+                "GOMAXPROCS": "1",
+                "TMPDIR": os.environ.get("TMPDIR", "/tmp"),
+            },
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        if answer.returncode == 0 or BUSY not in answer.stderr:
+            break
+        time.sleep(BUSY_PAUSE)
+    return answer
