@@ -7,16 +7,21 @@ from collections.abc import Iterator
 import pytest
 import yaml
 
+from activities.kubernetes.client import Kube
+from activities.kubernetes.resources import NODEPOOLS
 from sandbox.certificates import write_private
 from sandbox.cluster import Sandbox
 from sandbox.faults.apiproxy import ApiProxy
 from tests.e2e.conftest import MakePool
-from tests.e2e.pools import ROOMY
+from tests.e2e.pools import ROOMY, WITHIN
 from tests.e2e.worker_process import WorkerProcess
+from tests.workflows.waiting import until
 
 LATE_SECONDS = 5.0
 SCHEDULER = "kube-scheduler"
 PODS = 36
+FIT = 12
+"""How many of them fit on the four nodes of the limit."""
 
 
 @pytest.fixture
@@ -47,9 +52,18 @@ def late_scheduler(sandbox: Sandbox) -> Iterator[ApiProxy]:
 
 
 async def test_no_kubelet_refuses_a_pod_while_watches_of_pods_are_late(
-    worker: WorkerProcess, make_pool: MakePool, api: ApiProxy, late_scheduler: ApiProxy
+    worker: WorkerProcess, make_pool: MakePool, kube: Kube, api: ApiProxy, late_scheduler: ApiProxy
 ) -> None:
-    api.delay_watches("pods", LATE_SECONDS)
+    """Pods that the limit keeps waiting would get the room of bound pods that kube-scheduler does not know yet."""
     pool = await make_pool(requirements=ROOMY)
+    await kube.patch(NODEPOOLS, pool.name, {"spec": {"limits": {"cpu": "16"}}})
+    api.delay_watches("pods", LATE_SECONDS)
     await pool.deploy(PODS, app="burst")
-    await pool.running(PODS)
+
+    async def full() -> bool:
+        running = [pod for pod in await pool.pods() if pod["status"]["phase"] == "Running"]
+        return len(running) == FIT and not any(node["spec"].get("unschedulable") for node in await pool.nodes())
+
+    await until(full, within=WITHIN)
+    refused = [pod for pod in await pool.pods() if pod["status"]["phase"] == "Failed"]
+    assert refused == []

@@ -10,7 +10,8 @@ import pytest
 
 from sandbox.ec2.catalogue import describe_type
 from sandbox.ec2.nodes import eni_pods
-from sandbox.ec2.userdata.nodeadm import merge, read
+from sandbox.ec2.userdata import nodeadm
+from sandbox.ec2.userdata.nodeadm import merge
 from sandbox.ec2.userdata.reader import UserDataReader
 from sandbox.ec2.userdata.settings import BootFacts, KubeletSettings, UserDataRefusedError
 from sandbox.nodeadm import NODEADM
@@ -197,4 +198,4 @@ def test_nodeadm_runs_again_if_linux_says_that_the_kubelet_is_open_for_writing(t
     busy = "echo 'fork/exec /tmp/bin/kubelet: text file busy' >&2; exit 1"
     program.write_text(f"#!/bin/sh\nif mkdir {tmp_path}/ran 2>/dev/null; then {busy}; fi\necho '{answer}'\n")
     program.chmod(0o755)
-    assert read(MIME, facts(), program).max_pods == 7
+    assert nodeadm.read(MIME, facts(), program).max_pods == 7
