@@ -11,7 +11,6 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tenon.kube.requirements import Requirements
 from tenon.scheduling.packing import Bin
 from tenon.scheduling.pod_classes import PodClass
 from tenon.scheduling.template import State, Template
@@ -32,7 +31,7 @@ class BinIndex:
         self._floor = np.zeros(64, dtype=np.int32)
         self._hosts: dict[int, npt.NDArray[np.int32]] = {}
         self._states: list[State] = []
-        self._known_reaches: dict[tuple[Requirements, ...], npt.NDArray[np.int32]] = {}
+        self._known_reaches: dict[tuple[object, ...], npt.NDArray[np.int32]] = {}
         self._numbers: dict[int, int] = {}
         for node in bins:
             self.append(node)
@@ -83,11 +82,12 @@ class BinIndex:
 
     def _reaches(self, pod_class: PodClass) -> npt.NDArray[np.int32] | None:
         """Map each state number to `_reach`; None if no state takes the class."""
-        known = self._known_reaches.get(pod_class.terms)
+        asked = (pod_class.terms, pod_class.daemons)
+        known = self._known_reaches.get(asked)
         if known is None or len(known) < len(self._states):
             before = [] if known is None else known.tolist()
             more = [self._reach(state, pod_class) for state in self._states[len(before) :]]
-            known = self._known_reaches[pod_class.terms] = np.array(before + more, dtype=np.int32)
+            known = self._known_reaches[asked] = np.array(before + more, dtype=np.int32)
         return known if known.max() >= 0 else None
 
     def _reach(self, state: State, pod_class: PodClass) -> int:

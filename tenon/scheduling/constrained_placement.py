@@ -50,6 +50,7 @@ class Placer:
         self._choices = DomainCandidates(self._rooms, fleets, domains)
         counts.reaches = self._choices.holds_in
         self._forms: dict[tuple[PodClass, tuple[int, ...]], PodClass] = {}
+        self._beside: dict[PodClass, PodClass] = {}
         self.handed_out: dict[int, int] = {}
         """Number of pods on existing nodes per class, by the identity of the class as it was grouped."""
 
@@ -113,8 +114,10 @@ class Placer:
     def _step(self, pod_class: PodClass, count: int) -> int:
         """Place some pods in the best domain that takes any. Return how many."""
         open_choices = []
-        for choice in self.choices(pod_class):
-            quota = self._counts.quota(pod_class, choice.chosen)
+        for candidate in self.choices(pod_class):
+            choice, quota = candidate, self._counts.quota(pod_class, candidate.chosen)
+            if not quota and (daemons := self._counts.by_daemons(pod_class, candidate.chosen)):
+                choice, quota = candidate.beside(daemons), self._counts.quota(pod_class, candidate.chosen, met=daemons)
             if quota:
                 attraction = self._counts.attraction(pod_class, choice.chosen)
                 # a node whose domain stays open counts in no domain, so it is the last resort
@@ -277,12 +280,20 @@ class Placer:
         return [*forms, first] if first is not None else forms
 
     def _starting(self, pod_class: PodClass) -> PodClass | None:
-        """The form in which pods may be the first of their group on a host; None while the group is elsewhere."""
+        """The form in which pods may be the first of their group on a host: if there is no other pod, or next to the
+        pod of a DaemonSet. None if neither is possible.
+        """
         if not pod_class.near:
             return pod_class
-        if not self._counts.may_start_group(pod_class):
+        if self._counts.may_start_group(pod_class):
+            return self._form(pod_class, ())
+        daemons = frozenset(term.group for term in pod_class.near)
+        if not daemons <= self._counts.of_daemons:
             return None
-        return self._form(pod_class, ())
+        beside = self._beside.get(pod_class)
+        if beside is None:
+            beside = self._beside[pod_class] = self._form(pod_class.beside_daemons(daemons), ())
+        return beside
 
     def _form(self, pod_class: PodClass, needs: tuple[int, ...]) -> PodClass:
         known = self._forms.get((pod_class, needs))

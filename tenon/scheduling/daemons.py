@@ -11,6 +11,7 @@ from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirements
 from tenon.scheduling.model import OFFERING_KEYS
 from tenon.scheduling.pod_classes import NO_TERM, Amounts, PodClass
+from tenon.scheduling.topology import Topology
 from tenon.scheduling.type_table import TypeTable
 
 LATER_LABELS = Requirements.from_labels({labels.REGISTERED: "true", labels.INITIALIZED: "true"})
@@ -23,6 +24,8 @@ class Daemon:
 
     name: str
     pod_class: PodClass
+    groups: frozenset[int] = frozenset()
+    """The groups of rules between pods that its pods take part in, as in `DaemonRules`."""
 
 
 class Launchable(Protocol):
@@ -36,7 +39,7 @@ class Launchable(Protocol):
         ...
 
 
-def read_daemons(pods: Iterable[Pod], names: tuple[str, ...]) -> list[Daemon]:
+def read_daemons(pods: Iterable[Pod], names: tuple[str, ...], topology: Topology) -> list[Daemon]:
     """The DaemonSets of a batch, sorted by name."""
     return [
         Daemon(
@@ -48,6 +51,7 @@ def read_daemons(pods: Iterable[Pod], names: tuple[str, ...]) -> list[Daemon]:
                 pod.tolerations,
                 pod.host_ports,
             ),
+            topology.on_daemon(pod) if topology.of_daemons else frozenset(),
         )
         for pod in sorted(pods, key=lambda pod: (pod.key, pod.uid))
     ]
@@ -86,6 +90,27 @@ def overhead_groups(
             groups[overhead] = groups.get(overhead, 0) | having
     anywhere = [(daemon, _union(places.values())) for daemon, places in running]
     return anywhere, [(groups[overhead], overhead) for overhead in sorted(groups, reverse=True)]
+
+
+def types_without(daemons: Iterable[tuple[Daemon, int]], avoided: frozenset[int]) -> int:
+    """Types on which no DaemonSet runs that takes part in one of the groups, as a mask to apply to other types."""
+    found = -1
+    for daemon, types in daemons:
+        if daemon.groups & avoided:
+            found &= ~types
+    return found
+
+
+def types_with(template: Launchable, requirements: Requirements, daemons: Iterable[Daemon], group: int) -> int:
+    """Types on which a DaemonSet of the group runs, whichever way a node with these requirements is bought."""
+    offers = template.offers_for(requirements)
+    found = 0
+    for daemon in daemons:
+        if group in daemon.groups:
+            places = _places_of(template, requirements, daemon)
+            sold = _union(offers.values())
+            found |= sold & ~_union(types & ~places.get(offer, 0) for offer, types in offers.items())
+    return found
 
 
 def _add(groups: dict[Amounts, int], amounts: Amounts, where: int) -> dict[Amounts, int]:

@@ -28,7 +28,7 @@ combinations are hardly intended, and every pod would have to check them all.
 class DomainCandidate:
     """Domains for the next pods of a class, and the class narrowed to them."""
 
-    __slots__ = ("_origin", "_pods", "chosen", "name", "next_bin", "next_room", "price", "terms")
+    __slots__ = ("_beside", "_origin", "_pods", "chosen", "name", "next_bin", "next_room", "price", "terms")
 
     def __init__(self, chosen: Chosen, origin: PodClass, terms: Terms, price: float) -> None:
         self.chosen = chosen
@@ -39,6 +39,15 @@ class DomainCandidate:
         self.next_bin: dict[int, int] = {}
         self._origin = origin
         self._pods = origin if terms is origin.terms else None
+        self._beside: dict[frozenset[int], DomainCandidate] = {}
+
+    def beside(self, groups: frozenset[int]) -> DomainCandidate:
+        """The same domains, for nodes that get DaemonSets' pods of these groups."""
+        known = self._beside.get(groups)
+        if known is None:
+            origin = self._origin.beside_daemons(groups)
+            known = self._beside[groups] = DomainCandidate(self.chosen, origin, self.terms, self.price)
+        return known
 
     @property
     def pods(self) -> PodClass:
@@ -160,7 +169,7 @@ class DomainCandidates:
 
     def _price(self, pod_class: PodClass, terms: Terms) -> float:
         """Price of the cheapest new node for one of the pods in these domains; infinite if there is none."""
-        asked = (terms, pod_class.tolerations, pod_class.strict, pod_class.amounts)
+        asked = (terms, pod_class.tolerations, pod_class.strict, pod_class.amounts, pod_class.daemons)
         known = self._prices.get(asked)
         if known is None:
             narrowed = pod_class.narrowed(terms)

@@ -121,7 +121,7 @@ def _solve(
     placed = [] if stepwise else existing_nodes.place(bulk, rooms, expired)
     fleets: list[Fleet] = []
     if stepwise or sum(placed) < len(pods):
-        domains.templates = _templates(problem, names, shares, expired, tables)
+        domains.templates = _templates(problem, names, topology, shares, expired, tables)
         drop_far_limits(domains.templates, len(pods))
         fleets = [Fleet(template) for template in domains.templates]
         share_limits(fleets)
@@ -225,10 +225,15 @@ def _depends_on_other_pods(pod_class: PodClass, topology: Topology) -> bool:
 
 
 def _templates(
-    problem: Problem, names: tuple[str, ...], shares: BlastRadius, expired: Expired, tables: TypeTables
+    problem: Problem,
+    names: tuple[str, ...],
+    topology: Topology,
+    shares: BlastRadius,
+    expired: Expired,
+    tables: TypeTables,
 ) -> list[Template]:
     """The pools in the order in which they are tried."""
-    daemons = read_daemons(problem.daemons, names)
+    daemons = read_daemons(problem.daemons, names, topology)
     stated = {id(pool.instance_types) for pool in problem.pools}
     own = TypeTables()  # for lists that only this solve knows: those of reservations
     found = []

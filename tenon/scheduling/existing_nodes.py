@@ -50,6 +50,8 @@ class Room:
 
     def room_for(self, pod_class: PodClass, most: int) -> int:
         """How many of ``most`` pods of the class fit."""
+        if pod_class.daemons is not None and pod_class.daemons.needed:
+            return 0  # the pods that run on an existing node are known
         count = self._count(pod_class.amounts, most)
         if count and pod_class.host is not None:
             count = min(count, pod_class.host.room(self.hosts))

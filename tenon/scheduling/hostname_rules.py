@@ -16,6 +16,17 @@ Counts = dict[int, int]
 
 
 @dataclass(frozen=True, slots=True)
+class DaemonRules:
+    """What pods of one class require of the DaemonSets' pods that come to their node with it.
+
+    A number is a group that counts such a pod; ``~number`` is a group that such a pod has anti-affinity to.
+    """
+
+    avoided: frozenset[int] = frozenset()
+    needed: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class HostRules:
     """What pods of one class require of other pods on their node. Groups are given by number."""
 

@@ -11,7 +11,7 @@ from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirements
 from tenon.kube.taints import Taint, Toleration
 from tenon.resources import CPU, MEMORY, PODS
-from tenon.scheduling.hostname_rules import HostRules
+from tenon.scheduling.hostname_rules import DaemonRules, HostRules
 from tenon.scheduling.topology import AreaRules, HostAffinity, Part, Topology
 
 Amounts = tuple[int, ...]
@@ -42,6 +42,8 @@ class PodClass:
     """The class that this one narrows or relaxes; None if this is the class as it was grouped."""
     workload: str = ""
     """The workload of all its pods; empty if the batch does not limit workloads per node (`Shares`)."""
+    daemons: DaemonRules | None = None
+    """What the pods require of DaemonSets' pods on their node; None if nothing."""
 
     @property
     def origin(self) -> PodClass:
@@ -66,7 +68,13 @@ class PodClass:
             self.strict,
             self.origin,
             self.workload,
+            self.daemons,
         )
+
+    def beside_daemons(self, groups: frozenset[int]) -> PodClass:
+        """The class for nodes that get DaemonSets' pods of these groups, in place of other pods that it must join."""
+        before = self.daemons or DaemonRules()
+        return replace(self, daemons=replace(before, needed=before.needed | groups), base=self.origin)
 
     def tolerates(self, taints: Iterable[Taint]) -> bool:
         """Whether the pods may run on a node with these taints."""
@@ -138,8 +146,8 @@ def _pod_class(
     )
     if part is None or topology is None:
         return plain
-    host, near, area = topology.compile(part, part.rules, first.required_terms, first.tolerations)
-    return replace(plain, host=host, near=near, area=area)
+    host, near, area, daemons = topology.compile(part, part.rules, first.required_terms, first.tolerations)
+    return replace(plain, host=host, near=near, area=area, daemons=daemons)
 
 
 def combined(terms: tuple[Requirements, ...], others: tuple[Requirements, ...]) -> tuple[Requirements, ...]:

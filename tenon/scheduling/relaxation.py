@@ -75,8 +75,8 @@ def _form(pod_class: PodClass, rules: PodRules, topology: Topology) -> PodClass:
         (*rules.anti_affinity, *(term for _, term in rules.preferred_anti_affinity)),
     )
     first = pod_class.pods[0]
-    host, near, area = topology.compile(pod_class.part, strict, first.required_terms, first.tolerations)
+    host, near, area, daemons = topology.compile(pod_class.part, strict, first.required_terms, first.tolerations)
     terms = combined(pod_class.own_terms, first.volume_terms)
     if rules.preferred_nodes:
         terms = combined(terms, (rules.preferred_nodes[0][1],))
-    return replace(pod_class, terms=terms, host=host, near=near, area=area, base=pod_class.origin)
+    return replace(pod_class, terms=terms, host=host, near=near, area=area, daemons=daemons, base=pod_class.origin)

@@ -15,7 +15,7 @@ from tenon.kube.host_ports import HostPort, first_conflict
 from tenon.kube.requirements import IN, Requirement, Requirements
 from tenon.scheduling import burstable
 from tenon.scheduling.blast_radius import BlastRadius
-from tenon.scheduling.daemons import Daemon, deciding_labels, overhead_groups
+from tenon.scheduling.daemons import Daemon, deciding_labels, overhead_groups, types_with, types_without
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.label_values import possible
 from tenon.scheduling.limits import Limits
@@ -138,7 +138,29 @@ class Template:
                 if after.types and after not in found:
                     found.append(after)
             known = state.successors[pod_class.terms] = tuple(found)
-        return self._with_daemon_variants(state, known, pod_class) if self._deciding else known
+        if pod_class.daemons is None:
+            return self._with_daemon_variants(state, known, pod_class) if self._deciding else known
+        return self._with_daemon_rules(state, known, pod_class)
+
+    def _with_daemon_rules(self, state: State, known: tuple[State, ...], pod_class: PodClass) -> tuple[State, ...]:
+        """Return the successors with only the types that have the DaemonSets which the pods need, and none to avoid."""
+        found = state.apart.get(pod_class)
+        if found is None:
+            settled = (variant for one in known for variant in self._label_variants(one)) if self._deciding else ()
+            obeying = (self._obeying(one, pod_class) for one in (*known, *settled))
+            found = state.apart[pod_class] = tuple(dict.fromkeys(one for one in obeying if one is not None))
+        return found
+
+    def _obeying(self, state: State, pod_class: PodClass) -> State | None:
+        rules = pod_class.daemons
+        assert rules is not None
+        types = state.types & types_without(state.daemons, rules.avoided)
+        for group in rules.needed:
+            types &= types_with(self, state.requirements, (daemon for daemon, _ in state.daemons), group)
+        if types == state.types or not types:
+            return state if types else None
+        names = [self.table.types[number].name for number in members(types)]
+        return self.state(state.requirements.with_(Requirements.of(Requirement.new(labels.INSTANCE_TYPE, IN, names))))
 
     def _with_daemon_variants(self, state: State, known: tuple[State, ...], pod_class: PodClass) -> tuple[State, ...]:
         """Return the successors, preceded by variants in which fewer DaemonSets take room from the pod.

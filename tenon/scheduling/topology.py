@@ -7,12 +7,13 @@ in the same groups in the same way are one class, whatever their labels are.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 
 from tenon.kube.pod import Pod
 from tenon.kube.pod_rules import PodRules, PodTerm, SpreadRule
 from tenon.kube.requirements import Requirements
 from tenon.kube.taints import Toleration
-from tenon.scheduling.hostname_rules import HostRules
+from tenon.scheduling.hostname_rules import DaemonRules, HostRules
 from tenon.scheduling.model import Problem
 from tenon.scheduling.topology_groups import (
     AFFINITY,
@@ -82,8 +83,8 @@ class Part:
     """The labels that ``matchLabelKeys`` name, with the pod's values."""
 
 
-Compiled = tuple[HostRules | None, tuple[HostAffinity, ...], AreaRules | None]
-"""What pods require of their node, which pods must be on it, and what they require of its domains."""
+Compiled = tuple[HostRules | None, tuple[HostAffinity, ...], AreaRules | None, DaemonRules | None]
+"""What pods require of their node, which pods must be on it, what they require of its domains and of its DaemonSets."""
 
 
 class Topology:
@@ -98,10 +99,12 @@ class Topology:
         for pod in problem.pods:
             if pod.rules:
                 self._register(pod)
-        for node in problem.nodes:
-            for pod in node.pods:
-                if pod.rules.anti_affinity:
-                    self.held(pod)
+        for pod in chain(problem.daemons, *(node.pods for node in problem.nodes)):
+            if pod.rules.anti_affinity:
+                self.held(pod)
+        by_daemons = [self.on_daemon(pod) for pod in problem.daemons] if len(self.groups) else []
+        self.of_daemons = frozenset[int]().union(*by_daemons)
+        """The groups that DaemonSets' pods take part in, as in `DaemonRules`."""
 
     def part(self, pod: Pod) -> Part | None:
         """How a pending pod takes part; None if it does not."""
@@ -118,6 +121,10 @@ class Topology:
     def held(self, pod: Pod) -> tuple[int, ...]:
         """The groups that a pod's required anti-affinity is about."""
         return tuple(self._term(ANTI_AFFINITY, term, pod.namespace) for term in pod.rules.anti_affinity)
+
+    def on_daemon(self, pod: Pod) -> frozenset[int]:
+        """The groups that a DaemonSet's pod takes part in, as in `DaemonRules`."""
+        return frozenset((*self.groups.counting(pod.namespace, pod.labels), *(~group for group in self.held(pod))))
 
     def compile(
         self, part: Part, rules: PodRules, terms: tuple[Requirements, ...], tolerations: tuple[Toleration, ...]
@@ -147,7 +154,14 @@ class Topology:
             self._host_rules(part.counted, anti, held, spreads),
             tuple(HostAffinity(n, n in part.counted) for n in near if self.groups[n].key == HOSTNAME),
             self._area_rules(part.counted, anti, held, near, spreads),
+            self._daemon_rules(part.counted, anti),
         )
+
+    def _daemon_rules(self, counted: tuple[int, ...], anti: list[int]) -> DaemonRules | None:
+        if not self.of_daemons:
+            return None
+        avoided = self.of_daemons.intersection((*anti, *(~group for group in counted)))
+        return DaemonRules(avoided=avoided) if avoided else None
 
     def _host_rules(
         self, counted: tuple[int, ...], anti: list[int], held: list[int], spreads: list[tuple[SpreadRule, int]]

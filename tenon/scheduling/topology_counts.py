@@ -36,6 +36,8 @@ class TopologyCounts:
         """
         self._groups = topology.groups
         self._more = more
+        self.of_daemons = frozenset(group for group in topology.of_daemons if group > 0)
+        """The groups that count pods of DaemonSets, which come with a new node."""
         self.reaches: Callable[[PodClass, str, str], bool] = _anywhere
         """Whether a node that could be launched for the pods, in this domain of the key, holds one of them."""
         self._reachable: dict[tuple[int, str], bool] = {}
@@ -55,10 +57,26 @@ class TopologyCounts:
                 for pod in room.running:
                     self._count_running(room, pod, topology)
 
-    def quota(self, pod_class: PodClass, chosen: Mapping[str, str | None], rules: AreaRules | None = None) -> int:
+    def by_daemons(self, pod_class: PodClass, chosen: Mapping[str, str | None]) -> frozenset[int]:
+        """The affinity groups without a pod in these domains that a new node's DaemonSets would give one."""
+        if not self.of_daemons or pod_class.area is None:
+            return frozenset()
+        return frozenset(
+            term.group
+            for term in pod_class.area.affine
+            if term.group in self.of_daemons and not self._counts.get(term.group, {}).get(chosen.get(term.key) or "")
+        )
+
+    def quota(
+        self,
+        pod_class: PodClass,
+        chosen: Mapping[str, str | None],
+        rules: AreaRules | None = None,
+        met: frozenset[int] = frozenset(),
+    ) -> int:
         """How many of the pods may go to these domains, one after another; None for a label that the node lacks.
 
-        ``rules`` defaults to all rules of the class.
+        ``rules`` defaults to all rules of the class. ``met`` are affinity groups that need no further pod.
         """
         rules = rules or pod_class.area
         if rules is None:
@@ -78,7 +96,11 @@ class TopologyCounts:
                 quota = min(quota, 1) if term.counts_itself else quota
         for term in rules.affine:
             domain = chosen.get(term.key)
-            if domain is None or not (self._counts.get(term.group, {}).get(domain) or self.may_start_group(pod_class)):
+            if domain is None:
+                return 0
+            if term.group in met or self._counts.get(term.group, {}).get(domain):
+                continue
+            if not self.may_start_group(pod_class):
                 return 0
         for spread in rules.spreads:
             domain = chosen.get(spread.key)

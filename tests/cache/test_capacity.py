@@ -295,3 +295,13 @@ def test_live_daemons_know_better_than_limit_ranges() -> None:
     found = state(nodes=[node()], pods=[live], daemonsets=[daemonset()])
     found.limit_ranges.on_event(record.key, record)
     assert "memory" not in daemon_pods(found)[0].requests
+
+
+def test_sch063_pods_of_daemon_sets_count_on_a_node_that_still_starts() -> None:
+    """Otherwise the next plan would buy one more node for a pod that wants a DaemonSet's pod next to it."""
+    daemons = [daemonset("log")]
+    assert [pod.name for pod in only(state(claims=[claim(status=STATUS)], daemonsets=daemons)).pods] == ["log"]
+    starting = state(nodes=[node()], claims=[claim(status=STATUS)], daemonsets=daemons)
+    assert [pod.name for pod in only(starting).pods] == ["log"]
+    ready = state(nodes=[node(meta=INITIALIZED)], claims=[claim(status=STATUS)], daemonsets=daemons)
+    assert only(ready).pods == ()

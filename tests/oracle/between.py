@@ -156,6 +156,13 @@ class Between:
                 what = f"{pod.key}: {spread.key} {domain} would be above maxSkew {spread.most_skew}, of {counts}"
                 yield Finding("spread", domain, what)
 
+    def _daemons_on(self, place: Place, *, certain: bool) -> list[Pod]:
+        """The DaemonSets whose pods come to a new node however it is bought, or in some way of buying it."""
+        if not isinstance(place, Coming):
+            return []
+        judged = all if certain else any
+        return [d for d in coming_to(self._inputs, place) if judged(runs_in(d, place, way) for way in place.ways)]
+
     def _near(self) -> Iterator[Finding]:
         """Required affinity: kube-scheduler counts only pods that all terms of the arriving pod are about.
 
@@ -191,6 +198,10 @@ class Between:
             for pod in place.running:
                 arrived(pod, place)
         begun = {near for near in asking if any(map(bool, present[near].values()))}
+
+        for place in self._places:
+            for daemon in self._daemons_on(place, certain=True):
+                arrived(daemon, place)
 
         def first(near: tuple[Term, ...], pod: Pod, place: Place) -> bool:
             if near in begun or not _all_about(near, pod):
@@ -244,6 +255,16 @@ class Between:
                     if other is not None:
                         what = f"{pod.key} and {other.key} may both be in {term.key} {domain}"
                         yield Finding("pod-anti-affinity", place.name, what)
+        for place in self._places:
+            for daemon in self._daemons_on(place, certain=False) if place.planned else ():
+                for pod in place.planned:
+                    if _apart(pod, daemon) or _apart(daemon, pod):
+                        what = f"{pod.key} and the pod of DaemonSet {daemon.key} may not be on one node"
+                        yield Finding("pod-anti-affinity", place.name, what)
+
+
+def _apart(pod: Pod, other: Pod) -> bool:
+    return any(term.chosen.has(other.namespace, other.labels) for term in pod.away)
 
 
 def _all_about(terms: Sequence[Term], pod: Pod) -> bool:

@@ -145,7 +145,7 @@ def read_inputs(manifests: Iterable[Object], catalogue: Object) -> Inputs:
         found.namespaces.setdefault(pod.namespace, {})
     for name, known in found.namespaces.items():
         known["kubernetes.io/metadata.name"] = name
-    for pod in found.pods:
+    for pod in (*found.pods, *found.daemons):
         _rules(found, pod)
     return found
 

@@ -182,7 +182,7 @@ def _existing(
         used=total((state.used(record.name), *(pod.requests for pod in (*missing, *planned)))),
         initialized=initialized,
         host_ports=_ports((pod.pod for pod in there), planned, daemons),
-        pods=(*_counted(state, there, expected), *planned),
+        pods=(*_counted(state, there, expected), *planned, *(() if initialized else missing)),
         volume_limits=_volume_limits(state, record.name, there),
         capacity=record.capacity,
     )
@@ -227,7 +227,7 @@ def _in_flight(claim: ClaimRecord, expected: Expected) -> Node:
         initialized=False,
         host_ports=_ports(planned, daemons),
         requirements=requirements,
-        pods=tuple(planned),
+        pods=tuple(taken),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from tenon.apis import labels
 from tenon.apis.restricted import restricted_reason
@@ -76,11 +77,22 @@ def _reason(pod_class: PodClass, template: Template, limits: Limits, obstacle: s
     taints = [taint for taint in template.pool.taints if pod_class.untolerated((taint,))]
     kept_off = [f"its {_named('taint', map(_shown, taints))} not tolerated"] if taints else []
     states = template.successors(template.start, pod_class)
+    if not states and (daemons := _daemons_to_avoid(pod_class, template)):
+        return _AND.join([*kept_off, f"pod anti-affinity keeps the pod off its nodes, because {daemons} runs there"])
     if not states:
         return _AND.join([*kept_off, _alternatives(pod_class, template, limits)])
     if kept_off:
         return _AND.join([*kept_off, *_shortage(pod_class, template, states, limits)])
     return shortage(pod_class, template, states, limits, obstacle) or obstacle or "no node of it could take the pod"
+
+
+def _daemons_to_avoid(pod_class: PodClass, template: Template) -> str:
+    """The DaemonSets that keep the pod off every node of the pool; empty if something else does."""
+    if pod_class.daemons is None or not template.successors(template.start, replace(pod_class, daemons=None)):
+        return ""
+    avoided = pod_class.daemons.avoided
+    named = [daemon.name for daemon, _ in template.start.daemons if daemon.groups & avoided]
+    return " or ".join(f"DaemonSet {name}" for name in named[:_TERMS_SHOWN])
 
 
 def _alternatives(pod_class: PodClass, template: Template, limits: Limits) -> str:
