@@ -43,6 +43,8 @@ class Pod:
     """Where its volumes are accessible: OR-ed alternatives that its node must meet as well as ``required_terms``."""
     attachments: tuple[tuple[str, str], ...] = ()
     """The (CSI driver, claim) of each volume that must be attached to its node."""
+    exclusive: tuple[str, ...] = ()
+    """Its claims (``namespace/name``) that only one pod at a time may use: those with ReadWriteOncePod."""
     workload: str = ""
     """Its controller as ``Kind/name``; for a ReplicaSet of a Deployment, the Deployment. Empty without a controller."""
     buffer: str = ""

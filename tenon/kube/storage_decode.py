@@ -30,7 +30,9 @@ from tenon.kube.structs import Metadata, SelectorTerm
 from tenon.kube.volumes import (
     BIND_COMPLETED,
     DEFAULT_CLASS,
+    EXCLUSIVE,
     IN_TREE,
+    SELECTED_NODE,
     WAITS,
     PersistentVolume,
     PersistentVolumeClaim,
@@ -84,6 +86,8 @@ def _pvc(wire: PvcObject) -> PersistentVolumeClaim:
         bound=BIND_COMPLETED in annotations,
         lost=wire.status.phase == "Lost",
         leaving=wire.metadata.deletion_timestamp is not None,
+        exclusive=EXCLUSIVE in (wire.spec.access_modes or ()),
+        selected_node=annotations.get(SELECTED_NODE, ""),
     )
 
 

@@ -160,6 +160,7 @@ class PvcName(Wire):
 class PvcSpec(Wire):
     storage_class_name: str | None = None
     volume_name: str = ""
+    access_modes: list[str] | None = None
 
 
 class PvcTemplate(Wire):

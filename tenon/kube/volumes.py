@@ -11,9 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from tenon.apis import labels
 from tenon.errors import TenonError
 from tenon.kube.pod import Pod
-from tenon.kube.requirements import Requirements
+from tenon.kube.requirements import IN, Requirement, Requirements
 from tenon.kube.structs import Object, PodSpec, read
 
 EBS = "ebs.csi.aws.com"
@@ -33,6 +34,9 @@ DEFAULT_CLASS = ("storageclass.kubernetes.io/is-default-class", "storageclass.be
 """The annotations that mark a class as the default."""
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 """The annotation of PVCs that are completely bound to their volume. kube-scheduler waits for it too."""
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+"""The annotation of PVCs with the node that kube-scheduler chose. It accepts no other node until it is removed."""
+EXCLUSIVE = "ReadWriteOncePod"
 AUTO_MODE_DRIVERS = frozenset({"ebs.csi.eks.amazonaws.com"})
 """Drivers that run only on nodes of EKS Auto Mode."""
 AUTO_MODE_KEYS = frozenset({"eks.amazonaws.com/compute-type"})
@@ -68,6 +72,10 @@ class PersistentVolumeClaim:
     bound: bool = False
     lost: bool = False
     leaving: bool = False
+    exclusive: bool = False
+    """Whether only one pod at a time may use it (ReadWriteOncePod)."""
+    selected_node: str = ""
+    """The node that kube-scheduler chose for its first pod while its volume is being created; empty if none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +131,11 @@ def with_volumes(pod: Pod, uses: Sequence[VolumeUse], storage: Storage) -> Pod:
     if not uses:
         return pod
     attachments = tuple(sorted({(driver, use.pvc) for use in uses if (driver := _driver(use, storage))}))
+    exclusive = tuple(
+        sorted(use.pvc for use in uses if (pvc := storage.pvc(use.pvc) or use.template) and pvc.exclusive)
+    )
+    if exclusive:
+        pod = replace(pod, exclusive=exclusive)
     try:
         terms = _combined([found for use in uses if (found := _terms(use, storage)) is not None])
     except UnplacedVolumeError as error:
@@ -182,6 +195,9 @@ def _of_class(key: str, pvc: PersistentVolumeClaim, storage: Storage) -> tuple[R
         )
     if found.terms == ():
         raise UnplacedVolumeError(f"the allowed topologies of StorageClass {found.name} match no node")
+    if pvc.selected_node:
+        on_node = Requirements.of(Requirement.new(labels.HOSTNAME, IN, (pvc.selected_node,)))
+        return tuple(term.with_(on_node) for term in found.terms or (Requirements(),))
     return found.terms
 
 

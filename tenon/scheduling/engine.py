@@ -8,7 +8,7 @@ whatever order its parts come.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -97,7 +97,12 @@ def _solve(
 
     With ``in_turn``, pods are placed one after another in queue order and stay where they are: plain first-fit.
     """
-    refused = {pod.key: reason for pod in problem.pods if (reason := pod.unsupported or _unknown(pod, problem))}
+    users = {claim: pod.key for node in problem.nodes for pod in node.pods for claim in pod.exclusive}
+    refused = {
+        pod.key: reason
+        for pod in problem.pods
+        if (reason := pod.unsupported or _unknown(pod, problem) or _in_use(pod, users))
+    }
     pods = [pod for pod in problem.pods if pod.key not in refused] if refused else list(problem.pods)
     names = resource_names([*pods, *problem.daemons])
     topology = Topology(problem)
@@ -276,6 +281,14 @@ def _unknown(pod: Pod, problem: Problem) -> str:
                 return (
                     f"a term over {term.key} chooses namespaces by label, and labels of namespaces are not known here"
                 )
+    return ""
+
+
+def _in_use(pod: Pod, users: Mapping[str, str]) -> str:
+    """Why a pod must wait for another one to release a claim; empty if it need not."""
+    for claim in pod.exclusive:
+        if users.get(claim, pod.key) != pod.key:
+            return f"its volume claim {claim} is ReadWriteOncePod and in use by pod {users[claim]}: stop that pod first"
     return ""
 
 

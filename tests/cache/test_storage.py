@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tenon.kube.records import PodRecord
+from tenon.kube.volumes import BIND_COMPLETED, SELECTED_NODE
 from tests.cache.objects import (
     csi_node,
     default_class,
@@ -102,6 +103,24 @@ def test_a_zone_label_that_contradicts_the_node_affinity_leaves_no_node_sch_070(
         "claim ns/data matches no node, by its node affinity and its zone labels"
         in found.scheduling_pod(WITH_DATA).unsupported
     )
+
+
+def test_sch071_a_claim_whose_node_is_selected_holds_its_pod_there() -> None:
+    """kube-scheduler refuses every other node until the annotation is removed."""
+    chosen = pvc(phase="Pending", storageClassName="waits", meta={"annotations": {SELECTED_NODE: "n1"}})
+    found = state(pvcs=[chosen], classes=[storage_class("waits")])
+    assert asked(found, WITH_DATA) == ["kubernetes.io/hostname In [n1]"]
+
+
+def test_sch071_a_selected_node_does_not_count_once_the_volume_is_bound() -> None:
+    bound = pvc(volumeName="vol", meta={"annotations": {SELECTED_NODE: "n1", BIND_COMPLETED: "yes"}})
+    assert asked(state(pvcs=[bound], volumes=[volume("vol", "a")]), WITH_DATA) == [zone("a")]
+
+
+def test_sch070_a_claim_of_one_pod_at_a_time_is_known() -> None:
+    found = state(pvcs=[pvc(volumeName="vol", accessModes=["ReadWriteOncePod"])], volumes=[volume("vol")])
+    assert found.scheduling_pod(WITH_DATA).exclusive == ("ns/data",)
+    assert state(pvcs=[BOUND], volumes=[volume("vol")]).scheduling_pod(WITH_DATA).exclusive == ()
 
 
 @pytest.mark.parametrize("source", ["local", "hostPath"])
