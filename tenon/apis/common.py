@@ -26,10 +26,14 @@ Operator = Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt", "Gte", "
 Effect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 ConditionStatus = Literal["True", "False", "Unknown"]
 LabelValue = Annotated[str, Field(max_length=MAX_LABEL_VALUE, pattern=LABEL_VALUE_PATTERN)]
-Value = Annotated[str, Field(max_length=MAX_LABEL_VALUE, json_schema_extra={"pattern": LABEL_VALUE_PATTERN})]
-"""A label value of a requirement. The model accepts any pattern, so that objects stored earlier stay readable."""
+MAX_STORED_VALUE = 253
+Value = Annotated[str, Field(max_length=MAX_STORED_VALUE)]
+"""A value of a requirement. The API server stores any text, as upstream's does, so that a migrated object stays
+updatable. `tenon.apis.validation` reports what is no label value, and the NodePool is not ready then."""
 MAX_TAINTS = 100
 BOUNDS = ("Gt", "Lt", "Gte", "Lte")
+MAX_NUMBER = 2**63 - 1
+"""The largest number that these operators take."""
 
 
 def is_label_name(key: str) -> bool:
@@ -123,13 +127,6 @@ class Taint(ApiModel):
     """When the taint was added, which Kubernetes records for NoExecute; nothing depends on it."""
 
 
-_SAME = "s.key == t.key && s.effect == t.effect"
-TAINTS_ONCE = Rule(
-    "(!has(self.taints) || self.taints.all(t, "
-    f"self.taints.exists_one(s, {_SAME}) && (!has(self.startupTaints) || !self.startupTaints.exists(s, {_SAME})))) && "
-    f"(!has(self.startupTaints) || self.startupTaints.all(t, self.startupTaints.exists_one(s, {_SAME})))",
-    "taints and startupTaints must not name the same key and effect twice",
-)
 Taints = Annotated[list[Taint], Field(max_length=MAX_TAINTS)]
 
 
@@ -145,16 +142,28 @@ MIN_VALUES_LISTED = Rule(
 )
 
 
-def one_number(*operators: str) -> Rule:
-    """Return the rule that these operators, which bound a number, have one."""
+def one_number(*operators: str, limited: bool = True) -> Rule:
+    """Return the rule that these operators, which bound a number, have one.
+
+    ``limited``: the number has 64 bits. The rules of older kinds, whose values have no maximum length, would become too
+    expensive for the API server.
+    """
     *others, last = operators
+    limit = f"self.values[0].size() < 19 || self.values[0] <= '{MAX_NUMBER}'"
+    digits = "{1,19}" if limited else "+"
+    most = f"from 0 to {MAX_NUMBER}" if limited else "that is not negative"
     return Rule(
         f"!(self.operator in {cel_list(operators)}) || "
-        "(has(self.values) && self.values.size() == 1 && self.values[0].matches('^[0-9]+$'))",
-        f"operators {', '.join(others)} and {last} need exactly one value, a whole number that is not negative",
+        f"(has(self.values) && self.values.size() == 1 && self.values[0].matches('^[0-9]{digits}$')"
+        + (f" && ({limit}))" if limited else ")"),
+        f"operators {', '.join(others)} and {last} need exactly one value, a whole number {most}",
         lambda term: (
             term.operator not in operators
-            or (len(term.values) == 1 and re.fullmatch(r"[0-9]+", term.values[0]) is not None)
+            or (
+                len(term.values) == 1
+                and re.fullmatch(rf"[0-9]{digits}", term.values[0]) is not None
+                and (not limited or int(term.values[0]) <= MAX_NUMBER)
+            )
         ),
     )
 
@@ -166,7 +175,6 @@ class SelectorRequirement(ApiModel):
         IN_NEEDS_VALUES,
         one_number(*BOUNDS),
         MIN_VALUES_LISTED,
-        Rule(f"self.key.matches(r'{NAME_LENGTHS}')", "a key has at most 63 characters, and 253 in its domain"),
     )
 
     key: Annotated[str, Field(max_length=MAX_KEY, pattern=KEY_PATTERN)]

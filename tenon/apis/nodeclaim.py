@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from tenon.apis.base import ApiModel, ResourceList, Rule, Timestamp
-from tenon.apis.common import TAINTS_ONCE, Conditions, NodeResources, NodeSpec, ObjectMeta
+from tenon.apis.common import Conditions, NodeResources, NodeSpec, ObjectMeta
 from tenon.apis.restricted import cel_allowed, restricted_reason
 
 LAUNCHED = "Launched"
@@ -39,7 +39,6 @@ class NodeClaimSpec(NodeSpec):
             "requirements must not use a reserved label",
             lambda spec: not any(restricted_reason(term.key) for term in spec.requirements),
         ),
-        TAINTS_ONCE,
     )
 
     resources: NodeResources = Field(default_factory=NodeResources)

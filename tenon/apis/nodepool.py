@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, WithJsonSchema
+from pydantic import Field
 
 from tenon.apis import labels
-from tenon.apis.base import AMOUNT_SCHEMA, ApiModel, Quantity, ResourceList, Rule, not_both
-from tenon.apis.common import KEY_PATTERN, TAINTS_ONCE, Conditions, LabelValue, NodeSpec, ObjectMeta
+from tenon.apis.base import ApiModel, ResourceList, Rule, not_both
+from tenon.apis.common import KEY_PATTERN, Conditions, LabelValue, NodeSpec, ObjectMeta
 from tenon.apis.duration import BudgetDuration, Duration
-from tenon.apis.restricted import KNOWN_VALUES, NAME_LENGTHS, cel_allowed, cel_list, restricted_reason
+from tenon.apis.restricted import KNOWN_VALUES, cel_allowed, cel_list, restricted_reason
 
 ConsolidationPolicy = Literal["WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced"]
 DisruptionReason = Literal["Underutilized", "Empty", "Drifted"]
@@ -70,8 +70,7 @@ class TemplateMetadata(ApiModel):
             ),
         ),
         Rule(
-            "!has(self.labels) || self.labels.all(key, "
-            f"key.matches(r'{KEY_PATTERN}') && key.matches(r'{NAME_LENGTHS}'))",
+            f"!has(self.labels) || self.labels.all(key, key.matches(r'{KEY_PATTERN}'))",
             "the keys of labels must be label names: write name or domain/name",
         ),
         *(
@@ -98,7 +97,6 @@ class TemplateSpec(NodeSpec):
             "requirements must not use a reserved label",
             lambda spec: not any(t.key == labels.NODEPOOL or restricted_reason(t.key) for t in spec.requirements),
         ),
-        TAINTS_ONCE,
     )
 
 
@@ -163,7 +161,7 @@ class NodePoolSpec(ApiModel):
         default_factory=Disruption, json_schema_extra={"default": {"consolidateAfter": "0s"}}
     )
     """When nodes may be removed."""
-    limits: dict[str, Annotated[Quantity, WithJsonSchema(AMOUNT_SCHEMA)]] = {}
+    limits: ResourceList = {}
     """The most that all nodes of the pool may have together, for each resource; nodes limits their number."""
     weight: Annotated[int, Field(ge=1, le=100)] | None = None
     """Pools of a higher weight are tried first; unset is the lowest."""

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from tenon import resources
 from tenon.apis import expressions, labels
 from tenon.apis.base import ApiModel, kubernetes_name
-from tenon.apis.common import LABEL_VALUE_PATTERN, SelectorRequirement, Taint, is_label_name
+from tenon.apis.common import SelectorRequirement, Taint, is_label_name, is_label_value
 from tenon.apis.consolidation_limits import read_least_saving, read_rest
 from tenon.apis.disruption_windows import read_windows
 from tenon.apis.ec2launch import SIZE_PATTERN
@@ -183,8 +183,8 @@ def _requirements(terms: Sequence[SelectorRequirement], path: str, closed: Seque
             yield FieldError(f"{here}.key", f"label {term.key} is set from the NodePool's name and may not be required")
         yield from _key(term.key, f"{here}.key")
         for value in term.values:
-            if re.fullmatch(LABEL_VALUE_PATTERN, value) is None:
-                yield FieldError(f"{here}.values", f"{value!r} is not a label value")
+            if not is_label_value(value):
+                yield FieldError(f"{here}.values", f"{value[:80]!r} is not a label value")
         known = KNOWN_VALUES.get(term.key)
         if known is not None and term.operator == "In" and term.values:
             valid = set(term.values).intersection(known)

@@ -37,6 +37,14 @@ CRDS = custom_resource_definitions()
 DELIBERATE: dict[str, str] = {
     "known capacity type": "NP-V8: known values are counted when the worker reads the pool, which then is not Ready",
     "kubelet expression unreadable": "the API server cannot run them; the class then is not Ready",
+    r"pool: (value (of 64|with a blank|in typographic quotes)|taint twice|limits negative|(label )?key of 64)": (
+        "upstream's API server stores them, and a stored object must stay updatable; the NodePool then is not ready"
+    ),
+    r"requirements\.\d+\.values\.\d+ =": "the same, for every text that is no label value",
+    r"limits\.[^ ]+ = '?-": "the same, for every negative limit",
+    r"spec\.(taints|startupTaints) = \[": "the same, for a taint that stands there twice",
+    r"requirements\.\d+\.key = 'a+": "the same, for the keys of requirements",
+    r"labels\.k{64} =": "the same, for the keys of labels",
     "kubelet extra on Bottlerocket": "CEL sees no fields that a schema does not name; the class then is not Ready",
 }
 """Differences that stay: a pattern for the names of the cases, and the reason."""

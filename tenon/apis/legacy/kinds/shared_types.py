@@ -47,7 +47,7 @@ OldConditions = list[OldCondition]
 class OldRequirement(ApiModel):
     """A rule on the value of one label."""
 
-    rules: ClassVar[tuple[Rule, ...]] = (IN_NEEDS_VALUES, one_number("Gt", "Lt"))
+    rules: ClassVar[tuple[Rule, ...]] = (IN_NEEDS_VALUES, one_number("Gt", "Lt", limited=False))
 
     key: Annotated[str, Field(max_length=MAX_KEY, pattern=KEY_PATTERN)]
     """The label."""
