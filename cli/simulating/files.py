@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from cli.simulating import builtin
+from tenon.manifests.concatenated_json import with_separators
 from tenon.manifests.faults import ManifestError, Source
 from tenon.scheduling.model import InstanceType
 from tenon.simulation.catalogue import read_catalogue
@@ -49,7 +51,7 @@ def read_texts(names: Iterable[str], faults: list[ManifestError]) -> Iterator[tu
         for file in _files(name, faults):
             text = _text(file, faults)
             if text is not None and (file == name or not _is_catalogue(file, text)):
-                yield file, text
+                yield file, with_separators(text)
 
 
 def read_named_texts(names: Iterable[str], faults: list[ManifestError]) -> Iterator[tuple[str, str]]:
@@ -111,9 +113,11 @@ def _text(name: str, faults: list[ManifestError]) -> str | None:
         if len(raw) > MAX_SIZE:
             faults.append(ManifestError(Source(shown), f"is larger than {MAX_SIZE // 2**20} MiB: split it"))
             return None
-        return raw.decode("utf-8-sig")
+        return raw.decode("utf-16" if raw.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) else "utf-8-sig")
     except UnicodeDecodeError as error:
-        faults.append(ManifestError(Source(shown), f"is not UTF-8 text: byte {error.start} cannot be read"))
+        faults.append(
+            ManifestError(Source(shown), f"is not UTF-8 text: byte {error.start} cannot be read; save it as UTF-8")
+        )
     except (OSError, ValueError) as error:
         faults.append(ManifestError(Source(shown), _why(error)))
     return None
