@@ -28,6 +28,7 @@ from tenon.apis.managed import manages_claim
 from tenon.errors import TenonError
 from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle.handback import handed_back
+from tenon.sentences import counted
 from worker.runtime.lease import LEASE_NAME, is_tenons
 from worker.runtime.temporal_client import TemporalError, connect
 from workflows import names
@@ -77,13 +78,19 @@ async def _hand_back(cluster: str | None, lease: str) -> None:
         print(f"ended {ended} workflows of cluster {context.cluster}, and the Schedule {schedule_id(context.cluster)}")
         nodes, claims = await _tenon_objects(kube)
         cleaned = sum(await bounded([*nodes, *claims], CONCURRENCY, lambda obj: _clean(kube, obj)))
-        print(f"removed Tenon's marks from {cleaned} of {len(nodes)} Nodes and {len(claims)} NodeClaims")
+        print(marks_removed(cleaned, len(nodes), len(claims)))
         unlaunched = sorted(claim.name for claim in map(ClaimRecord.of, claims) if not claim.provider_id)
         if unlaunched:
             print(f"not launched yet, Karpenter launches them: {', '.join(unlaunched)}")
         print("you can start Karpenter now")
     finally:
         await kube.close()
+
+
+def marks_removed(cleaned: int, nodes: int, claims: int) -> str:
+    """Say how many of the objects had marks."""
+    found = f"{counted(nodes, 'Node')} and {counted(claims, 'NodeClaim')}"
+    return f"removed Tenon's marks from {cleaned} of {counted(nodes + claims, 'object')}: {found}"
 
 
 async def _tenon_objects(kube: Kube) -> tuple[list[JsonObject], list[JsonObject]]:

@@ -145,7 +145,7 @@ def status(
     state: StateDir = None,
     output: Annotated[Output, typer.Option("-o", "--output", help="table or json.")] = Output.TABLE,
 ) -> None:
-    """Show what runs. The exit status is 0 if the sandbox is ready, else 1."""
+    """Show what runs. The exit status is 0 if the sandbox is ready and all its components run, else 1."""
     layout = Layout.at(state)
     found = read(layout.status) or Status(state=State.STOPPED, message=f"there is no sandbox in {layout.root}")
     if output is Output.JSON:
@@ -154,7 +154,7 @@ def status(
         print(json.dumps(document, indent=2))
     else:
         _table(output_console(), layout, found)
-    raise typer.Exit(0 if found.state is State.READY else 1)
+    raise typer.Exit(0 if found.state is State.READY and not found.not_running else 1)
 
 
 @app.command()
@@ -229,6 +229,8 @@ def _table(console: Console, layout: Layout, found: Status) -> None:
     what = f"[{colour}]{found.state}[/]" if colour else str(found.state)
     more = "" if found.message in ("", found.state) else f": {escape(found.message)}"
     console.print(f"{what}{more}", highlight=False, soft_wrap=True)
+    for name, state in found.not_running.items():
+        console.print(f"but {name} is {state}", highlight=False, soft_wrap=True)
     if not found.components:
         return
     table = Table(box=None, padding=(0, 2), pad_edge=False)

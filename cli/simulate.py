@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -28,6 +28,7 @@ from tenon.errors import TenonError
 from tenon.kube.scheduler_config import KIND, NOTHING, DefaultSpread, scheduler_config
 from tenon.manifests.faults import ManifestError, Source, in_order, one_line
 from tenon.scheduling.bound import lower_bounds
+from tenon.scheduling.model import InstanceType, Pool
 from tenon.simulation.class_types import ClassTypes
 from tenon.simulation.decisions import Decision, Question, Reserved, decide
 from tenon.simulation.defaults import fill_in, newest_instant
@@ -205,7 +206,7 @@ def simulated(given: Given) -> Report:
     for note in decision.notes:
         print(f"note: {one_line(note)}", file=sys.stderr)
     if catalog is None:
-        _print_catalogue_notes(decision)
+        _print_catalogue_notes(decision, types)
     spot_to_spot = chosen.gates().spot_to_spot_consolidation
     found = (
         disruption_of(view, cache, decision.plan, question, instant, spot_to_spot=spot_to_spot, only=given.node)
@@ -229,13 +230,25 @@ def simulated(given: Given) -> Report:
     return report(decision, document)
 
 
-def _print_catalogue_notes(decision: Decision) -> None:
+def _print_catalogue_notes(decision: Decision, types: Sequence[InstanceType]) -> None:
     """Say what the built-in catalogue cannot know of this decision."""
     if any(claim.offering.capacity_type == labels.SPOT for claim in decision.plan.claims):
         print("note: spot prices of the built-in catalogue are estimates, the same in every zone", file=sys.stderr)
-    if empty := [pool.name for pool in decision.problem.pools if not pool.instance_types]:
-        names = f"NodePool{'s' if len(empty) > 1 else ''} {', '.join(empty)}"
-        print(f"note: {names}: no instance type; {ONLY_BUILT_IN}", file=sys.stderr)
+    for pool in decision.problem.pools:
+        if not pool.instance_types:
+            elsewhere = f"; {ONLY_BUILT_IN}" if _is_elsewhere(pool, types) else ""
+            print(f"note: NodePool {pool.name}: {pool.lacking}{elsewhere}", file=sys.stderr)
+
+
+def _is_elsewhere(pool: Pool, types: Sequence[InstanceType]) -> bool:
+    """Whether the pool's nodes may be in none of the zones or regions that the types are sold in."""
+    zones = {offering.zone for kind in types for offering in kind.offerings}
+    regions = {region for kind in types for region in kind.requirements.get(labels.REGION).values}
+    wanted = pool.requirements
+    if pool.zones and zones.isdisjoint(pool.zones):
+        return True
+    in_zones = any(wanted.get(labels.ZONE).has(zone) for zone in zones)
+    return not (in_zones and any(wanted.get(labels.REGION).has(region) for region in regions))
 
 
 def _reserved(view: PlanningView, notes: list[str]) -> Reserved:

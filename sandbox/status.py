@@ -102,6 +102,16 @@ class Status(BaseModel):
         """Whether the supervisor runs."""
         return self.supervisor is not None and self.supervisor.alive()
 
+    @property
+    def not_running(self) -> dict[str, State]:
+        """The components that do not run, by name, while the supervisor says that the sandbox is ready."""
+        if self.state is not State.READY:
+            return {}
+        states = {name: part.state for name, part in self.components.items()}
+        gone = {name for name, part in self.components.items() if part.process and not part.process.alive()}
+        ended = {name: State.STOPPED if name in gone else state for name, state in states.items()}
+        return {name: state for name, state in ended.items() if state is not State.READY}
+
     def leftovers(self) -> list[Process]:
         """Components that outlived their supervisor. This happens only where the kernel does not end them with it."""
         return [part.process for part in self.components.values() if part.process and part.process.alive()]

@@ -316,4 +316,13 @@ class Ec2Admin:
                 parsed: dict[str, Any] = json.load(answer)
                 return parsed
         except urllib.error.HTTPError as error:
-            raise ValueError(f"The sandbox refused {method} {url}: {error.read().decode()}") from error
+            raise ValueError(_reason(error.read().decode())) from error
+
+
+def _reason(answer: str) -> str:
+    """The message in the body of a refusal; the whole body if it has none."""
+    try:
+        said = json.loads(answer)["message"]
+    except (ValueError, KeyError, TypeError):
+        said = answer
+    return f"The sandbox's EC2 refused the call: {said}"

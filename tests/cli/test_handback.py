@@ -10,7 +10,7 @@ from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
 
 from activities.kubernetes.client import Kube
-from cli.handback import StillLeadsError, end_workflows, wait_until_lease_free
+from cli.handback import StillLeadsError, end_workflows, marks_removed, wait_until_lease_free
 from worker.runtime.housekeeping_schedule import ensure_schedule
 from workflows import names
 from workflows.housekeeping import schedule_id
@@ -67,3 +67,8 @@ async def test_no_workflow_is_ended_under_a_worker_of_any_release(holder: str) -
 async def test_a_karpenter_that_leads_already_is_nothing_to_wait_for() -> None:
     karpenter = Workers("karpenter-6d9f8c7b5-x2x4k_0e1c9c3e-7c51-4a6e-9f0a-2d1c1f6f8b11", "")
     await wait_until_lease_free(cast("Kube", karpenter), "karpenter-leader-election")
+
+
+def test_the_sentence_counts_nodes_and_nodeclaims_together() -> None:
+    assert marks_removed(8, 4, 4) == "removed Tenon's marks from 8 of 8 objects: 4 Nodes and 4 NodeClaims"
+    assert marks_removed(0, 1, 0) == "removed Tenon's marks from 0 of 1 object: 1 Node and 0 NodeClaims"

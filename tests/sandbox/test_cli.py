@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from cli.sandbox import app
 from sandbox.build import BuildError
 from sandbox.cluster import Sandbox, SandboxError
-from sandbox.status import Addresses, Process, State, Status
+from sandbox.status import Addresses, ComponentStatus, Process, State, Status
 
 
 def test_down_and_status_of_nothing_say_so(tmp_path: Path) -> None:
@@ -31,6 +31,21 @@ def test_status_as_json_has_no_colour_and_all_addresses(tmp_path: Path) -> None:
     document = json.loads(answer.stdout)
     assert document["addresses"]["temporal_ui"] == "http://127.0.0.1:3"
     assert document["kubeconfig"] == str(tmp_path / "kubeconfig")
+
+
+def test_a_stopped_component_is_named_and_the_sandbox_does_not_count_as_ready(tmp_path: Path) -> None:
+    own = Process.of(os.getpid())
+    running = ComponentStatus(state=State.READY, process=own)
+    killed = ComponentStatus(state=State.READY, process=Process(pid=own.pid, created=own.created - 1000))
+    parts = {"etcd": running, "temporal": ComponentStatus(state=State.STOPPED), "kwok": killed}
+    addresses = Addresses(kubernetes="https://127.0.0.1:1", temporal="127.0.0.1:2")
+    status = Status(state=State.READY, supervisor=own, addresses=addresses, components=parts)
+    status.write(tmp_path / "status.json")
+    answer = CliRunner().invoke(app, ["status", "--state", str(tmp_path)])
+    assert answer.exit_code == 1
+    assert answer.stdout.splitlines()[:3] == ["ready", "but temporal is stopped", "but kwok is stopped"]
+    status.model_copy(update={"components": {"etcd": running}}).write(tmp_path / "status.json")
+    assert CliRunner().invoke(app, ["status", "--state", str(tmp_path), "-o", "json"]).exit_code == 0
 
 
 def test_up_that_cannot_build_is_one_sentence_and_status_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tests.convert.running import convert, validate
-from tests.simulate.running import Answer, command
+from tests.simulate.running import POOL, Answer, command
 
 SEEDS = Path("examples/seeds")
 LOADS = Path("examples/simulate")
@@ -210,3 +210,13 @@ def test_without_a_catalogue_of_its_region_a_note_names_the_option() -> None:
     assert "meets its requirement topology.kubernetes.io/zone In [ap-northeast-1" in reason
     assert "(there is us-west-2a, us-west-2b" in reason
     assert "knows us-west-2 only: name one of your region with --catalog" in answer.err
+
+
+def test_a_misspelled_type_is_not_blamed_on_the_region(tmp_path: Path) -> None:
+    requirement = "requirements: [{key: node.kubernetes.io/instance-type, operator: In, values: [m5.lrage]}, "
+    file = tmp_path / "pool.yaml"
+    file.write_text(POOL.replace("requirements: [", requirement))
+    answer = command("-f", str(file), "-o", "json")
+    assert "note: NodePool default: no available instance type meets its requirement" in answer.err
+    assert "(the most similar is m5.large)" in answer.err
+    assert "us-west-2 only" not in answer.err

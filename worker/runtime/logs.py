@@ -10,6 +10,7 @@ from logging.handlers import WatchedFileHandler
 from typing import Any, TextIO
 
 from pythonjsonlogger.json import JsonFormatter
+from temporalio import activity, workflow
 
 from activities import loggers
 from worker.settings import Settings, SettingsError
@@ -33,6 +34,8 @@ class TenonFormatter(JsonFormatter):
         log_data["logger"] = record.name
         log_data["process"] = self.process
         super().add_fields(log_data, record, message_dict)
+        if workflow_id := getattr(record, "temporal_workflow", {}).get("workflow_id"):
+            log_data["workflow"] = workflow_id
         for noise in ("taskName", "temporal_activity", "temporal_workflow", "__temporal_original_message"):
             log_data.pop(noise, None)
 
@@ -49,11 +52,18 @@ def set_up(process: str, settings: Settings) -> None:
         handler.setFormatter(formatter)
     root = loggers.library("")
     root.handlers[:] = handlers
+    without_details()
     logging.captureWarnings(True)  # otherwise Python's warnings are plain text between the JSON lines
     root.setLevel(_LEVELS[settings.log_level])
     for chatty in ("botocore", "boto3", "urllib3", "aiohttp", "kubernetes", "kubernetes_asyncio", "asyncio"):
         loggers.library(chatty).setLevel(logging.WARNING)
     _report_faults(handlers, _handlers("LOG_ERROR_OUTPUT_PATHS", settings.log_error_output_paths), formatter)
+
+
+def without_details() -> None:
+    """Keep Temporal's loggers from adding a Python dict to each message. The formatter takes the workflow from it."""
+    workflow.logger.workflow_info_on_message = False
+    activity.logger.activity_info_on_message = False
 
 
 def _handlers(setting: str, paths: Sequence[str]) -> list[logging.Handler]:
