@@ -1,4 +1,7 @@
-"""Tries out the calls of a launch as dry runs, so that a missing right shows on the EC2NodeClass before a pod waits."""
+"""Tries out the calls of a launch as dry runs, so that a missing right shows on the EC2NodeClass before a pod waits.
+
+EC2 also says here that the instance profile that a class names does not exist, so Tenon need not ask IAM.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from activities.ec2.launch_templates import template_parameters
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.ec2.cluster import Cluster
 from tenon.ec2.dry_runs import REASONS, Trial, trials_of
+from tenon.ec2.errors import PROFILE_INVALID, reason_for
 from tenon.ec2.nodeclass_status import PASSED, USER_DATA_TOO_LARGE, CheckResult
 from tenon.ec2.user_data import UserDataTooLargeError
 from tenon.scheduling.model import InstanceType
@@ -47,24 +51,29 @@ class DryRuns:
         """Digests of trials that passed, and when to repeat them."""
 
     def check(self, node_class: EC2NodeClass) -> CheckResult:
-        """Try out a launch of a resolved class. The result names each call that AWS refuses for lack of a right.
+        """Try out a launch of a resolved class. The result names each call that AWS refuses for lack of a right, and an
+        instance profile that does not exist.
 
         Another refusal says nothing about rights, and the launch itself would report it.
 
         Raises:
             EC2Error: AWS throttled a call or did not answer.
         """
+        named = node_class.spec.instance_profile or ""
         try:
             trials = trials_of(node_class, self._cluster(node_class), self._instance_types(node_class))
         except UserDataTooLargeError as error:  # only with what a launch adds to it
             return CheckResult(USER_DATA_TOO_LARGE, str(error))
-        refused = [refusal for trial in trials for refusal in self._refused(trial)]
+        refused = [refusal for trial in trials for refusal in self._refused(trial, named)]
         if not refused:
             return PASSED
         return CheckResult(refused[0][0], "; ".join(dict.fromkeys(sentence for _, sentence in refused)))
 
-    def _refused(self, trial: Trial) -> list[tuple[str, str]]:
-        """The reason and the sentence of each call of a trial that AWS refuses for lack of a right."""
+    def _refused(self, trial: Trial, named: str) -> list[tuple[str, str]]:
+        """The reason and the sentence of each call of a trial that AWS refuses for lack of a right or of a profile.
+
+        ``named`` is the profile that the class names. IAM may not have told EC2 yet of one that Tenon has just created.
+        """
         now = self._clock()
         with self._lock:
             self._passed = {digest: until for digest, until in self._passed.items() if until > now}
@@ -81,6 +90,11 @@ class DryRuns:
                     raise
                 if error.unauthorized:
                     refused.append((REASONS[operation], error.explained))
+                elif named and reason_for(error.code, error.message) == PROFILE_INVALID:
+                    missing = (
+                        f"EC2 knows no instance profile {named}: create it, or name another in spec.instanceProfile"
+                    )
+                    refused.append(("InstanceProfileNotFound", missing))
         if not refused:
             with self._lock:
                 self._passed[trial.digest] = now + self._seconds

@@ -17,7 +17,7 @@ from activities.ec2.errors import UNSENT, EC2Error
 from activities.ec2.images import Images
 from activities.ec2.network import Network
 from activities.ec2.placement_groups import PlacementGroupNotFoundError, find_placement_group
-from activities.ec2.profiles import ProfileLimitError, ProfileNotFoundError, Profiles
+from activities.ec2.profiles import ProfileLimitError, ProfileNotFoundError, Profiles, UnreachableIamError
 from activities.ec2.ttl_cache import DEFAULT, Refresh, TtlCache
 from tenon.apis import ec2nodeclass as api
 from tenon.apis.conditions import READY, get_condition, is_true
@@ -214,5 +214,7 @@ class NodeClassResolver:
             return self._profiles.resolve(node_class), PASSED
         except ProfileNotFoundError as error:
             return "", CheckResult("InstanceProfileNotFound", str(error))
+        except UnreachableIamError as error:
+            return "", CheckResult("RoleInIsolatedVPC", str(error))
         except ProfileLimitError as error:
             return "", CheckResult("InstanceProfileLimitExceeded", str(error))

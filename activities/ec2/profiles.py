@@ -1,4 +1,8 @@
-"""IAM instance profiles: the profile that a node class names, or one that is created for its role."""
+"""IAM instance profiles: the profile that a node class names, or one that is created for its role.
+
+IAM has no VPC endpoint. So nothing here asks IAM about a profile that a class names, and nothing asks IAM at all in an
+isolated VPC.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +24,10 @@ class ProfileNotFoundError(TenonError):
     """The instance profile or role that the class names does not exist in the account."""
 
 
+class UnreachableIamError(TenonError):
+    """The class needs a profile that Tenon creates, but no call reaches IAM from an isolated VPC."""
+
+
 class ProfileLimitError(TenonError):
     """A quota of IAM does not allow the profile that the class needs. The message says which one."""
 
@@ -33,22 +41,30 @@ def managed_name(cluster: str, region: str, node_class: EC2NodeClass) -> str:
 class Profiles:
     """The instance profiles of one cluster. Thread-safe."""
 
-    def __init__(self, clients: Ec2, cluster: str) -> None:
+    def __init__(self, clients: Ec2, cluster: str, *, isolated: bool = False) -> None:
+        """``isolated``: the setting ISOLATED_VPC."""
+        self._isolated = isolated
         self._clients = clients
         self._cluster = cluster
 
     def resolve(self, node_class: EC2NodeClass) -> str:
-        """The name of the instance profile that the class's instances use. Creates it if needed.
+        """The name of the instance profile that the class's instances use. Creates it if the class names a role.
+
+        Only a launch, or its dry run, says whether a profile that the class names exists.
 
         Raises:
-            ProfileNotFoundError: the profile or role that the class names does not exist. The message names it.
+            ProfileNotFoundError: the role that the class names does not exist. The message names it.
+            UnreachableIamError: the class names a role, and the VPC is isolated.
             ProfileLimitError: the account has no room for another profile, or the profile has another role.
         """
         given = node_class.spec.instance_profile
         if given is not None:
-            if self._roles(given) is None:
-                raise ProfileNotFoundError(f"instance profile {given} does not exist: create it or name another")
             return given
+        if self._isolated:
+            raise UnreachableIamError(
+                f"spec.role {node_class.spec.role} needs an instance profile of Tenon's, but IAM has no endpoint in an "
+                "isolated VPC: create the instance profile and name it in spec.instanceProfile"
+            )
         name = managed_name(self._cluster, self._clients.region, node_class)
         roles = self._roles(name)
         if roles is None:
@@ -64,6 +80,8 @@ class Profiles:
 
         Call it only when no instance of the class is left: an instance without its profile loses its rights.
         """
+        if self._isolated:
+            return
         profiles = self._managed(node_class)
         if node_class.spec.role:  # an earlier object of this name may have created the profile, under another path
             name = managed_name(self._cluster, self._clients.region, node_class)
@@ -89,6 +107,8 @@ class Profiles:
 
         Without the right to list them, which the policies of some of Karpenter's releases do not grant, there are none.
         """
+        if self._isolated:
+            return {}
         path = self._path(node_class)
         pages = self._clients.iam.get_paginator("list_instance_profiles").paginate(PathPrefix=path)
         try:

@@ -81,7 +81,7 @@ class Ec2Provider:
             reservations=self._reservations,
         )
         self._network = Network(clients)
-        self._profiles = Profiles(clients, cluster.name)
+        self._profiles = Profiles(clients, cluster.name, isolated=isolated)
         self.refresh = refresh
         self._expressions = expressions
         trials = DryRuns(clients, self._cluster_for, self.catalogue.instance_types, refresh.period)

@@ -129,6 +129,15 @@ def _profile(backend: Any, wanted: dict[str, str]) -> Any:
         raise unknown_profile(wanted.get("Name") or wanted.get("Arn") or "") from error
 
 
+def knows_profile(backend: Any, wanted: dict[str, str]) -> bool:
+    """Whether the account has the instance profile that a call names."""
+    try:
+        _profile(backend, wanted)
+    except LaunchRefusedError:
+        return False
+    return True
+
+
 def unknown_profile(name: str) -> LaunchRefusedError:
     """EC2's error for an instance profile that it does not know, or not yet."""
     return LaunchRefusedError(

@@ -15,6 +15,7 @@ from sandbox.ec2 import catalogue, describe, instance_status, spot_history, toke
 from sandbox.ec2.authorization.identities import Caller, access_key
 from sandbox.ec2.describe import pattern
 from sandbox.ec2.instances import CODES
+from sandbox.ec2.launch import knows_profile, unknown_profile
 from sandbox.ec2.world import World
 from sandbox.ec2.xml import document, render
 
@@ -69,6 +70,10 @@ class SandboxEC2(EC2Response):  # type: ignore[misc]
         return render("DescribeFleets", {"Fleets": fleets})
 
     def run_instances(self) -> Any:
+        # The mock judges the profile only in a real launch.
+        if (wanted := self._get_param("IamInstanceProfile")) and not knows_profile(self.ec2_backend, wanted):
+            refusal = unknown_profile(wanted.get("Name") or wanted.get("Arn") or "")
+            raise EC2ClientError(refusal.code, refusal.message)
         result = super().run_instances()
         reservation = result.result
         for instance in reservation.instances:

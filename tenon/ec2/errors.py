@@ -112,11 +112,13 @@ _NOT_AUTHORIZED = re.compile(r"not authorized to perform: ([\w-]+:\w+)(?: on res
 _ENCODED = re.compile(r"[.:]?\s*Encoded authorization failure message: \S+")
 _DENIED = re.compile(r"with an explicit deny in (an? [\w -]*?(?:policy|boundary))")
 
+PROFILE_INVALID = "InstanceProfileNameInvalid"
+"""The reason if EC2 does not know the instance profile, or not yet."""
 _REASONS: Mapping[str, str] = {
     SPOT_ROLE_MISSING: "SpotSLRCreationFailed",
     **dict.fromkeys(UNAUTHORIZED, "Unauthorized"),
     "InstanceLimitExceeded": "VCPULimitExceeded",
-    "InvalidIamInstanceProfile.NotFound": "InstanceProfileNameInvalid",
+    "InvalidIamInstanceProfile.NotFound": PROFILE_INVALID,
     "InvalidUserData.Malformed": "UserDataSizeLimitExceeded",
     "InvalidAMIID.Malformed": "InvalidAMIID",
     "InvalidAMIID.NotFound": "AMINotFound",
@@ -148,7 +150,7 @@ def reason_for(code: str, message: str = "") -> str:
 def _invalid_value_reason(message: str) -> str:
     """EC2 uses these codes for every wrong value, so only the message says which value is wrong."""
     if "iaminstanceprofile" in message or "instance profile" in message:
-        return "InstanceProfileNameInvalid"
+        return PROFILE_INVALID
     if "different networks" in message:
         return "SecurityGroupSubnetVPCMismatch"
     if "user data" in message:

@@ -121,6 +121,30 @@ def test_aws047_a_profile_that_another_replica_has_just_made_is_used(
     assert [role["RoleName"] for role in profile["Roles"]] == ["KarpenterNodeRole-sandbox"]
 
 
+IAM_CALLS = ("GetInstanceProfile", "ListInstanceProfiles", "CreateInstanceProfile", "AddRoleToInstanceProfile")
+
+
+def test_set22_an_isolated_vpc_needs_no_iam(clients: Ec2, server: Server) -> None:
+    """IAM has no VPC endpoint, so the class names its profile, and EC2 says whether it exists."""
+    isolated = Ec2Provider(clients, describe_cluster(clients, "sandbox"), isolated=True)
+    for action in IAM_CALLS:
+        server.world.faults.add(Fault(action=action, code="ServiceUnavailable", status=503, count=None))
+    before = len([call for action in IAM_CALLS for call in server.world.calls.listing(action)])
+    named = renamed(node_class({}, role=None, instanceProfile="KarpenterNodeRole-sandbox"), "named")
+    status = isolated.resolve_node_class(named)
+    assert failed(status) == {}
+    assert status.instance_profile == "KarpenterNodeRole-sandbox"
+    isolated.delete_instance_profile(named)
+    assert isolated.earlier_profiles(named) == {}
+    by_role = isolated.resolve_node_class(renamed(node_class({}, role="KarpenterNodeRole-sandbox"), "by-role"))
+    assert failed(by_role) == {"InstanceProfileReady": "RoleInIsolatedVPC"}
+    (message,) = [each.message for each in by_role.conditions if each.type == "InstanceProfileReady"]
+    assert "spec.instanceProfile" in message
+    missing = isolated.resolve_node_class(renamed(node_class({}, role=None, instanceProfile="none"), "missing"))
+    assert failed(missing) == {"ValidationSucceeded": "InstanceProfileNotFound"}
+    assert len([call for action in IAM_CALLS for call in server.world.calls.listing(action)]) == before
+
+
 def test_a_managed_profile_can_be_deleted_twice(provider: Ec2Provider, clients: Ec2) -> None:
     """EC-S11: an owner's clean-up that is repeated succeeds."""
     other = renamed(node_class(role="KarpenterNodeRole-sandbox"), "other")
@@ -173,7 +197,7 @@ def test_ecs11_act05_profiles_of_earlier_roles_are_deleted_with_the_class(provid
         ({"amiSelectorTerms": [{"alias": "al2023@v20000101"}]}, {"AMIsReady": "AMINotFound"}),
         ({"amiSelectorTerms": [{"alias": "al2@latest"}]}, {"AMIsReady": "UnsupportedAlias"}),
         ({"role": "nobody"}, {"InstanceProfileReady": "InstanceProfileNotFound"}),
-        ({"role": None, "instanceProfile": "none"}, {"InstanceProfileReady": "InstanceProfileNotFound"}),
+        ({"role": None, "instanceProfile": "none"}, {"ValidationSucceeded": "InstanceProfileNotFound"}),
     ],
 )
 def test_what_is_missing_is_named(provider: Ec2Provider, spec: dict[str, Any], expected: dict[str, str]) -> None:

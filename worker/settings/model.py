@@ -48,7 +48,7 @@ class Settings(BaseModel):
         "", description="Certificate authority of the API server for nodes, base64. Empty: Tenon reads it from EKS."
     )
     eks_control_plane: bool = Field(False, description="Ask EKS, not the API server, for the version of Kubernetes.")
-    isolated_vpc: bool = Field(False, description="Call no service without a VPC endpoint: no price list.")
+    isolated_vpc: bool = Field(False, description="Call no service without a VPC endpoint: no price list, no IAM.")
     interruption_queue: str = Field(
         "", description="Name of the SQS queue with notices of interruptions; empty: none is read."
     )
