@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
@@ -157,9 +157,11 @@ def capacity(item: Item, settings: NodeSettings) -> Resources:
 def kube_reserved(item: Item, settings: NodeSettings) -> Resources:
     """Return what is reserved for the kubelet and the container runtime.
 
-    The class's own figures override key by key.
+    The class's own figures override key by key. RESERVED_ENIS does not count, because nodeadm and bootstrap.sh
+    reserve for the pods of all interfaces.
     """
-    pods = eni_limited_pods(item, settings) if settings.family.eni_limited_overhead else max_pods(item, settings)
+    limited = settings.family.eni_limited_overhead
+    pods = eni_limited_pods(item, replace(settings, reserved_enis=0)) if limited else max_pods(item, settings)
     rest = item["VCpuInfo"]["DefaultVCpus"] * 1000
     cpu = 0
     for width, share in _CPU_BANDS:

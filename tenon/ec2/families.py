@@ -61,7 +61,7 @@ FAMILIES: dict[str, Family] = {
             ephemeral_device="/dev/xvdb",
             pods_per_core=False,
         ),
-        Family("Custom", generates_user_data=False),
+        Family("Custom", generates_user_data=False, eni_limited_overhead=True),
         *(
             Family(
                 f"Windows{year}",

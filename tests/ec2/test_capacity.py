@@ -144,13 +144,32 @@ def test_only_the_default_card_counts_for_pods() -> None:
     assert capacity.eni_limited_pods(item("p4d.24xlarge"), NodeSettings()) == 15 * 49 + 2
 
 
-def test_kubelet_memory_follows_the_interfaces_on_amazon_linux_only() -> None:
+def test_kubelet_memory_does_not_follow_the_interfaces_on_bottlerocket() -> None:
     """AWS-069: with maxPods 110, Amazon Linux still reckons with 29 pods."""
     limited = {"maxPods": 110}
     al2023 = capacity.kube_reserved(M5, NodeSettings(family=FAMILIES["AL2023"], kubelet=limited))
     bottlerocket = capacity.kube_reserved(M5, NodeSettings(family=FAMILIES["Bottlerocket"], kubelet=limited))
     assert al2023["memory"] == (255 + 11 * 29) * MIB
     assert bottlerocket["memory"] == (255 + 11 * 110) * MIB
+
+
+@pytest.mark.parametrize(
+    ("name", "mib"),
+    [("t3.medium", 442), ("m5.large", 574), ("p4d.24xlarge", 8362)],
+)
+@pytest.mark.parametrize("family", ["AL2", "AL2023", "Custom"])
+@pytest.mark.parametrize("settings", [{"reserved_enis": 1}, {"kubelet": {"maxPods": 110}}, {}], ids=str)
+def test_aws069_neither_reserved_interfaces_nor_max_pods_change_the_memory_of_the_kubelet(
+    name: str, mib: int, family: str, settings: dict[str, Any]
+) -> None:
+    """What nodeadm reserves on the node: 255 MiB, and 11 MiB for each pod that all interfaces have addresses for.
+
+    The figures are 255 + 11 * (interfaces * (addresses - 1) + 2) with EC2's documented limits: 3 interfaces with 6
+    addresses (t3.medium), 3 with 10 (m5.large), 15 with 50 (p4d.24xlarge, its default card). Otherwise full plans do
+    not fit a node of a cluster with custom networking, where RESERVED_ENIS is 1.
+    """
+    reserved = capacity.kube_reserved(item(name), NodeSettings(family=FAMILIES[family], **settings))
+    assert reserved["memory"] == mib * MIB
 
 
 def test_reserved_maps_win_key_by_key() -> None:
