@@ -64,7 +64,9 @@ class Images:
         wanted = tag_filters(term.tags)
         if term.name is not None:
             wanted.append({"Name": "name", "Values": [term.name]})
-        items = self._described(wanted, [term.owner] if term.owner else ["self", "amazon"])
+        # Images that another account shares are selected by their tags, so only a name looks at fewer owners.
+        owners = ["self", "amazon"] if term.name is not None else None
+        items = self._described(wanted, [term.owner] if term.owner else owners)
         return [self._image(item, None) for item in items if usable(item)]
 
     def _by_id(self, wanted: Sequence[tuple[str | None, Sequence[Term] | None]]) -> list[Image]:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any, cast
+
 import pytest
 
+from activities.ec2.images import Images
 from tenon.ec2.amis import Alias, Image, UnsupportedAliasError, described_image, image_queries, newest_per_requirements
 from tenon.ec2.launch_request import images_by_type
 from tests.ec2.samples import AMD, ARM, GPU, instance_type, node_class
@@ -129,3 +133,29 @@ def test_an_image_chosen_by_hand_boots_its_architecture() -> None:
     assert image.deprecated
     assert image.requirements == ({"key": "kubernetes.io/arch", "operator": "In", "values": ["arm64"]},)
     assert not described_image(described, "2026-05-01T00:00:00.000Z").deprecated
+
+
+@pytest.mark.parametrize(
+    ("term", "owners"),
+    [
+        ({"tags": {"team": "ml"}}, None),
+        ({"tags": {"team": "ml"}, "owner": "123456789012"}, ["123456789012"]),
+        ({"name": "base-*"}, ["self", "amazon"]),
+        ({"name": "base-*", "owner": "123456789012"}, ["123456789012"]),
+    ],
+    ids=str,
+)
+def test_aws107_only_a_name_without_an_owner_looks_at_self_and_amazon(
+    term: dict[str, Any], owners: list[str] | None
+) -> None:
+    """An image that another account shares has an owner that is neither, and is selected by its tags."""
+    asked: list[dict[str, Any]] = []
+
+    def paginate(**parameters: Any) -> list[dict[str, Any]]:
+        asked.append(parameters)
+        return []
+
+    ec2 = SimpleNamespace(get_paginator=lambda _: SimpleNamespace(paginate=paginate))
+    chosen = node_class(amiFamily="AL2023", amiSelectorTerms=[term])
+    assert Images(cast("Any", SimpleNamespace(ec2=ec2))).resolve(chosen, "1.34") == []
+    assert [each.get("Owners") for each in asked] == [owners]
