@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any
 
+from tenon.apis.json_object import field_at
 from tenon.ec2.bootstrap import Bootstrap
 from tenon.errors import TenonError
 
@@ -32,7 +33,7 @@ _AS_TEXT = frozenset({"imageGCHighThresholdPercent", "imageGCLowThresholdPercent
 
 
 class BottlerocketSettingError(TenonError, ValueError):
-    """Bottlerocket has no such setting, and would refuse all user data, so that the node would never join."""
+    """Bottlerocket would refuse the user data, so that the node would never join, or the user's part has taints."""
 
 
 def settings_text(node: Bootstrap) -> str:
@@ -40,13 +41,19 @@ def settings_text(node: Bootstrap) -> str:
 
     Raises:
         ValueError: the user's part is not TOML.
-        BottlerocketSettingError: Bottlerocket does not take a kubelet setting of the class.
+        BottlerocketSettingError: Bottlerocket does not take a kubelet setting of the class, or the user's part has
+            taints.
     """
     _check(node.kubelet)
     try:
         own = tomllib.loads(node.user_data)
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"userData of a Bottlerocket class must be TOML: {error}") from error
+    if field_at(own, "settings", "kubernetes", "node-taints"):
+        raise BottlerocketSettingError(
+            "userData has settings.kubernetes.node-taints, which plans do not know, so that pods would not fit on the "
+            "nodes that are bought for them: remove it, and use the taints of the NodePool"
+        )
     return to_toml(_merge(own, {"settings": _settings(node)}))
 
 

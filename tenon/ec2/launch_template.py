@@ -180,7 +180,8 @@ def _ebs(volume: BlockDevice) -> dict[str, Any]:
 def _network(node_class: EC2NodeClass, efa_interfaces: int, *, ipv6: bool) -> dict[str, Any]:
     """Return security groups only, or interfaces if class, EFA or cluster need more than EC2's default interface.
 
-    In an IPv6 cluster every interface gets an IPv6 address, also in a subnet that assigns none by itself.
+    In an IPv6 cluster every interface gets an IPv6 address, also in a subnet that assigns none by itself. EC2
+    refuses addresses, prefixes and connection tracking for an efa-only interface.
     """
     spec = node_class.spec
     groups = [group.id for group in node_class.status.security_groups]
@@ -189,11 +190,11 @@ def _network(node_class: EC2NodeClass, efa_interfaces: int, *, ipv6: bool) -> di
     ]
     if not places and efa_interfaces:
         places = [(card, 0 if card == 0 else 1, "efa") for card in range(efa_interfaces)]
-    primary: dict[str, Any] = {}
+    own: dict[str, Any] = {}
     if spec.associate_public_ip_address is not None:
-        primary["AssociatePublicIpAddress"] = spec.associate_public_ip_address
+        own["AssociatePublicIpAddress"] = spec.associate_public_ip_address
     if spec.ip_prefix_count is not None:
-        primary["Ipv4PrefixCount"] = spec.ip_prefix_count
+        own["Ipv6PrefixCount" if ipv6 else "Ipv4PrefixCount"] = spec.ip_prefix_count
     if spec.connection_tracking is not None:
         tracking = spec.connection_tracking
         seconds = {
@@ -201,10 +202,8 @@ def _network(node_class: EC2NodeClass, efa_interfaces: int, *, ipv6: bool) -> di
             "UdpStreamTimeout": tracking.udp_stream_timeout,
             "UdpTimeout": tracking.udp_timeout,
         }
-        primary["ConnectionTrackingSpecification"] = {
-            name: value for name, value in seconds.items() if value is not None
-        }
-    if not places and not primary and not ipv6:
+        own["ConnectionTrackingSpecification"] = {name: value for name, value in seconds.items() if value is not None}
+    if not places and not own and not ipv6:
         return {"SecurityGroupIds": groups}
     address = {"Ipv6AddressCount": 1, "PrimaryIpv6": True} if ipv6 else {}
     return {
@@ -214,8 +213,7 @@ def _network(node_class: EC2NodeClass, efa_interfaces: int, *, ipv6: bool) -> di
                 "DeviceIndex": device,
                 "InterfaceType": kind,
                 "Groups": groups,
-                **(address if kind != _WITHOUT_ADDRESS else {}),
-                **(primary if (card, device) == (0, 0) else {}),
+                **({**address, **own} if kind != _WITHOUT_ADDRESS else {}),
             }
             for card, device, kind in places or [(0, 0, "interface")]
         ]

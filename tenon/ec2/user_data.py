@@ -125,6 +125,8 @@ def _al2(node: Bootstrap) -> str:
         "--kubelet-extra-args",
         " ".join(kubelet_flags(node)),
     ]
+    if node.cluster.ipv6:
+        arguments += ["--ip-family", "ipv6"]
     if node.cluster_dns:
         arguments += ["--dns-cluster-ip", node.cluster_dns[0]]
     if node.raid0:

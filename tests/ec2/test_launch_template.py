@@ -145,6 +145,40 @@ def test_wishes_on_the_primary_interface(spec: dict[str, Any], primary: dict[str
     assert "SecurityGroupIds" not in data
 
 
+@pytest.mark.parametrize(
+    ("spec", "own"),
+    [
+        ({"associatePublicIPAddress": False}, {"AssociatePublicIpAddress": False}),
+        ({"ipPrefixCount": 3}, {"Ipv4PrefixCount": 3}),
+        (
+            {"connectionTracking": {"udpTimeout": 30}},
+            {"ConnectionTrackingSpecification": {"UdpTimeout": 30}},
+        ),
+    ],
+)
+def test_ec05_ec06_ec21_every_interface_with_an_address_gets_what_the_class_says(
+    spec: dict[str, Any], own: dict[str, Any]
+) -> None:
+    listed = [
+        {"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"},
+        {"networkCardIndex": 1, "deviceIndex": 1, "interfaceType": "interface"},
+        {"networkCardIndex": 1, "deviceIndex": 0, "interfaceType": "efa-only"},
+    ]
+
+    def which(built: LaunchTemplate) -> list[bool]:
+        return [own.items() <= each.items() for each in built.data["NetworkInterfaces"]]
+
+    assert which(template(networkInterfaces=listed, **spec)) == [True, True, False]
+    assert which(template(efa=2, **spec)) == [True, True]
+
+
+def test_ec06_the_prefixes_of_an_ipv6_cluster_are_ipv6() -> None:
+    """With IPv4 prefixes the pods of the node would get no address."""
+    (interface,) = template(ipv6=True, ipPrefixCount=1).data["NetworkInterfaces"]
+    assert interface["Ipv6PrefixCount"] == 1
+    assert "Ipv4PrefixCount" not in interface
+
+
 def test_aws102_nodes_of_an_ipv6_cluster_have_an_ipv6_address() -> None:
     """Whatever the subnet says: without it no node joins. An efa-only interface has no address."""
     wanted = {"Ipv6AddressCount": 1, "PrimaryIpv6": True}

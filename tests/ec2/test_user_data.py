@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 from email import message_from_string
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenon.ec2.bootstrap import Bootstrap, dns_address, node_labels, node_taints
-from tenon.ec2.bottlerocket import to_toml
+from tenon.ec2.bottlerocket import BottlerocketSettingError, to_toml
 from tenon.ec2.cluster import Cluster
 from tenon.ec2.families import FAMILIES
 from tenon.ec2.user_data import RegistrationTaintsError, UserDataTooLargeError, render
@@ -175,6 +176,28 @@ def test_al2_script() -> None:
         "--register-with-taints=cni=:NoExecute,dedicated=gpu:NoSchedule,karpenter.sh/unregistered=:NoExecute",
     ):
         assert argument in script
+
+
+def test_aws096_al2_joins_an_ipv6_cluster() -> None:
+    """bootstrap.sh takes the family from an argument only, and a node of the wrong family does not join."""
+    ipv6 = replace(CLUSTER, service_cidr="fd00:1::/108", dns_ip="fd00:1::a")
+    (_, script), *_ = parts(render(FAMILIES["AL2"], bootstrap(cluster=ipv6)))
+    assert "--ip-family ipv6" in script
+    (_, script), *_ = parts(render(FAMILIES["AL2"], bootstrap()))
+    assert "--ip-family" not in script
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        '[settings.kubernetes.node-taints]\ndedicated = ["team:NoSchedule"]\n',
+        'settings.kubernetes.node-taints.dedicated = "team:NoSchedule"\n',
+    ],
+)
+def test_tnt02_taints_in_the_settings_of_bottlerocket_are_refused(own: str) -> None:
+    """Plans would not know them, so Tenon would buy nodes again and again for pods that fit on none."""
+    with pytest.raises(BottlerocketSettingError, match=r"node-taints.*NodePool"):
+        render(FAMILIES["Bottlerocket"], bootstrap(user_data=own))
 
 
 def test_bottlerocket_settings_win_over_the_users() -> None:
