@@ -132,6 +132,23 @@ async def test_aws140_a_notice_while_temporal_is_away_taints_at_once_and_drains_
     await replacements(pool, claim)
 
 
+async def test_aws140_a_worker_that_starts_while_temporal_is_away_reads_the_queue(
+    pool: Pool, reader: WorkerProcess, sandbox: Sandbox, kube: Kube, queue: Queue
+) -> None:
+    """It waits for Temporal, says so in /readyz, and goes on by itself when Temporal is back."""
+    claim, node, instance = await claim_to_interrupt(pool)
+    assert reader.stop() == 0
+    sandbox.stop_component("temporal")
+    try:
+        reader.start(unready="has not answered since")
+        sandbox.ec2().interrupt_instance(instance, notice_seconds=600)
+        await until(lambda: marked(kube, claim, node))
+        await until(queue.empty)
+    finally:
+        sandbox.start_component("temporal")
+    await replacements(pool, claim)
+
+
 @pytest.mark.parametrize("what", ["kill_instance", "stop_instance", "schedule_retirement"])
 async def test_aws141_143_a_node_whose_instance_ends_otherwise_is_replaced(
     pool: Pool, sandbox: Sandbox, kube: Kube, queue: Queue, what: str

@@ -35,8 +35,11 @@ class WorkerProcess(Worker):
         self._environment = environment(sandbox, replica, **changes)
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self, code: Path | None = None) -> None:
-        """Start it and return once /readyz says so; ``code`` is a folder with another version of the packages."""
+    def start(self, code: Path | None = None, *, unready: str = "") -> None:
+        """Start it and return once /readyz says so; ``code`` is a folder with another version of the packages.
+
+        With ``unready``, return once /readyz says that it is not ready for a reason that contains this text.
+        """
         assert not self.running, "the worker runs, and a second one could not listen on its ports"
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -52,7 +55,7 @@ class WorkerProcess(Worker):
         while time.monotonic() < deadline:
             assert self._process.poll() is None, f"the worker ended with {self._process.returncode}: see {self.log}"
             why = self._unready()
-            if not why:
+            if unready in why if unready else not why:
                 return
             time.sleep(0.1)
         raise AssertionError(f"the worker is not ready: {why}; see {self.log}")
