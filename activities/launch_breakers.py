@@ -15,6 +15,7 @@ from collections.abc import Callable, Collection, Iterable
 from datetime import datetime, timedelta
 
 from tenon.ec2.avoided import UNAVAILABLE_OFFERINGS_TTL, UnavailableOfferings, by_offering, grouped
+from tenon.evolve import evolve
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle import breaker as rules
 from tenon.lifecycle.messages.launch import OfferingRef
@@ -49,6 +50,8 @@ class LaunchBreakers:
         self._unanswered: dict[str, int] = {}
         self._turns: dict[tuple[str, bool], dict[str, datetime]] = {}
         """NodePool, and whether its breaker holds the claim, then claim: the start of a launch that others wait for."""
+        self._ended: dict[str, int] = {}
+        """NodePool to the number of its instances in a row that ended while they booted."""
         self._asked: dict[str, dict[str, datetime]] = {}
         """NodePool, then claim, to when its breaker last held the claim back."""
         self._probed: dict[str, dict[str, datetime]] = {}
@@ -117,7 +120,11 @@ class LaunchBreakers:
         self._answered[pool] = self._now()
         self._unanswered.pop(pool, None)
         breaker = self._open.get(pool)
-        if breaker is not None and (breaker.outage or rules.holds_back(breaker, instance_types)):
+        if breaker is not None and breaker.boots:
+            pause = rules.boot_pause(breaker.failures)
+            self._open[pool] = evolve(breaker, next_probe_at=self._now() + pause)  # one purchase, then the next pause
+            self.news.set()
+        elif breaker is not None and (breaker.outage or rules.holds_back(breaker, instance_types)):
             del self._open[pool]
             self._asked.pop(pool, None)
             self._probed.pop(pool, None)
@@ -137,6 +144,26 @@ class LaunchBreakers:
         self._unanswered[pool] = self._unanswered.get(pool, 0) + 1
         if pool in self._open or self._unanswered[pool] >= UNANSWERED:
             self._record_refusal(pool, reason, message, (), outage=True)
+
+    def ended_booting(self, pool: str, reason: str, message: str) -> None:
+        """Record that EC2 ended an instance of the pool before its Node joined."""
+        if not pool:
+            return
+        self._ended[pool] = self._ended.get(pool, 0) + 1
+        if self._ended[pool] >= rules.BOOTS_BEFORE:
+            self._closed.discard(pool)
+            self._open[pool] = rules.ended_booting(pool, self._ended[pool], reason, message, self._now())
+            self.news.set()
+
+    def registered(self, pool: str) -> None:
+        """Record that a Node of the pool joined."""
+        self._ended.pop(pool, None)
+        breaker = self._open.get(pool)
+        if breaker is not None and breaker.boots:
+            del self._open[pool]
+            self._closed.add(pool)
+            self.news.set()
+            self._wake()
 
     def leave(self, claim: str) -> None:
         """End the claim's turn, if it has one. Call this after reporting the outcome."""

@@ -12,6 +12,7 @@ from typing import Any
 from temporalio import activity
 
 from activities import loggers, metrics
+from activities.boot_failures import BootFailures
 from activities.clock import utc_now
 from activities.ec2.errors import EC2Error
 from activities.ec2.provider import Ec2Provider
@@ -98,7 +99,9 @@ class NodeActivities:
         self._terminations = Terminations(ec2)
         self._naming = ThreadPoolExecutor(NAMING_THREADS, thread_name_prefix="naming")
         self._names: set[asyncio.Task[None]] = set()
-        self._launching = Launching(kube, recorder, ec2, utc_now, initialization_timeout, breakers)
+        self._breakers = breakers or LaunchBreakers(utc_now)
+        self._launching = Launching(kube, recorder, ec2, utc_now, initialization_timeout, self._breakers)
+        self._boots = BootFailures(kube, recorder, ec2, self._breakers, utc_now)
 
     @activity.defn(name=ActivityName.PREPARE_LAUNCH)
     async def prepare_launch(self, given: PrepareLaunchInput) -> PrepareLaunchResult:
@@ -118,6 +121,7 @@ class NodeActivities:
         )
 
     def _registered(self, given: NodeInput, claim: ClaimRecord, node_name: str) -> None:
+        self._breakers.registered(claim.pool)
         metrics.NODES_CREATED.labels(claim.labels.get(labels.NODEPOOL, ""), claim.labels.get(labels.ZONE, "")).inc()
         name = asyncio.create_task(self._name_instance(given, node_name, claim))
         self._names.add(name)
@@ -247,6 +251,7 @@ class NodeActivities:
                     terminated=settled, state="" if settled else "not found yet, and EC2 may show it later"
                 )
             instance_id = found.id
+        await with_heartbeat(self._boots.look(given.claim, instance_id))
         await nodeclaims.mark_instance_terminating(self._kube, given.claim, utc_now)
         state = await with_heartbeat(self._terminations.terminate(instance_id, TERMINATION_WAIT_SECONDS))
         if state is None and await self._may_not_be_shown_yet(given):

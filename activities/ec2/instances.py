@@ -45,6 +45,8 @@ _ID = re.compile(r"i-[0-9a-f]+")
 PriceOf = Callable[[str, str, str, str], float]
 """Returns the price of an hour for an instance type, zone, capacity type and tenancy."""
 
+ENDED_STATES = frozenset({"shutting-down", "terminated"})
+
 
 @dataclass(frozen=True, slots=True)
 class Purchase:
@@ -93,6 +95,14 @@ class Instances:
         """The name of the instance's state, or None if EC2 does not know the instance."""
         found = self._raw(instance_id)
         return None if found is None else found["State"]["Name"]
+
+    def why_ended(self, instance_id: str) -> tuple[str, str] | None:
+        """Code and message of EC2's StateReason, if the instance ends or has ended; else None."""
+        found = self._raw(instance_id)
+        if found is None or found["State"]["Name"] not in ENDED_STATES:
+            return None
+        reason = found.get("StateReason") or {}
+        return reason.get("Code", ""), reason.get("Message", "")
 
     def by_claim(self, claim: str) -> Instance | None:
         """The claim's living instance; the oldest if there are several; None if there is none."""

@@ -249,6 +249,10 @@ class Ec2Provider:
         """pending, running, shutting-down, terminated, stopping or stopped; None if EC2 does not know the instance."""
         return self._instances.state(instance_id)
 
+    def why_ended(self, instance_id: str) -> tuple[str, str] | None:
+        """Code and message of why EC2 ended the instance; None if it has not ended, or EC2 does not know it."""
+        return self._instances.why_ended(instance_id)
+
     def reservations(self, instance_ids: Sequence[str]) -> Mapping[str, str]:
         """Instance id to the capacity reservation that a living instance is in; empty if it is in none."""
         return self._instances.reservations(instance_ids)

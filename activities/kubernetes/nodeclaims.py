@@ -17,7 +17,7 @@ from tenon.apis import labels
 from tenon.apis.common import Condition, ConditionStatus
 from tenon.apis.conditions import clear_condition, set_condition, set_root
 from tenon.apis.managed import manages_claim
-from tenon.apis.nodeclaim import CONSISTENT_STATE_FOUND, INSTANCE_TERMINATING, LAUNCHED, READY_DEPENDENTS
+from tenon.apis.nodeclaim import CONSISTENT_STATE_FOUND, INSTANCE_TERMINATING, LAUNCHED, READY_DEPENDENTS, REGISTERED
 from tenon.apis.reasons import Reason, camel_case
 from tenon.errors import TenonError
 from tenon.kube import object_json
@@ -195,6 +195,12 @@ async def mark_launch_failed(kube: Kube, ref: ClaimRef, reason: str, message: st
     """Record on the claim why it has no instance yet. Return False if the claim is gone."""
     failed = [ConditionUpdate(LAUNCHED, "Unknown", camel_case(reason) or LAUNCH_FAILED, message)]
     return await update_conditions(kube, ref, failed, now) is not None
+
+
+async def mark_instance_ended(kube: Kube, ref: ClaimRef, reason: str, message: str, now: Clock) -> bool:
+    """Record on the claim why its instance ended before its Node joined. Return False if the claim is gone."""
+    ended = [ConditionUpdate(REGISTERED, "False", reason, message)]
+    return await update_conditions(kube, ref, ended, now) is not None
 
 
 async def mark_instance_terminating(kube: Kube, ref: ClaimRef, now: Clock) -> bool:

@@ -19,6 +19,10 @@ from tenon.sentences import first_few
 
 UNTRIED_FOR = timedelta(minutes=2)
 """A breaker expires when its probe is overdue by this much: no claim tries to launch, so the next one may try."""
+BOOTS_BEFORE = 2
+"""How many instances in a row end while they boot until the launches of the NodePool are held back."""
+FIRST_BOOT_PAUSE, MAX_BOOT_PAUSE = timedelta(seconds=30), timedelta(minutes=5)
+"""How long until the next purchase after that. The pause doubles."""
 NAMED_TYPES = 3
 """How many held instance types a sentence names."""
 
@@ -58,6 +62,24 @@ def refused(
     )
 
 
+def boot_pause(ended: int) -> timedelta:
+    """Return how long to buy nothing after so many instances in a row ended while they booted."""
+    return min(FIRST_BOOT_PAUSE * (1 << min(max(ended - BOOTS_BEFORE, 0), 8)), MAX_BOOT_PAUSE)
+
+
+def ended_booting(pool: str, ended: int, reason: str, message: str, now: datetime) -> LaunchBreaker:
+    """Return the breaker of a pool of which this many instances in a row ended before their Nodes joined."""
+    return LaunchBreaker(
+        pool=pool,
+        reason=reason,
+        message=message,
+        failures=ended,
+        opened_at=now,
+        next_probe_at=now + boot_pause(ended),
+        boots=True,
+    )
+
+
 def holds_back(breaker: LaunchBreaker, instance_types: Collection[str]) -> bool:
     """True if a launch that may be of these types must wait. An empty list means that the types are not known."""
     held = breaker.instance_types
@@ -80,7 +102,8 @@ def sentence(breaker: LaunchBreaker) -> str:
     """Say what the pool does not launch for now, and why."""
     names = breaker.instance_types
     types = f" of {first_few(names, NAMED_TYPES)}" if names else ""
-    return f"its launches{types} are held back because EC2 refuses them: {breaker.reason}: {breaker.message}"
+    why = "its instances end while they boot" if breaker.boots else "EC2 refuses them"
+    return f"its launches{types} are held back because {why}: {breaker.reason}: {breaker.message}"
 
 
 def sentences(breakers: Iterable[LaunchBreaker]) -> dict[str, str]:

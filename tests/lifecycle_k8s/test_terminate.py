@@ -19,6 +19,9 @@ from tests.lifecycle_k8s.world import REF, World, claim
 class Forgetful:
     """An EC2 that knows no instance."""
 
+    def why_ended(self, instance_id: str) -> None:
+        return None
+
     def terminate_instances(self, instance_ids: Sequence[str]) -> Mapping[str, None]:
         return dict.fromkeys(instance_ids)
 
@@ -56,6 +59,9 @@ class Busy:
 
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
+
+    def why_ended(self, instance_id: str) -> None:
+        return None
 
     def terminate_instances(self, instance_ids: Sequence[str]) -> Mapping[str, str]:
         self.asked.append(list(instance_ids))

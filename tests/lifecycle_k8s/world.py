@@ -131,6 +131,11 @@ class Ec2:
         self.named: list[tuple[str, str, str]] = []
         self.refuses = False
         self.shows = True
+        self.ended: tuple[str, str] | None = None
+        """Code and message of EC2's StateReason, if the instance has ended."""
+
+    def why_ended(self, instance_id: str) -> tuple[str, str] | None:
+        return self.ended
 
     def price(self, *_: str) -> float:
         return 0.1

@@ -44,6 +44,8 @@ class LaunchBreaker(Message):
     next_probe_at: datetime
     outage: bool = False
     """EC2 does not answer at all, so no claim is given up."""
+    boots: bool = False
+    """EC2 accepts the launches, but the instances end before their Nodes join."""
     instance_types: list[str] = Field(default_factory=list)
     """The instance types of the refused requests, sorted; empty if no launch of the NodePool can succeed."""
 
