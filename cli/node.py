@@ -23,12 +23,13 @@ from activities.kubernetes.resources import NODECLAIMS
 from cli.application import create_app
 from cli.console import output_console
 from cli.context import Context, ContextError, resolve
+from tenon.ec2.avoided import shortages
 from tenon.errors import TenonError
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.timestamps import format_instant
 from tenon.lifecycle.breaker import sentence
 from tenon.lifecycle.messages.node import Keep
-from tenon.lifecycle.messages.provisioning import LaunchBreaker
+from tenon.lifecycle.messages.provisioning import LaunchBreaker, LaunchReport
 from tenon.lifecycle.remedies import remedies, report
 from tenon.lifecycle.state import NodeState
 from tenon.lifecycle.timeline import details
@@ -177,12 +178,13 @@ def show(name: Name, cluster: Cluster = None, output: Output = "table") -> None:
 @app.command("list")
 def list_nodes(cluster: Cluster = None, output: Output = "table", blocked: Blocked = False) -> None:
     """List the nodes that exist or are starting, and what blocks the blocked ones."""
-    rows, states, breakers = _run(_collect(cluster, blocked))
+    rows, states, refusals = _run(_collect(cluster, blocked))
+    breakers, scarce = refusals.breakers, shortages(refusals.refused, utc_now())
     if output == "json":
         nodes = [row | _explained(states.get(row["nodeClaim"])) for row in rows]
-        print(json.dumps([*nodes, *map(_breaker_row, breakers)], indent=2))
+        print(json.dumps([*nodes, *map(_breaker_row, breakers), *map(_shortage_row, scarce)], indent=2))
         return
-    if not rows and not breakers:
+    if not rows and not breakers and not scarce:
         print("No node is blocked." if blocked else "No nodes.", file=sys.stderr)
         return
     header = ("NodeClaim", "Stage", "NodePool", "Type", "Zone", "Capacity", "Blocked", "Expires")
@@ -194,6 +196,8 @@ def list_nodes(cluster: Cluster = None, output: Output = "table", blocked: Block
     for breaker in breakers:
         probe = f"tried again at {format_instant(breaker.next_probe_at)}"
         _print(console, f"**NodePool {breaker.pool}**: {sentence(breaker)}; {probe}")
+    for text in scarce:
+        _print(console, f"**EC2**: {text}")
 
 
 def _print(console: Console, markdown: str) -> None:
@@ -212,8 +216,8 @@ def _columns(rows: Sequence[Sequence[str]]) -> str:
 
 async def _collect(
     cluster: str | None, blocked: bool
-) -> tuple[list[dict[str, str]], dict[str, NodeState], list[LaunchBreaker]]:
-    """Return the list's rows, the states of the blocked nodes, and the NodePools that EC2 refuses launches for."""
+) -> tuple[list[dict[str, str]], dict[str, NodeState], LaunchReport]:
+    """Return the list's rows, the states of the blocked nodes, and what EC2 refuses."""
     context, client = await _connect(cluster)
     query = f'WorkflowType = "NodeClaim" AND ExecutionStatus = "Running" AND {names.CLUSTER.name} = "{context.cluster}"'
     if blocked:
@@ -233,22 +237,27 @@ async def _collect(
 
     found = await bounded([row for row in rows if row["blocked"]], CONCURRENCY, ask)
     states = {state.claim.name: state for state in found if state is not None}
-    return rows, states, await _breakers(client, context.cluster) if blocked else []
+    return rows, states, await _refusals(client, context.cluster) if blocked else LaunchReport()
 
 
-async def _breakers(client: Client, cluster: str) -> list[LaunchBreaker]:
-    """Return the NodePools whose launches are paused, or none if the provisioner's workflow does not answer."""
+async def _refusals(client: Client, cluster: str) -> LaunchReport:
+    """Return what EC2 refuses, or nothing if the provisioner's workflow does not answer."""
     handle = client.get_workflow_handle(names.provisioner_id(cluster))
     try:
-        return (await handle.query(ProvisionerWorkflow.launches, rpc_timeout=QUERY_TIMEOUT)).breakers
+        return await handle.query(ProvisionerWorkflow.launches, rpc_timeout=QUERY_TIMEOUT)
     except WorkflowQueryFailedError as error:
         why = str(error)
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
-            return []
+            return LaunchReport()
         why = error.message
-    print(f"the provisioner's workflow does not say which NodePools EC2 refuses: {why}", file=sys.stderr)
-    return []
+    print(f"the provisioner's workflow does not say what EC2 refuses: {why}", file=sys.stderr)
+    return LaunchReport()
+
+
+def _shortage_row(text: str) -> dict[str, Any]:
+    """What EC2 refuses of the whole account as a JSON row without a NodeClaim and a NodePool."""
+    return {"nodeClaim": "", "nodePool": "", "blocked": "yes", "why": text}
 
 
 def _breaker_row(breaker: LaunchBreaker) -> dict[str, Any]:

@@ -7,10 +7,14 @@ from datetime import datetime, timedelta
 
 from tenon.ec2.vcpu_quotas import quota_of
 from tenon.kube.offerings import OfferingKey
+from tenon.kube.timestamps import format_instant
 from tenon.lifecycle.messages.provisioning import RefusedTypes
+from tenon.sentences import counted, first_few
 
 UNAVAILABLE_OFFERINGS_TTL = timedelta(minutes=3)
 """How long plans and launches avoid an offering after EC2 had no capacity for it (AWS-033)."""
+NAMED_OFFERINGS = 3
+"""How many refused offerings a sentence names."""
 MAX_AVOIDED = 3000
 """How many offerings a message carries, about 60 KB. Those that are avoided the longest are kept."""
 
@@ -45,6 +49,33 @@ def grouped(until: Mapping[OfferingKey, datetime]) -> list[RefusedTypes]:
         RefusedTypes(capacity_type=capacity_type, zone=zone, instance_types=sorted(names), until=instant)
         for (capacity_type, zone, instant), names in sorted(groups.items())
     ]
+
+
+def shortages(refused: Iterable[RefusedTypes], now: datetime) -> list[str]:
+    """Say in sentences what EC2 refuses now: capacity types, vCPU quotas that are used up, and offerings."""
+    until = by_offering(refused, now)
+    found: list[str] = []
+    offerings: dict[str, list[OfferingKey]] = {}
+    for key in sorted(until):
+        if key.quota:
+            found.append(f"the account's {key.capacity_type} vCPU quota {key.quota} is used up: {_again(until[key])}")
+        elif not key.instance_type:
+            where = f" in {key.zone}" if key.zone else ""
+            found.append(f"EC2 refuses all {key.capacity_type} capacity{where}: {_again(until[key])}")
+        else:
+            offerings.setdefault(key.capacity_type, []).append(key)
+    for capacity_type, keys in offerings.items():
+        names = [f"{key.instance_type} in {key.zone or 'every zone'}" for key in keys]
+        last = max(until[key] for key in keys)
+        found.append(
+            f"EC2 refuses {counted(len(keys), f'{capacity_type} offering')} "
+            f"({first_few(names, NAMED_OFFERINGS)}): {_again(last)}"
+        )
+    return found
+
+
+def _again(until: datetime) -> str:
+    return f"tried again after {format_instant(until)}"
 
 
 def by_offering(refused: Iterable[RefusedTypes], now: datetime) -> dict[OfferingKey, datetime]:

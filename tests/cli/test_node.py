@@ -136,9 +136,13 @@ async def test_the_nodepools_that_ec2_refuses_are_listed_with_the_blocked_nodes(
         assert table.exit_code == 0, table.output
         assert "NodePool web: its launches are held back because EC2 refuses them" in " ".join(table.output.split())
         rows = await asyncio.to_thread(tenon, "list", "--cluster", cluster, "--blocked", "-o", "json")
-        (row,) = json.loads(rows.stdout)
+        row, shortage = json.loads(rows.stdout)
         assert (row["nodeClaim"], row["nodePool"]) == ("", "web")
         assert "Unauthorized: you may not" in row["why"]
+        sentence = "EC2 refuses 1 spot offering (m5.large in us-west-2a): tried again after "
+        assert f"EC2: {sentence}" in " ".join(table.output.split())
+        assert (shortage["nodeClaim"], shortage["nodePool"]) == ("", "")
+        assert shortage["why"].startswith(sentence)
         plain = await asyncio.to_thread(tenon, "list", "--cluster", cluster, "-o", "json")
         assert json.loads(plain.stdout) == []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from tenon.ec2.avoided import MAX_AVOIDED, UnavailableOfferings, by_offering, grouped
+from tenon.ec2.avoided import MAX_AVOIDED, UnavailableOfferings, by_offering, grouped, shortages
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.breaker import UNTRIED_FOR, holds_back, merged, refused, untried
 from tenon.lifecycle.launch_retry import LAUNCH_TIMEOUT, MAX_PAUSE, should_give_up
@@ -87,3 +87,21 @@ def test_a_storm_of_refusals_stays_a_message_of_bounded_size() -> None:
     assert by_offering(report.refused, NOW).keys() == {
         OfferingKey("spot", f"t{n}", "a") for n in range(MAX_AVOIDED, 2 * MAX_AVOIDED)
     }
+
+
+def test_what_ec2_refuses_is_said_in_sentences() -> None:
+    """An operator sees a shortage, of which nothing else tells: the refused NodeClaims are gone."""
+    until = NOW + timedelta(minutes=3)
+    refused_keys = [
+        OfferingKey.of_quota("on-demand", "G and VT"),
+        OfferingKey("spot", "", ""),
+        OfferingKey("on-demand", "p5.48xlarge", ""),
+        *(OfferingKey("on-demand", f"c{n}.large", "us-west-2a") for n in range(5, 9)),
+    ]
+    assert shortages(grouped(dict.fromkeys(refused_keys, until)), NOW) == [
+        "the account's on-demand vCPU quota G and VT is used up: tried again after 2026-11-21T12:03:00Z",
+        "EC2 refuses all spot capacity: tried again after 2026-11-21T12:03:00Z",
+        "EC2 refuses 5 on-demand offerings (c5.large in us-west-2a, c6.large in us-west-2a, c7.large in us-west-2a "
+        "and 2 more): tried again after 2026-11-21T12:03:00Z",
+    ]
+    assert shortages(grouped(dict.fromkeys(refused_keys, until)), until) == []
