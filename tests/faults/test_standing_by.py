@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 
 from activities.kubernetes.client import Kube
+from activities.kubernetes.resources import LEASES
 from sandbox.cluster import Sandbox
 from sandbox.ec2.client import Ec2Admin
 from tests.e2e.conftest import MakePool
 from tests.e2e.pools import SMALL
-from tests.e2e.upstream import Karpenter
+from tests.e2e.upstream import LEASE, LEASE_NAMESPACE, Karpenter
 from tests.e2e.worker_process import WorkerProcess
 from tests.faults.conftest import Observe
 from tests.faults.fleets import fleets
@@ -60,6 +61,7 @@ async def test_ops04_nothing_is_bought_any_more_once_tenon_stands_by(
             ec2.release()
             await until(recorded)  # Karpenter would launch a NodeClaim without a provider ID again
             assert len(fleets(ec2, pool)) == sent
+        await kube.delete(LEASES, LEASE, namespace=LEASE_NAMESPACE)  # released; other tests make one of their own
         await until(run, within=400)
         for number in range(PODS):
             await pool.delete_pod(f"p{number}")
