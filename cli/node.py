@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import sys
 from collections.abc import Coroutine, Sequence
 from datetime import datetime, timedelta
@@ -46,8 +47,9 @@ T = TypeVar("T")
 CONCURRENCY = 10
 """Maximum number of blocked nodes that are queried concurrently."""
 QUERY_TIMEOUT = timedelta(seconds=10)
+_NAME = re.compile(r"[A-Za-z0-9.-]+")
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="A NodeClaim, or its Node.")]
+Name = Annotated[str, typer.Argument(metavar="NAME", help="A NodeClaim, its Node or its instance.")]
 Cluster = Annotated[
     str | None, typer.Option("--cluster", metavar="NAME", envvar="CLUSTER_NAME", help="Name of the cluster.")
 ]
@@ -81,14 +83,14 @@ async def _connect(cluster: str | None) -> tuple[Context, Client]:
 
 
 async def _claim_of(name: str) -> str:
-    """Return the NodeClaim with this name, or the one whose Node has this name."""
+    """Return the NodeClaim with this name, or the one whose Node or instance has it."""
     try:
         kube = await Kube.connect()
     except ConfigError:
         return name  # without the API server, assume a NodeClaim's name
     try:
         for claim in map(ClaimRecord.of, await kube.list(NODECLAIMS)):
-            if name in (claim.name, claim.node_name):
+            if name in (claim.name, claim.node_name, claim.instance_id):
                 return claim.name
     except ApiError as error:
         print(f"{name} is treated as the name of a NodeClaim: {error}", file=sys.stderr)
@@ -100,6 +102,18 @@ async def _claim_of(name: str) -> str:
 async def _handle(name: str, cluster: str | None) -> WorkflowHandle[Any, Any]:
     context, client = await _connect(cluster)
     return client.get_workflow_handle(names.nodeclaim_id(context.cluster, await _claim_of(name)))
+
+
+async def _newest_of(name: str, cluster: str | None) -> WorkflowHandle[Any, Any] | None:
+    """Return the newest workflow of a Node or an instance with this name, which may be gone; None if there is none."""
+    if not _NAME.fullmatch(name):
+        return None
+    context, client = await _connect(cluster)
+    own = f"{names.NODE.name} = '{name}' OR {names.INSTANCE.name} = '{name}'"
+    query = f"WorkflowType = 'NodeClaim' AND {names.CLUSTER.name} = '{context.cluster}' AND ({own})"
+    async for found in client.list_workflows(query, limit=1):
+        return client.get_workflow_handle(found.id, run_id=found.run_id)
+    return None
 
 
 async def _signal(name: str, cluster: str | None, signal: Any, *arguments: Any) -> None:
@@ -159,12 +173,19 @@ def keep(
 
 @app.command()
 def show(name: Name, cluster: Cluster = None, output: Output = "table") -> None:
-    """Show a node's state and timeline; if it is blocked, also what resolves that."""
+    """Show a node's state and timeline, also after its end; if it is blocked, also what resolves that."""
 
     async def query() -> NodeState:
         handle = await _handle(name, cluster)
         try:
-            return await handle.query(NodeClaimWorkflow.status)
+            try:
+                return await handle.query(NodeClaimWorkflow.status)
+            except RPCError as error:
+                gone = await _newest_of(name, cluster) if error.status is RPCStatusCode.NOT_FOUND else None
+                if gone is None:
+                    raise
+                handle = gone
+                return await handle.query(NodeClaimWorkflow.status)
         except (WorkflowQueryFailedError, RPCError) as error:
             raise NodeError(_not_found(handle, error)) from None
 

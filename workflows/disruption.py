@@ -10,12 +10,14 @@ from datetime import timedelta
 
 from pydantic import Field
 from temporalio import workflow
+from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.workflow import ParentClosePolicy
 
 from tenon.evolve import evolve
 
 with workflow.unsafe.imports_passed_through():
+    from tenon.apis.reasons import camel_case
     from tenon.disruption.open_commands import commands_without
     from tenon.disruption.savings import is_forgotten, remember
     from tenon.lifecycle.messages.base import ActivityName, Message
@@ -157,6 +159,12 @@ class DisruptionWorkflow(PlannerCaller):
             DisruptInput(cluster=self.cluster, command=command, plan_queue=self.plan_queue),
             id=names.command_id(self.cluster, command.id),
             parent_close_policy=ParentClosePolicy.ABANDON,
+            search_attributes=TypedSearchAttributes(
+                [
+                    SearchAttributePair(names.CLUSTER, self.cluster),
+                    SearchAttributePair(names.REASON, camel_case(command.reason)),
+                ]
+            ),
             static_summary=f"{command.reason}: {', '.join(c.claim for c in command.candidates[:5])}",
         )
         # An operator may terminate it. Without this, asyncio logs an error about an exception that nothing has read.

@@ -30,8 +30,25 @@ ZONE = SearchAttributeKey.for_keyword("TenonZone")
 CAPACITY_TYPE = SearchAttributeKey.for_keyword("TenonCapacityType")
 BLOCKED = SearchAttributeKey.for_bool(ids.BLOCKED_ATTRIBUTE)
 EXPIRES = SearchAttributeKey.for_datetime("TenonExpires")
+NODE = SearchAttributeKey.for_keyword("TenonNode")
+INSTANCE = SearchAttributeKey.for_keyword("TenonInstance")
+REASON = SearchAttributeKey.for_keyword("TenonReason")
+"""Why a node leaves or has left, or why a disruption command removes nodes."""
 
-SEARCH_ATTRIBUTES = (CLUSTER, POOL, STAGE, INSTANCE_TYPE, ZONE, CAPACITY_TYPE, BLOCKED, EXPIRES)
+SEARCH_ATTRIBUTES = (
+    CLUSTER,
+    POOL,
+    STAGE,
+    NODE,
+    INSTANCE,
+    INSTANCE_TYPE,
+    ZONE,
+    CAPACITY_TYPE,
+    REASON,
+    BLOCKED,
+    EXPIRES,
+)
+"""Temporal's server on a SQL database has room for ten keywords in a namespace."""
 
 
 def provisioner_id(cluster: str) -> str:

@@ -20,7 +20,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 from tenon.evolve import evolve
 
 with workflow.unsafe.imports_passed_through():
-    from tenon.apis.reasons import Reason
+    from tenon.apis.reasons import Reason, camel_case
     from tenon.lifecycle import disruption_requests, expiration, machine
     from tenon.lifecycle.messages.base import ActivityName, ErrorType, Message
     from tenon.lifecycle.messages.launch import LaunchResult, OfferingRef
@@ -257,10 +257,17 @@ class NodeClaimWorkflow:
             updates.append(names.POOL.value_set(self.state.pool))
         if instance is not None:
             updates += [
+                names.INSTANCE.value_set(instance.id),
                 names.INSTANCE_TYPE.value_set(instance.instance_type),
                 names.ZONE.value_set(instance.zone),
                 names.CAPACITY_TYPE.value_set(instance.capacity_type),
             ]
+        if self.state.node_name:
+            updates.append(names.NODE.value_set(self.state.node_name))
+        if self.state.leave is not None:
+            updates.append(names.REASON.value_set(camel_case(self.state.leave.reason)))
+        elif self.state.stage is Stage.LIVE:  # it may have turned out not to be empty
+            updates.append(names.REASON.value_unset())
         expires = expiration.expiry(self.state)
         if expires is not None:
             updates.append(names.EXPIRES.value_set(expires))

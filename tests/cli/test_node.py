@@ -174,6 +174,34 @@ async def test_a_question_that_temporal_refuses_is_a_sentence(tenon: Tenon) -> N
     assert answer.stderr.count("\n") == 1
 
 
+async def test_a_node_that_is_gone_is_shown_by_the_name_of_its_node_and_its_instance(
+    temporal: WorkflowEnvironment, tenon: Tenon, cluster: str
+) -> None:
+    """Its NodeClaim and Node do not exist any more, and these are the names in alerts and bills."""
+    async with listed(temporal, cluster, Guarded()) as handle:
+        state = await state_of(handle)
+        assert state.instance is not None
+        await handle.signal(NodeClaimWorkflow.force_drain)
+        await newest(temporal.client, cluster).result()
+        query = (
+            f"{names.CLUSTER.name} = '{cluster}' AND {names.NODE.name} = '{state.node_name}' AND "
+            f"{names.INSTANCE.name} = '{state.instance.id}' AND {names.REASON.name} = 'ForceDrain'"
+        )
+
+        async def found() -> bool:
+            return [run.id async for run in temporal.client.list_workflows(query)] != []
+
+        await until(found)
+        for name in (state.node_name, state.instance.id):
+            shown = await asyncio.to_thread(tenon, "show", name, "--cluster", cluster)
+            assert shown.exit_code == 0, shown.output
+            assert f"NodeClaim {NAME}" in shown.output
+        for name in ("never-existed", "it's", "a' OR 'a' = 'a"):
+            unknown = await asyncio.to_thread(tenon, "show", name, "--cluster", cluster)
+            assert unknown.exit_code == 2
+            assert "No workflow" in unknown.output
+
+
 def test_an_unknown_output_format_is_refused(tenon: Tenon) -> None:
     for command in (("list",), ("show", "a")):
         answer = tenon(*command, "--cluster", "a", "-o", "yaml")

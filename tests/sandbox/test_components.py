@@ -47,7 +47,7 @@ def test_nothing_listens_beyond_loopback(tmp_path: Path) -> None:
 
 def test_temporal_knows_the_search_attributes_with_their_types(tmp_path: Path) -> None:
     told = [word for word in rendered(tmp_path)["temporal"].argv if word.startswith("--search-attribute=")]
-    assert len(told) == len(SEARCH_ATTRIBUTES) == 8
+    assert len(told) == len(SEARCH_ATTRIBUTES) == 11
     for expected in ("TenonStage=Keyword", "TenonBlocked=Bool", "TenonExpires=Datetime"):
         assert f"--search-attribute={expected}" in told
 

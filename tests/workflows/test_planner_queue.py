@@ -426,6 +426,22 @@ async def test_the_workflow_remembers_where_consolidation_looks_next(served: Clu
     assert leader.cursors == [LookCursor(), begun, begun, *[later] * 101]
 
 
+async def test_a_command_can_be_searched_for_by_its_cluster_and_its_reason(
+    served: Cluster, temporal: WorkflowEnvironment
+) -> None:
+    leader = await served.leader(served.shared)
+    candidate = DisruptionCandidate(claim="a", uid="u", pool="default", since=NOW, due=NOW)
+    command = DisruptionCommand(id="drifted-2", reason="Drifted", candidates=[candidate], moves_pods=True)
+    leader.decisions.append(DisruptionDecision(moves=[command]))
+    disruption = await served.disruption()
+    async with ended(disruption):
+        await leader.is_asked("disruption", 2)
+        handle = temporal.client.get_workflow_handle(names.command_id(served.name, command.id))
+        attributes = (await handle.describe()).typed_search_attributes
+        assert (attributes.get(names.CLUSTER), attributes.get(names.REASON)) == (served.name, "Drifted")
+        await handle.terminate()
+
+
 async def test_a_command_that_an_operator_terminates_leaves_no_error_in_the_log(
     served: Cluster, temporal: WorkflowEnvironment, caplog: pytest.LogCaptureFixture
 ) -> None:
