@@ -13,6 +13,7 @@ from temporalio.testing import ActivityEnvironment
 
 from activities.disruption_commands import MAX_ATTEMPTS, CommandActivities
 from activities.kubernetes.cordon import withdraw
+from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import DEPLOYMENTS, NODECLAIMS, PDBS, PODS
 from tenon.disruption.arrivals import Arrival, read_arrivals
 from tenon.disruption.pod_mark import pod_mark
@@ -101,6 +102,39 @@ async def test_a_candidate_that_leaves_already_ends_the_command() -> None:
     world = World().put_live()
     await world.kube.delete(NODECLAIMS, REF.name)
     assert "is already leaving" in (await steps(world).taint_candidates(given())).failure
+
+
+async def test_a_candidate_whose_node_is_deleted_ends_the_command() -> None:
+    world = World().put_live()
+    world.node["metadata"]["deletionTimestamp"] = "2026-03-01T12:00:00Z"
+    assert "already leaving" in (await steps(world).taint_candidates(given())).failure
+    assert "tenon.sh/disrupted-by" not in annotations_of(world)
+
+
+@pytest.mark.parametrize(("status", "retried"), [(401, True), (408, True), (429, True), (500, True), (422, False)])
+async def test_a_replacement_is_created_again_unless_the_api_server_judged_it(status: int, *, retried: bool) -> None:
+    world = World().put_live()
+
+    async def refuse(*_: Any, **__: Any) -> None:
+        raise ApiError(status, "Refused", "not now")
+
+    world.kube.create = refuse
+    if retried:
+        with pytest.raises(ApiError):
+            await steps(world).create_replacements(given())
+    else:
+        assert "not now" in (await steps(world).create_replacements(given())).failure
+
+
+async def test_undoing_leaves_a_nodeclaim_that_belongs_to_another_command_by_now() -> None:
+    """Neither deletes it nor takes the other command's mark off it."""
+    world = World().put_live()
+    other = replacement(**{"tenon.sh/replacement-for": "another-1"})
+    world.kube.add(NODECLAIMS, other)
+    await finish(world, stay=True, undo=True)
+    kept = world.kube.objects[("nodeclaims", "", "web-new")]["metadata"]
+    assert kept["annotations"]["tenon.sh/replacement-for"] == "another-1"
+    assert "deletionTimestamp" not in kept
 
 
 async def test_dis_61_replacements_are_created_once() -> None:

@@ -102,6 +102,39 @@ async def test_evt04_a_pod_says_what_deleted_the_claim_of_its_node() -> None:
     assert ("Pod", "web-0", "Evicted", "evicted from Node node-1: Unhealthy: Ready is False") in world.recorder.events
 
 
+async def test_a_pod_that_the_last_look_shows_is_drained_too() -> None:
+    """The API server's cache may lack a pod that came a moment ago, and the instance ends next."""
+    world = World().put_live().put_pods(pod("web-0"))
+    listed = world.kube.list
+
+    async def late(*given: Any, **more: Any) -> list[dict[str, Any]]:
+        answer: list[dict[str, Any]] = await listed(*given, **more)
+        return [] if more.get("resource_version") == "0" and world.kube.names(PODS) else answer
+
+    world.kube.list = late
+    result = await run(world, budget_seconds=600)
+    assert (result.drained, result.evicted) == (True, 1)
+    assert world.kube.names(PODS) == []
+
+
+async def test_a_time_of_force_that_is_earlier_than_the_recorded_one_is_recorded() -> None:
+    """Because a workflow that starts again knows only what the claim says."""
+    world = World().put_live().put_pods(pod("web-0"))
+    name = "karpenter.sh/nodeclaim-termination-timestamp"
+    world.claim["metadata"]["annotations"][name] = "2026-03-01T13:00:00Z"
+    await run(world, force=True)
+    assert world.claim["metadata"]["annotations"][name] == "2026-03-01T12:00:00Z"
+
+
+async def test_a_pod_that_ends_already_is_not_counted_as_evicted_when_its_deletion_is_cut_short() -> None:
+    ending = pod("web-0", terminationGracePeriodSeconds=3600)
+    ending["metadata"] |= {"deletionTimestamp": "2026-03-01T13:00:00Z", "deletionGracePeriodSeconds": 3600}
+    world = World().put_live().put_pods(ending)
+    result = await run(world, force_at=START + timedelta(seconds=40), budget_seconds=600)
+    assert (result.drained, result.evicted) == (True, 0)
+    assert [event for event in world.recorder.events if event[0] == "Pod"] == []
+
+
 async def test_a_budget_blocks_and_is_named() -> None:
     """TRM-05, EVT-04."""
     world = World().put_live().put_pods(pod("web-0"), pod("api-0"))
