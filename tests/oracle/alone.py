@@ -13,6 +13,8 @@ from tests.oracle.inputs import Inputs, Pod
 from tests.oracle.places import Coming, Place, Standing
 from tests.oracle.quantities import lacking, plus
 
+_DEFAULT = "storageclass.kubernetes.io/is-default-class"
+
 
 def check_place(inputs: Inputs, place: Place) -> Iterator[Finding]:
     """Everything that one node with its pods must hold."""
@@ -116,7 +118,7 @@ def reachable(inputs: Inputs, claim: Mapping[str, Any] | None) -> NodeWish | str
         if "local" in volume["spec"] or "hostPath" in volume["spec"]:
             terms = tuple(tuple(c for c in term if c.key != HOST) for term in terms)
         return NodeWish(either=tuple((*term, *labeled) for term in terms))
-    storage = inputs.stored.get(("StorageClass", "", spec.get("storageClassName") or ""))
+    storage = _class_of(inputs, spec)
     if storage is None:
         return "is not bound, and of no class that is known"
     if storage.get("volumeBindingMode") != "WaitForFirstConsumer":
@@ -130,6 +132,19 @@ def reachable(inputs: Inputs, claim: Mapping[str, Any] | None) -> NodeWish | str
             for topology in topologies
         )
     )
+
+
+def _class_of(inputs: Inputs, spec: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The class of a claim: the newest default one if it names none; an empty name means none."""
+    named = spec.get("storageClassName")
+    if named is not None:
+        return inputs.stored.get(("StorageClass", "", named))
+    default = [
+        document
+        for (kind, _, _), document in inputs.stored.items()
+        if kind == "StorageClass" and (document["metadata"].get("annotations") or {}).get(_DEFAULT) == "true"
+    ]
+    return max(default, key=lambda document: str(document["metadata"].get("creationTimestamp") or ""), default=None)
 
 
 def _labeled(labels: Mapping[str, str]) -> Iterator[Condition]:
@@ -147,7 +162,7 @@ def driver_of(inputs: Inputs, claim: Mapping[str, Any] | None) -> str:
     volume = inputs.stored.get(("PersistentVolume", "", spec.get("volumeName") or ""))
     if volume is not None:
         return str((volume["spec"].get("csi") or {}).get("driver") or "")
-    storage = inputs.stored.get(("StorageClass", "", spec.get("storageClassName") or ""))
+    storage = _class_of(inputs, spec)
     return str((storage or {}).get("provisioner") or "")
 
 

@@ -78,6 +78,12 @@ def daemon(cpu: str = "500m", **spec: Any) -> Object:
     return {"kind": "DaemonSet", "metadata": {"name": "agent"}, "spec": {"template": {"spec": body}}}
 
 
+def labeled_daemon(app: str) -> Object:
+    """A small DaemonSet whose pods have the label ``app``."""
+    small = daemon("10m")
+    return {**small, "spec": {"template": {**small["spec"]["template"], "metadata": {"labels": {"app": app}}}}}
+
+
 def claim(*pods: str, cpu: str | None = None, zone: str = "a", **more: Any) -> Object:
     """A right claim of a plan for pods of 1 CPU: the small type and the large one, in one zone."""
     types = more.pop("instanceTypes", ["small", "large"])

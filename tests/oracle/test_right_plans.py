@@ -10,11 +10,13 @@ from tests.oracle.judging import judge
 from tests.oracle.objects import (
     CATALOGUE,
     HOST,
+    REQUIRED,
     ZONE,
     Object,
     affinity,
     claim,
     daemon,
+    labeled_daemon,
     node,
     plan,
     pod,
@@ -26,6 +28,24 @@ from tests.oracle.parts import BOTH, CLAIMED, NEAR, OPEN, PORT, TAINT, VOLUME, a
 from tests.oracle.quantities import amount, asked_by
 
 GATE = {"operator": "Exists"}
+DEFAULT_CLASS: Object = {
+    "kind": "StorageClass",
+    "metadata": {"name": "std", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+    "volumeBindingMode": "WaitForFirstConsumer",
+}
+OTHER_VERSIONS: Object = {
+    "affinity": {
+        "podAntiAffinity": {
+            REQUIRED: [
+                {
+                    "topologyKey": ZONE,
+                    "labelSelector": {"matchLabels": {"app": "web"}},
+                    "mismatchLabelKeys": ["v"],
+                }
+            ]
+        }
+    }
+}
 
 
 @pytest.mark.parametrize(
@@ -60,6 +80,23 @@ GATE = {"operator": "Exists"}
         ([pool(), *(pod(n, **affinity("podAntiAffinity", (HOST, "web"))) for n in "pq")],
          plan(claim("p", **OPEN), claim("q", **OPEN))),
         ([pool(), node(), pod("r", node="n", labels={"app": "db"}), pod(**BOTH)], plan(left=("p",))),
+        # every node gets these labels
+        ([pool(), pod(nodeSelector={"karpenter.sh/registered": "true", "karpenter.sh/initialized": "true"})],
+         plan(claim("p"))),
+        # the old name of the zone label
+        ([pool("default", within(ZONE, "a", "b")),
+          *(pod(n, **spread("failure-domain.beta.kubernetes.io/zone")) for n in "pq")],
+         plan(claim("p"), claim("q", zone="b"))),
+        # each keeps away from the other versions only
+        ([pool(), *(pod(n, labels={"app": "web", "v": "1"}, **OTHER_VERSIONS) for n in "pq")],
+         plan(claim("p"), claim("q"))),
+        # a claim without a class has the default one
+        ([pool(), DEFAULT_CLASS, {**VOLUME[0], "spec": {}}, pod(**CLAIMED)], plan(claim("p"))),
+        # the pod of a DaemonSet comes with each new node
+        ([pool(), labeled_daemon("cache"), app("p", "x", **affinity("podAffinity", (HOST, "cache")))],
+         plan(claim("p", cpu="1010m", daemons=1))),
+        ([pool(), labeled_daemon("cache"), app("p", "x", **affinity("podAffinity", (ZONE, "cache")))],
+         plan(claim("p", cpu="1010m", daemons=1))),
     ],
 )  # fmt: skip
 def test_correct_plans_have_no_findings(manifests: list[Object], made: Object) -> None:

@@ -16,6 +16,7 @@ from tests.oracle.objects import (
     affinity,
     claim,
     daemon,
+    labeled_daemon,
     node,
     plan,
     pod,
@@ -205,3 +206,10 @@ def test_a_reservation_is_used_no_more_often_than_it_has_places() -> None:
     claims = [claim(name, instanceTypes=["small"]) | changes for name in "pq"]
     assert rules(manifests, plan(*claims), catalogue) == {"reservations"}
     assert not rules(manifests[:2], plan(claims[0]), catalogue)
+
+
+def test_sch064_a_pod_on_a_node_that_gets_the_daemon_set_it_must_keep_away_from() -> None:
+    shy = app("p", "x", **affinity("podAntiAffinity", (HOST, "cache")))
+    made = plan(claim("p", cpu="1010m", daemons=1))
+    assert "pod-anti-affinity" in rules([pool(), labeled_daemon("cache"), shy], made)
+    assert "pod-anti-affinity" not in rules([pool(), labeled_daemon("other"), shy], made)
