@@ -18,7 +18,7 @@ from tenon.scheduling.daemons import LATER_LABELS
 from tenon.scheduling.existing_nodes import lasting_taints
 from tenon.scheduling.model import OFFERING_KEYS, InstanceType, Node, Offering, Pool, Problem
 from tenon.scheduling.pod_classes import NO_TERM, Amounts
-from tenon.scheduling.type_table import TypeTable
+from tenon.scheduling.type_table import TypeTable, TypeTables
 
 BITS = 61
 """The sum of all requests for a resource must fit into this many bits. If it does not, a larger unit counts: requests
@@ -84,9 +84,9 @@ def to_buy(problem: Problem, demand: Demand) -> tuple[list[Column], dict[Reserva
     """Return the ways to buy a node that some pod may use, and the number of places in each reservation."""
     cheapest: dict[tuple[Amounts, int, Reservation | None], float] = {}
     places: dict[Reservation, int] = {}
-    tables: dict[int, TypeTable] = {}
+    tables = TypeTables()
     for pool in problem.pools:
-        table = tables.setdefault(id(pool.instance_types), TypeTable(pool.instance_types, demand.names))
+        table = tables.of(pool.instance_types, demand.names)
         own = pool.requirements.with_(Requirements.from_labels({**pool.labels, labels.NODEPOOL: pool.name}))
         opened = _opened(pool, own, table, demand.choices)
         daemons = [daemon for daemon in problem.daemons if _constraints(daemon).tolerates(pool.taints)]

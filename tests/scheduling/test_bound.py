@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from tenon.resources import CPU, MEMORY, add, fits
 from tenon.scheduling.bound import lower_bound
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import InstanceType, Plan, Problem
+from tenon.scheduling.type_table import TypeTable
 from tests.scheduling.builders import DEDICATED, ZONES, asking, catalog, entry, need, node, pod, pool, problem, replicas
 from tests.scheduling.random_problems import problems
 
@@ -221,3 +223,18 @@ def test_the_order_of_the_input_does_not_matter() -> None:
         for types in itertools.permutations(entries)
     }
     assert max(bounds) - min(bounds) < 1e-9
+
+
+def test_pools_with_one_list_of_instance_types_index_it_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three hundred NodePools of one class would spend most of a simulation on equal indexes."""
+    built: list[object] = []
+    begin = TypeTable.__init__
+
+    def counting(self: TypeTable, *arguments: Any) -> None:
+        built.append(self)
+        begin(self, *arguments)
+
+    monkeypatch.setattr(TypeTable, "__init__", counting)
+    first = pool("first")
+    lower_bound(problem([pod()], first, *(replace(first, name=f"pool-{number}") for number in range(5))))
+    assert len(built) == 1
