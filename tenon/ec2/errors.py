@@ -142,7 +142,7 @@ def reason_for(code: str, message: str = "") -> str:
     """Return the reason that a NodeClaim shows for an EC2 error code; LaunchFailed if the code is not known."""
     if code in ("InvalidParameter", "InvalidParameterValue"):
         return _invalid_value_reason(message.lower())
-    if code == "AuthFailure":
+    if code == "AuthFailure":  # also EC2's code for credentials that it does not accept
         return "AMIAuthorizationFailure" if "not authorized for images" in message.lower() else "Unauthorized"
     return _REASONS.get(code, "LaunchFailed")
 

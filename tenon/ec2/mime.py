@@ -27,7 +27,11 @@ def parts_of(text: str) -> list[Part]:
         return []
     if stripped.lower().startswith(("mime-version:", "content-type:")):
         archive = message_from_string(stripped)
-        return [(part.get("Content-Type", SHELL), _text_of(part)) for part in archive.walk() if not part.is_multipart()]
+        parts = [
+            (part.get("Content-Type", SHELL), _text_of(part)) for part in archive.walk() if not part.is_multipart()
+        ]
+        # An archive that ends with a boundary, not with the closing one, has an empty part behind it.
+        return [(kind, content) for kind, content in parts if content.strip()]
     return [(NODE_CONFIG if _is_object(stripped) else SHELL, stripped)]
 
 

@@ -182,6 +182,7 @@ def test_an_error_knows_the_call_that_was_refused_which_may_be_one_for_credentia
         ("InvalidSubnetID.NotFound", "", "SubnetResolutionFailed"),
         ("InvalidInstanceType", "", "InstanceTypeResolutionFailed"),
         ("AuthFailure", "Not authorized for images: [ami-1]", "AMIAuthorizationFailure"),
+        ("AuthFailure", "AWS was not able to validate the provided access credentials", "Unauthorized"),
         ("InternalError", "", "InternalError"),
         ("NeverHeardOf", "", "LaunchFailed"),
     ],

@@ -178,6 +178,14 @@ def test_al2_script() -> None:
         assert argument in script
 
 
+def test_an_archive_without_its_closing_boundary_gets_no_empty_part() -> None:
+    """AWS-097: cloud-init would try to run the empty script."""
+    head = 'MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="X"\n\n'
+    own = f"{head}--X\nContent-Type: text/x-shellscript\n\necho\n--X\n"
+    found = parts(render(FAMILIES["AL2023"], bootstrap(user_data=own)))
+    assert [kind for kind, _ in found] == ["text/x-shellscript", "application/node.eks.aws"]
+
+
 def test_aws096_al2_joins_an_ipv6_cluster() -> None:
     """bootstrap.sh takes the family from an argument only, and a node of the wrong family does not join."""
     ipv6 = replace(CLUSTER, service_cidr="fd00:1::/108", dns_ip="fd00:1::a")
