@@ -297,6 +297,24 @@ def test_a_release_of_another_name_in_another_namespace_keeps_together() -> None
             assert each["roleRef"]["name"] in roles
 
 
+def test_the_api_server_serves_tenon_before_other_workloads() -> None:
+    """As Karpenter in kube-system, whose own schemas give it these levels."""
+    schemas = [each for each in rendered(*NAMED, "--namespace", "tenon") if each["kind"] == "FlowSchema"]
+    assert {each["spec"]["priorityLevelConfiguration"]["name"] for each in schemas} == {
+        "leader-election",
+        "workload-high",
+    }
+    for each in schemas:
+        (rule,) = each["spec"]["rules"]
+        account = {"name": "tenon", "namespace": "tenon"}
+        assert rule["subjects"] == [{"kind": "ServiceAccount", "serviceAccount": account}]
+    leases, rest = sorted(schemas, key=lambda each: int(each["spec"]["matchingPrecedence"]))
+    assert leases["spec"]["rules"][0]["resourceRules"][0]["resources"] == ["leases"]
+    assert rest["spec"]["rules"][0]["resourceRules"][0]["resources"] == ["*"]
+    documents = rendered(*NAMED, "--namespace", "kube-system")
+    assert "FlowSchema" not in {each["kind"] for each in documents}
+
+
 def test_a_lease_of_another_name_may_be_held_and_that_of_a_karpenter_seen() -> None:
     documents = rendered(*NAMED, "--set", "settings.leaderElectionName=ours")
     rules = [rule for each in documents for rule in each.get("rules", ()) if rule.get("resources") == ["leases"]]
