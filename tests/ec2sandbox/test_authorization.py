@@ -94,6 +94,19 @@ def test_ec2_refuses_in_its_own_words(aws: Aws) -> None:
     worker.terminate_instances(InstanceIds=[instance])
 
 
+@pytest.mark.refuses("ec2:CreateTags")
+def test_the_worker_names_only_instances_of_nodepools_and_only_for_its_cluster(aws: Aws) -> None:
+    """Instances of managed node groups have the cluster's tag too."""
+    worker_template(aws)
+    (instance,) = fleet(aws)["Instances"][0]["InstanceIds"]
+    tag = aws.worker("ec2").create_tags
+    tag(Resources=[instance], Tags=pairs({"eks:eks-cluster-name": "sandbox", "Name": "node"}))
+    other = pairs({"eks:eks-cluster-name": "another"})
+    assert refused(tag, Resources=[instance], Tags=other)[0] == "UnauthorizedOperation"
+    aws.ec2.delete_tags(Resources=[instance], Tags=[{"Key": "karpenter.sh/nodepool"}])
+    assert refused(tag, Resources=[instance], Tags=pairs({"Name": "node"}))[0] == "UnauthorizedOperation"
+
+
 CLUSTER_ARN = "arn:aws:eks:us-west-2:123456789012:cluster/sandbox"
 
 
