@@ -1,4 +1,4 @@
-"""What EC2 refuses, as last reported by the provisioner workflow, shared within the process."""
+"""What EC2 refuses, as last reported by the provisioner workflow, and what NodePools lack, shared in the process."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from tenon.ec2.avoided import UnavailableOfferings
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.breaker import sentence, untried
 from tenon.lifecycle.messages.provisioning import LaunchBreaker
+from tenon.provisioning.capacity_shortage import PoolShortage, TriedLaunch, is_over, refused_again
 
 
 class LaunchRefusals:
     """Holds the open launch breakers and the offerings to avoid.
 
-    Calls ``on_change`` with each NodePool whose breaker opens, closes or changes.
+    Calls ``on_change`` with each NodePool whose breaker opens, closes or changes, or whose shortage does.
     """
 
     def __init__(
@@ -27,6 +28,7 @@ class LaunchRefusals:
         self._now = now
         self._breakers: dict[str, LaunchBreaker] = {}
         self._avoided: dict[OfferingKey, datetime] = {}
+        self._shortages: dict[str, PoolShortage] = {}
         self.known = False
         """Whether the workflow has reported to this process yet."""
 
@@ -44,8 +46,35 @@ class LaunchRefusals:
 
     def avoided(self) -> UnavailableOfferings:
         """The offerings that plans avoid now."""
+        return UnavailableOfferings(self.avoided_until())
+
+    def avoided_until(self) -> dict[OfferingKey, datetime]:
+        """The offerings that plans avoid now, each with the time until which they do."""
         now = self._now()
-        return UnavailableOfferings(offering for offering, until in self._avoided.items() if until > now)
+        return {offering: until for offering, until in self._avoided.items() if until > now}
+
+    def no_capacity(self, launches: Iterable[TriedLaunch]) -> None:
+        """Record NodeClaims that ended because EC2 had no capacity for them."""
+        by_pool: dict[str, list[TriedLaunch]] = {}
+        for launch in launches:
+            by_pool.setdefault(launch.pool, []).append(launch)
+        for pool, refused in by_pool.items():
+            before = self._shortages.get(pool)
+            after = refused_again(before, refused, self.avoided_until(), self._now())
+            self._shortages[pool] = after
+            if before is None or before.message != after.message:
+                self._on_change(pool)
+
+    def shortage(self, pool: str, launched: datetime | None = None) -> PoolShortage | None:
+        """The shortage of a NodePool, unless a NodeClaim ``launched`` since or none was refused for a while."""
+        found = self._shortages.get(pool)
+        if found is None:
+            return None
+        succeeded = launched is not None and launched >= found.last.replace(microsecond=0)  # as in the API server
+        if succeeded or is_over(found, self._now()):
+            del self._shortages[pool]
+            return None
+        return found
 
     def breakers(self) -> dict[str, LaunchBreaker]:
         """NodePool name to its breaker, without breakers that no launch has tried for a long time."""

@@ -41,6 +41,7 @@ from activities.planning.interfaces import ClusterView, Fingerprint, Types
 from activities.planning.launch_refusals import LaunchRefusals
 from activities.planning.offerings import instance_types_by_pool
 from activities.planning.pod_events import PodEvents
+from activities.planning.refused_launches import RefusedLaunches
 from activities.planning.solving import Solver
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
@@ -123,6 +124,7 @@ class Planner:
         self._kube = kube
         self._recorder = recorder
         self._pod_events = PodEvents(recorder)
+        self._refused_launches = RefusedLaunches()
         self._batcher = batcher
         self._now = now
         self._policy = policy or PlanPolicy()
@@ -149,6 +151,8 @@ class Planner:
             made = await self._decide(given.batch, part=RETRY_SECONDS)
         if made is None:
             return PlanResult(batch=given.batch)
+        avoided_until = self._refusals.avoided_until()
+        self._refusals.no_capacity(self._refused_launches.count(made.asking, avoided_until))
         try:
             written = await write_claims(
                 self._kube,
@@ -177,7 +181,9 @@ class Planner:
             await self._recorder.publish(
                 _pool_reference(made.pools[name]), "NoCompatibleInstanceTypes", message, "Warning"
             )
-        await self._pod_events.publish(plan, filter(_waits, pods), written.names, made.in_flight)
+        lacking = self._refused_launches.reasons(plan, pods, avoided_until)
+        self._refused_launches.bought(written.claims)
+        await self._pod_events.publish(plan, filter(_waits, pods), written.names, made.in_flight, lacking)
         return PlanResult(
             batch=given.batch,
             claims=list(written.names),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,7 +49,12 @@ class PodEvents:
         self._writing: asyncio.Task[None] | None = None
 
     async def publish(
-        self, plan: Plan, pods: Iterable[Pod], claims: Iterable[str], in_flight: Collection[str] = ()
+        self,
+        plan: Plan,
+        pods: Iterable[Pod],
+        claims: Iterable[str],
+        in_flight: Collection[str] = (),
+        lacking: Mapping[str, str] | None = None,
     ) -> None:
         """Publish the plan's result for its pods. Returns after the first events; the others follow in the background.
 
@@ -58,8 +63,9 @@ class PodEvents:
             pods: the pods of the plan that wait for a node.
             claims: the names of the plan's NodeClaims.
             in_flight: the nodes with placements that are NodeClaims without a Node so far.
+            lacking: what EC2 has no capacity for, by the key of the pod.
         """
-        for event in _events(plan, {pod.key: pod for pod in pods}, claims, in_flight):
+        for event in _events(plan, {pod.key: pod for pod in pods}, claims, in_flight, lacking or {}):
             self._put(event)
         chosen = [one for _ in range(CONCURRENCY) if (one := self._next()) is not None]
         for one in chosen:
@@ -99,11 +105,18 @@ class PodEvents:
 
 
 def _events(
-    plan: Plan, waiting: dict[str, Pod], claims: Iterable[str], in_flight: Collection[str]
+    plan: Plan,
+    waiting: dict[str, Pod],
+    claims: Iterable[str],
+    in_flight: Collection[str],
+    lacking: Mapping[str, str],
 ) -> Iterable[_PodEvent]:
     for key, why in plan.unschedulable.items():
         if key in waiting:
-            yield _PodEvent(waiting[key], "FailedScheduling", why, warning=True)
+            text = f"{lacking[key]}; {why}" if key in lacking else why
+            yield _PodEvent(waiting[key], "FailedScheduling", text, warning=True)
+    for key in lacking.keys() & waiting.keys() - plan.unschedulable.keys():
+        yield _PodEvent(waiting[key], "FailedScheduling", lacking[key], warning=True)
     for key in sorted(plan.unreached & waiting.keys()):
         yield _PodEvent(waiting[key], "FailedScheduling", UNREACHED, warning=True)
     places = [(f"nodeclaim/{name}", planned.pods) for name, planned in zip(claims, plan.claims, strict=True)]
@@ -114,7 +127,7 @@ def _events(
     ]
     for place, placed in places:
         for pod in placed[:_PODS_OF_A_PLACE]:
-            if pod.key in waiting:
+            if pod.key in waiting and pod.key not in lacking:
                 yield _PodEvent(pod, "Nominated", f"Pod should schedule on: {place}")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 
 from tenon.ec2.vcpu_quotas import quota_of
@@ -37,6 +37,15 @@ class UnavailableOfferings(frozenset[OfferingKey]):
             or super().__contains__(offering.in_all_zones)
             or (quota != "" and super().__contains__(OfferingKey.of_quota(capacity_type, quota)))
         )
+
+
+def concerns_types(key: OfferingKey, instance_types: Collection[str]) -> bool:
+    """True if a refusal with this key rules out an offering of one of the types, in its capacity type."""
+    if not key.instance_type:
+        return True
+    if key.quota:
+        return any(quota_of(name, key.capacity_type) == key.quota for name in instance_types)
+    return key.instance_type in instance_types or key.type_in_group in instance_types
 
 
 def grouped(until: Mapping[OfferingKey, datetime]) -> list[RefusedTypes]:

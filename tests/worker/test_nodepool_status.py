@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from prometheus_client import REGISTRY
 
 from activities.planning.launch_refusals import LaunchRefusals
 from activities.planning.slowed_pools import SlowedPools
+from tenon.kube.offerings import OfferingKey
+from tenon.kube.timestamps import format_instant
 from tenon.lifecycle.breaker import refused
 from tenon.lifecycle.messages.disruption import PoolSavings
+from tenon.provisioning.capacity_shortage import TriedLaunch
 from tenon.resources import Resources
 from tests.cache.objects import claim
 from tests.worker.fake_temporal import MOMENT
@@ -64,6 +67,37 @@ async def test_a_pool_that_ec2_refuses_says_so_and_stays_ready() -> None:
         assert server.condition("refused", "NodeLaunchHealthy")["status"] == "True"
         assert measured_breaker("refused") == 0
         assert PlanningView(cache).fingerprint() != before, "pods that waited for the pool are planned again"
+
+
+async def test_a_pool_in_a_capacity_shortage_says_so_until_a_nodeclaim_launches() -> None:
+    """In a condition and an event; the pool stays ready."""
+    changed: list[str] = []
+    now = datetime.now(UTC)
+    refusals = LaunchRefusals(changed.append, lambda: now)
+    offering = OfferingKey("on-demand", "m5.large", "us-west-2a")
+    tried = TriedLaunch("short", offering, ("m5.large",))
+    async with keeping(pool("short"), pool("other"), refusals=refusals) as (cache, server, told):
+        refusals.update([])
+        refusals.avoid({offering: now + timedelta(minutes=3)})
+        refusals.no_capacity([tried])
+        refusals.no_capacity([tried])
+        assert changed == ["short", "short"]
+        cache.changes.publish(Topic.POOL, "short")
+        await asyncio.sleep(MOMENT)
+        found = server.condition("short", "CapacityAvailable")
+        assert (found["status"], found["reason"]) == ("False", "InsufficientCapacity")
+        assert "no on-demand capacity for 1 offering tried (m5.large first)" in found["message"]
+        assert server.condition("short", "Ready")["status"] == "True"
+        assert server.condition("other", "CapacityAvailable") == {}
+        said = [event for event in told.events if event[2] == "InsufficientCapacity"]
+        assert said == [("NodePool", "short", "InsufficientCapacity", found["message"])]
+
+        launched = {"type": "Launched", "status": "True", "lastTransitionTime": format_instant(now)}
+        names = {"labels": {"karpenter.sh/nodepool": "short"}}
+        cache.publish(claim("short-a", node_name="", meta=names, status={"conditions": [launched]}))
+        await asyncio.sleep(MOMENT)
+        assert server.condition("short", "CapacityAvailable")["status"] == "True"
+        assert refusals.shortage("short") is None
 
 
 async def test_wsh01_a_pool_that_is_slowed_down_says_so_until_its_consolidation_pays() -> None:

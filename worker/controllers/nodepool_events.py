@@ -10,6 +10,7 @@ from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import NODEPOOLS
 from tenon.apis.conditions import READY, get_condition
 from tenon.apis.nodepool import (
+    CAPACITY_AVAILABLE,
     CONSOLIDATION_SLOWED,
     NODE_LAUNCH_HEALTHY,
     NODE_REGISTRATION_HEALTHY,
@@ -33,7 +34,7 @@ class NodePoolEvents:
     async def publish(self, record: ObjectRecord, pool: NodePool, status: Mapping[str, Any]) -> None:
         """Publish an event for each problem in the new ``status`` that ``record`` does not have yet."""
         before = get_condition(pool.status.conditions, READY)
-        aside = (READY, NODE_LAUNCH_HEALTHY, NODE_REGISTRATION_HEALTHY)
+        aside = (READY, CAPACITY_AVAILABLE, NODE_LAUNCH_HEALTHY, NODE_REGISTRATION_HEALTHY)
         failed = [c for c in status["conditions"] if c["status"] == "False" and c["type"] not in aside]
         was_ready = before is None or before.status == "True"
         if failed and (was_ready or record.condition("Ready").get("message") is None):
@@ -47,6 +48,10 @@ class NodePoolEvents:
         health_before = record.condition(NODE_LAUNCH_HEALTHY)
         if health.get("status") == "False" and health["message"] != health_before.get("message"):
             await self._recorder.publish(_reference(record), "LaunchesHeldBack", health["message"], "Warning")
+        capacity: dict[str, Any] = next((c for c in status["conditions"] if c["type"] == CAPACITY_AVAILABLE), {})
+        message_before = record.condition(CAPACITY_AVAILABLE).get("message")
+        if capacity.get("status") == "False" and capacity["message"] != message_before:
+            await self._recorder.publish(_reference(record), capacity["reason"], capacity["message"], "Warning")
         slowed = next((c["message"] for c in status["conditions"] if c["type"] == CONSOLIDATION_SLOWED), "")
         if slowed and slowed != record.condition(CONSOLIDATION_SLOWED).get("message"):
             await self._recorder.publish(_reference(record), CONSOLIDATION_SLOWED, slowed, "Warning")

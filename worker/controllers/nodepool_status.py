@@ -21,6 +21,7 @@ from tenon.apis.common import Condition
 from tenon.apis.nodepool import NODES, NodePool
 from tenon.disruption.slowed_condition import with_slowed
 from tenon.kube.records import ObjectRecord
+from tenon.provisioning.capacity_shortage import with_capacity
 from tenon.provisioning.launch_breakers import with_launch_health
 from tenon.provisioning.pool_overlap import overlapping, with_overlap
 from tenon.provisioning.readiness import pool_conditions
@@ -79,6 +80,8 @@ class NodePoolStatusController(Controller):
         self._compared: list[tuple[str, int, datetime | None]] = []
         """Name, generation and deletion time of the NodePools and classes that were last compared for overlaps."""
         self._registrations = RegistrationResults(cache.claims)
+        self._launched: dict[str, datetime] = {}
+        """By NodePool: when one of its NodeClaims last launched, among those that changed since the start."""
         self._usages: Mapping[str, Resources] = {}
         """The usage of each NodePool, as of this reconcile."""
 
@@ -97,12 +100,19 @@ class NodePoolStatusController(Controller):
             self._metrics.forget_all_but({pool.name for pool in self._cache.pools})
         self._compare()
         self._registrations.observe(changes)
+        self._note_launches(changes)
         self._registrations.forget_all_but(self._view.node_pools())
         self._hashes.observe()
         self._usages = self._cache.pool_usages(with_leaving=True)
         for record in self._cache.pools:
             await self.isolate(record.name, self._reconcile_pool(record))
         return None
+
+    def _note_launches(self, changes: Sequence[Change]) -> None:
+        for topic, name in changes:
+            claim = self._cache.claims.get(name) if topic is Topic.CLAIM else None
+            if claim is not None and (at := claim.launched_at) is not None:
+                self._launched[claim.pool] = max(at, self._launched.get(claim.pool, at))
 
     def _compare(self) -> None:
         """Find pools that accept the same pods, if a pool or a class changed since the last reconcile."""
@@ -160,6 +170,9 @@ class NodePoolStatusController(Controller):
         if self._refusals.known:
             breaker = self._refusals.breakers().get(name)
             conditions = with_launch_health(conditions, breaker, now=now, observed_generation=generation)
+            launched = self._launched.get(name)
+            shortage = self._refusals.shortage(name, launched)
+            conditions = with_capacity(conditions, shortage, launched, now=now, observed_generation=generation)
         if self._slowed.known:
             savings = self._slowed.savings.get(name)
             conditions = with_slowed(conditions, savings, now=now, observed_generation=generation)

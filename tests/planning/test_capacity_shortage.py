@@ -1,0 +1,110 @@
+"""A capacity shortage: what pods and NodePools say while EC2 refuses one NodeClaim after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+from tenon.apis import labels
+from tenon.lifecycle.messages.provisioning import PlanInput, RefusedTypes
+from tests.planning.setting import Setting
+from tests.scheduling.builders import CATALOG, ON_DEMAND, asking, pod
+
+AVOIDED = timedelta(minutes=3)
+
+
+class Shortage:
+    """A planner whose NodeClaims EC2 refuses, 4 seconds after they were planned."""
+
+    def __init__(self, at: Setting) -> None:
+        self.at, self.batch = at, 41
+        self.refused: dict[str, RefusedTypes] = {}
+
+    async def plan(self) -> list[str]:
+        """Plan a batch with what EC2 refused so far. Return the types of its NodeClaim, the cheapest ones first."""
+        refused = list(self.refused.values())
+        planned = await self.at.planner.plan(PlanInput(cluster="c", batch=self.batch, refused=refused))
+        self.batch += 1
+        if not planned.claims:
+            return []
+        body = self.at.kube.objects[planned.claims[0]]
+        line = body["metadata"]["annotations"][labels.EXPLANATION].splitlines()[1]
+        cheapest = line.partition(": ")[2].partition(" and ")[0].split(", ")
+        return [*cheapest, *(name for name in self.at.types_of(planned.claims[0]) if name not in cheapest)]
+
+    async def refuse(self, most: int = 2) -> Sequence[str]:
+        """Plan a batch, of which EC2 refuses the NodeClaim with its cheapest types. Return these types."""
+        types = await self.plan()
+        (name,) = self.at.kube.objects
+        self.at.now += timedelta(seconds=4)
+        for each in types[:most]:
+            self.refused[each] = RefusedTypes(
+                capacity_type="on-demand", zone="us-west-2a", instance_types=[each], until=self.at.now + AVOIDED
+            )
+        self.at.view.without(name)
+        del self.at.kube.objects[name]
+        return types[:most]
+
+    def said(self, reason: str) -> list[str]:
+        """The messages of the pod's events with this reason."""
+        return [message for _, name, why, message in self.at.recorder.events if (name, why) == ("a", reason)]
+
+
+def shortage() -> Shortage:
+    return Shortage(Setting(asking("a", ON_DEMAND)))
+
+
+async def test_evt03_a_pod_says_what_ec2_lacks_after_its_second_refused_nodeclaim() -> None:
+    """A single refused NodeClaim is part of daily work. The event names what is tried now, and when the rest is."""
+    of = shortage()
+    first = await of.refuse()
+    again = of.at.now + AVOIDED
+    await of.refuse()
+    assert of.said("FailedScheduling") == []
+    third = await of.plan()
+    assert of.said("FailedScheduling") == [
+        f"EC2 has no on-demand capacity for 4 offerings tried ({first[0]} first); next try of these at "
+        f"{again:%Y-%m-%dT%H:%M:%SZ}; 2 NodeClaims found no capacity, and Tenon tries {third[0]} now"
+    ]
+    assert len(of.said("Nominated")) == 2, "the event of the third plan is the one about the shortage"
+
+
+async def test_a_pod_repeats_it_only_when_the_number_of_refused_nodeclaims_doubles() -> None:
+    of = shortage()
+    for _ in range(6):
+        await of.refuse(1)
+    await of.plan()
+    assert [said.split("; ")[2].split()[0] for said in of.said("FailedScheduling")] == ["2", "4"]
+
+
+async def test_a_pod_without_any_offering_left_says_what_was_tried() -> None:
+    """In addition to what each NodePool lacks."""
+    of = shortage()
+    await of.refuse(len(CATALOG))
+    assert await of.plan() == []
+    (said,) = of.said("FailedScheduling")
+    assert said.startswith("EC2 has no on-demand capacity for ")
+    assert "NodePool default" in said
+
+
+async def test_nodeclaims_that_end_for_another_reason_are_no_shortage() -> None:
+    of = shortage()
+    for _ in range(4):
+        await of.refuse(0)
+    await of.plan()
+    assert of.said("FailedScheduling") == []
+
+
+async def test_only_what_was_asked_for_is_named() -> None:
+    of = Shortage(Setting(pod("a")))
+    for _ in range(2):
+        await of.refuse(0)
+        until = of.at.now + AVOIDED
+        of.refused["spot"] = RefusedTypes(capacity_type="spot", zone="", instance_types=[""], until=until)
+        of.refused["quota"] = RefusedTypes(
+            capacity_type="on-demand", zone="", instance_types=["quota=Standard"], until=until
+        )
+    await of.plan()
+    (said,) = of.said("FailedScheduling")
+    assert said.startswith("EC2 has no spot capacity at all (")
+    assert labels.ON_DEMAND not in said, "only spot was asked for so far"
