@@ -24,6 +24,7 @@ import hashlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 
 from temporalio.exceptions import ApplicationError
@@ -45,7 +46,7 @@ from activities.planning.refused_launches import RefusedLaunches
 from activities.planning.solving import Solver
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
-from tenon.ec2.avoided import by_offering
+from tenon.ec2.avoided import avoided_until, by_offering
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.lifecycle.breaker import sentences
@@ -56,6 +57,7 @@ from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.problem import problem_of, with_pool_reasons
 from tenon.provisioning.purchase import explanations
 from tenon.provisioning.readiness import usable_pools
+from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
 from tenon.scheduling.model import Plan
 
 log = loggers.PROVISIONER
@@ -228,7 +230,9 @@ class Planner:
         metrics.SCHEDULING_SECONDS.labels("provisioner").observe(solved.seconds)
         ready = frozenset(node.name for node in problem.nodes if node.initialized)
         in_flight = frozenset(node.name for node in problem.nodes if node.requirements is not None)
-        why = await asyncio.to_thread(explanations, problem, plan.claims)
+        sold = {pool.metadata.name: types for pool, types in seen.sold}
+        refused_until = partial(avoided_until, self._refusals.avoided_until())
+        why = await asyncio.to_thread(explanations, TypeChoiceExplainer(problem, sold, refused_until), plan.claims)
         without_types = {pool.name: pool.lacking for pool in problem.pools if pool.lacking}
         return _Decision(
             plan, asking, solved.failed, seen, ready, fingerprint, solved.seconds, in_flight, why, without_types

@@ -39,6 +39,14 @@ class UnavailableOfferings(frozenset[OfferingKey]):
         )
 
 
+def avoided_until(until: Mapping[OfferingKey, datetime], offering: OfferingKey) -> datetime | None:
+    """Return until when an offering is avoided, whether EC2 refused it alone or with others; None if it did not."""
+    keys = [offering, offering.in_all_zones, offering.whole_capacity_type]
+    if quota := quota_of(offering.instance_type, offering.capacity_type):
+        keys.append(OfferingKey.of_quota(offering.capacity_type, quota))
+    return max((until[key] for key in keys if key in until), default=None)
+
+
 def concerns_types(key: OfferingKey, instance_types: Collection[str]) -> bool:
     """True if a refusal with this key rules out an offering of one of the types, in its capacity type."""
     if not key.instance_type:

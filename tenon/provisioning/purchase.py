@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
-from tenon.scheduling.model import PlannedClaim, Problem
+from tenon.scheduling.model import PlannedClaim
 from tenon.sentences import counted, first_few
 
 NAMED_PODS, NAMED_TYPES = 5, 5
@@ -15,9 +15,8 @@ MAX_EXPLAINED = 200
 """How many claims of a plan get their type explained. More would delay the pods of a large plan."""
 
 
-def explanations(problem: Problem, claims: Sequence[PlannedClaim]) -> list[str]:
-    """Returns, for each claim of a plan for the problem, the lines that say why it is bought."""
-    winners = TypeChoiceExplainer(problem)
+def explanations(winners: TypeChoiceExplainer, claims: Sequence[PlannedClaim]) -> list[str]:
+    """Returns, for each claim of a plan, the lines that say why it is bought."""
     return [
         explanation(claim, winners.why(claim) if number < MAX_EXPLAINED else "") for number, claim in enumerate(claims)
     ]
@@ -38,7 +37,7 @@ def explanation(claim: PlannedClaim, choice: str, occasion: str = "") -> str:
         lines.append(f"{counted(len(pods), 'pod')}: {first_few(pods, NAMED_PODS)}")
     if rooms:
         lines.append(f"room for {counted(rooms, 'pod')} of CapacityBuffers")
-    lines.append(f"cheapest types that fit: {first_few(claim.instance_types, NAMED_TYPES)}")
+    lines.append(f"cheapest available types that fit: {first_few(claim.instance_types, NAMED_TYPES)}")
     if choice:
         lines.append(choice)
     bought = claim.offering

@@ -34,7 +34,7 @@ async def test_a_node_says_why_it_was_bought_and_which_pods_run_there(
     print(shown)
     pods, types, choice, price = state.explanation
     assert pods.startswith(f"{state.planned_pods} pod")  # the third may have come too late for the first plan
-    assert types.startswith("cheapest types that fit: ")
+    assert types.startswith("cheapest available types that fit: ")
     assert "the cheapest of" in choice
     assert price.startswith("planned price: 0.")
     assert pods_text(state) in shown

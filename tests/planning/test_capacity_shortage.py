@@ -6,9 +6,14 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from tenon.apis import labels
+from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.ec2.instance_types import without
+from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.messages.provisioning import PlanInput, RefusedTypes
+from tenon.scheduling.model import InstanceType
+from tests.planning.fake_view import FakeTypes
 from tests.planning.setting import Setting
-from tests.scheduling.builders import CATALOG, ON_DEMAND, asking, pod
+from tests.scheduling.builders import CATALOG, ON_DEMAND, asking, need, pod
 
 AVOIDED = timedelta(minutes=3)
 
@@ -50,8 +55,25 @@ class Shortage:
         return [message for _, name, why, message in self.at.recorder.events if (name, why) == ("a", reason)]
 
 
+class MarkedTypes(FakeTypes):
+    """Keeps refused types, with what EC2 refused marked, as the worker does."""
+
+    def instance_types(
+        self,
+        node_class: EC2NodeClass,
+        unavailable: frozenset[OfferingKey],
+        *,
+        unpriced: bool = False,
+        dedicated: bool = False,
+    ) -> Sequence[InstanceType]:
+        return without(CATALOG, unavailable)
+
+
 def shortage() -> Shortage:
-    return Shortage(Setting(asking("a", ON_DEMAND)))
+    at = Setting(asking("a", ON_DEMAND, need(labels.ZONE, "In", "us-west-2a")))
+    at.types = MarkedTypes()
+    at.restart()
+    return Shortage(at)
 
 
 async def test_evt03_a_pod_says_what_ec2_lacks_after_its_second_refused_nodeclaim() -> None:
@@ -85,6 +107,21 @@ async def test_a_pod_without_any_offering_left_says_what_was_tried() -> None:
     (said,) = of.said("FailedScheduling")
     assert said.startswith("EC2 has no on-demand capacity for ")
     assert "NodePool default" in said
+
+
+async def test_a_nodeclaim_says_which_cheaper_types_ec2_refused() -> None:
+    """It is the cheapest of what is left, not of what fits."""
+    of = shortage()
+    first = await of.refuse()
+    again = of.at.now + AVOIDED
+    await of.refuse()
+    third = await of.plan()
+    (body,) = of.at.kube.objects.values()
+    choice = body["metadata"]["annotations"][labels.EXPLANATION].splitlines()[2]
+    assert choice.startswith(f"{third[0]} in us-west-2a (on-demand): the cheapest of ")
+    assert "types that hold 1 CPU and 1Gi and that EC2 did not refuse" in choice
+    assert f"EC2 refused 4 cheaper types, {first[0]} at $" in choice
+    assert f" first, until {again:%Y-%m-%dT%H:%M:%SZ}" in choice
 
 
 async def test_nodeclaims_that_end_for_another_reason_are_no_shortage() -> None:

@@ -45,7 +45,7 @@ async def test_a_claim_says_why_it_is_bought() -> None:
     (body,) = at.kube.objects.values()
     asked, types, choice, price = body["metadata"]["annotations"][labels.EXPLANATION].splitlines()
     assert asked == "7 pods: default/p0, default/p1, default/p2, default/p3, default/p4 and 2 more"
-    cheapest = types.removeprefix("cheapest types that fit: ").split(", ")[0]
+    cheapest = types.removeprefix("cheapest available types that fit: ").split(", ")[0]
     assert choice.startswith(f"{cheapest} in us-west-2")
     assert ": the cheapest of " in choice
     assert price.startswith(f"planned price: {result.price:.4f} $/h ({cheapest}, us-west-2")

@@ -279,7 +279,7 @@ def test_a_static_claim_explains_why_it_is_bought(cpu: str) -> None:
     planned, why = static_node(static(3), CATALOG, daemons, {}, PlanPolicy())
     occasion, types, choice, price = why.splitlines()
     assert occasion == "one of 3 replicas of static NodePool fixed"
-    assert types.startswith(f"cheapest types that fit: {planned.instance_types[0]}")
+    assert types.startswith(f"cheapest available types that fit: {planned.instance_types[0]}")
     count = len(planned.instance_types)
     condition = "hold 7 CPU" if cpu else "its NodePool allows;"
     assert f"the cheapest of {count} types that {condition}" in choice

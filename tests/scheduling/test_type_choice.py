@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import UTC, datetime
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tenon.apis import labels
+from tenon.kube.offerings import OfferingKey
 from tenon.scheduling.engine import solve
-from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
+from tenon.scheduling.explanation.type_choice import RefusedTypes, TypeChoiceExplainer
 from tenon.scheduling.model import Problem
 from tests.scheduling.builders import (
     AMD64,
@@ -76,6 +80,51 @@ def test_a_cheaper_type_that_is_sold_out_is_named() -> None:
     )
     sentence = why(problem([pod("p")], pool("default", ON_DEMAND, types=gone)))
     assert sentence.endswith("m5.large in us-west-2a (on-demand) would cost 20 % less, but it is sold out")
+
+
+def refused(*names: str) -> Callable[[OfferingKey], datetime | None]:
+    """EC2 refused these types, on demand."""
+    keys = {OfferingKey("on-demand", name, "us-west-2a"): UNTIL for name in names}
+    return keys.get
+
+
+UNTIL = datetime(2026, 3, 1, 9, 59, 10, tzinfo=UTC)
+GONE = catalog(
+    entry("c6g.2xlarge", 8, 16, 0.272, zones=["us-west-2a"], available=False),
+    entry("m6g.2xlarge", 8, 32, 0.308, zones=["us-west-2a"], available=False),
+    entry("m6g.large", 2, 8, 0.077, zones=["us-west-2a"], available=False),
+    entry("x8g.48xlarge", 192, 3072, 18.0, zones=["us-west-2a"], available=False),
+)
+LEFT = catalog(
+    entry("m9gd.16xlarge", 64, 256, 4.0224, zones=["us-west-2a"]),
+    entry("r9gd.16xlarge", 64, 512, 5.0, zones=["us-west-2a"]),
+)
+
+
+def test_a_type_that_is_bought_in_a_shortage_is_not_called_the_cheapest_that_fits() -> None:
+    """The problem lacks types of which nothing is available, and the sentence names those that would do."""
+    asked = problem([pod("p", "5", "5Gi")], pool("default", ON_DEMAND, types=LEFT))
+    (claim,) = solve(asked).claims
+    names = refused("c6g.2xlarge", "m6g.2xlarge", "m6g.large", "x8g.48xlarge")
+    explainer = TypeChoiceExplainer(asked, {"default": [*GONE, *LEFT]}, names)
+    assert explainer.why(claim) == (
+        "m9gd.16xlarge in us-west-2a (on-demand): the cheapest of 2 types that hold 5 CPU and 5Gi and that EC2 did not "
+        "refuse; EC2 refused 2 cheaper types, c6g.2xlarge at $0.2720 an hour first, until 2026-03-01T09:59:10Z; "
+        "next is r9gd.16xlarge, 24 % more expensive"
+    )
+    assert explainer.refused(claim) == RefusedTypes(2, "c6g.2xlarge", 0.272, UNTIL)
+
+
+def test_refused_types_that_the_pods_could_not_use_are_not_named() -> None:
+    asked = problem([asking("p", AMD64, ON_DEMAND)], pool("default", ON_DEMAND, types=LEFT_AMD64))
+    (claim,) = solve(asked).claims
+    arm = catalog(entry("c6g.2xlarge", 8, 16, 0.01, zones=["us-west-2a"], available=False, arch="arm64"))
+    explainer = TypeChoiceExplainer(asked, {"default": [*arm, *LEFT_AMD64]}, refused("c6g.2xlarge"))
+    assert "EC2 refused" not in explainer.why(claim)
+    assert explainer.refused(claim) is None
+
+
+LEFT_AMD64 = catalog(entry("m5.large", 2, 8, 0.096, zones=["us-west-2a"]))
 
 
 def test_what_costs_nothing_is_compared_in_dollars() -> None:

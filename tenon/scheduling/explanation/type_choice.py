@@ -6,13 +6,17 @@ It explains only the choice of the type, for the pods that the node was given.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from tenon.apis import labels
+from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import Requirement, Requirements
+from tenon.kube.timestamps import format_instant
 from tenon.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources, binary_unit
-from tenon.scheduling.model import OFFERING_KEYS, InstanceType, Offering, PlannedClaim, Pool, Problem
+from tenon.scheduling.model import OFFERING_KEYS, InstanceType, Offering, PlannedClaim, Problem
+from tenon.sentences import counted
 
 _ALIKE = 0.005
 """Prices whose relative difference is below this are reported as the same."""
@@ -38,6 +42,8 @@ class _Market:
     """The best sale of each type that may be bought."""
     prices: Mapping[str, float]
     """Price by type."""
+    sold_out: Sequence[_Sale]
+    """Sales that satisfy the requirements, but are not available. None of them is of a reservation."""
     others: Sequence[tuple[_Sale, str]]
     """Sales that the pool allows but a node with these requirements cannot use, with the reason."""
 
@@ -46,7 +52,8 @@ class _Market:
 class _PoolTypes:
     """The types of a pool, with the facts that all its claims share."""
 
-    pool: Pool
+    kinds: Sequence[InstanceType]
+    """The pool's types, and those of which everything that the pool allows is sold out."""
     own: Requirements
     """The pool's requirements on labels that types or their offerings determine."""
     known: frozenset[str]
@@ -56,11 +63,41 @@ class _PoolTypes:
     markets: dict[Requirements, _Market] = field(default_factory=dict)
 
 
+RefusedUntil = Callable[[OfferingKey], datetime | None]
+"""Returns until when plans avoid an offering that EC2 refused; None if EC2 did not refuse it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedTypes:
+    """The cheaper types that hold what a claim must hold, and that EC2 refused."""
+
+    count: int
+    first: str
+    """The cheapest type."""
+    price: float
+    """Its price in dollars an hour."""
+    until: datetime
+    """When it is tried again."""
+
+
 class TypeChoiceExplainer:
     """Explains the claims of a plan for one problem. Caches what claims share."""
 
-    def __init__(self, problem: Problem) -> None:
-        """Take the problem that was solved."""
+    def __init__(
+        self,
+        problem: Problem,
+        sold: Mapping[str, Sequence[InstanceType]] | None = None,
+        refused_until: RefusedUntil = lambda _: None,
+    ) -> None:
+        """Take the problem that was solved.
+
+        Args:
+            problem: the problem.
+            sold: for each pool all instance types, because the problem lacks types of which nothing is available.
+            refused_until: which offerings EC2 refused.
+        """
+        self._sold = sold or {}
+        self._refused_until = refused_until
         self._pools = {pool.name: pool for pool in problem.pools}
         self._shelves: dict[str, _PoolTypes] = {}
         self._explanations: dict[tuple[str, Requirements, tuple[tuple[str, int], ...], tuple[str, ...]], str] = {}
@@ -76,31 +113,70 @@ class TypeChoiceExplainer:
             self._explanations[same] = self._explain(claim, shelf, asked)
         return self._explanations[same]
 
+    def refused(self, claim: PlannedClaim) -> RefusedTypes | None:
+        """Return the cheaper types that EC2 refused; None if there are none."""
+        if claim.pool not in self._pools:
+            return None
+        shelf = self._pool_types(claim.pool)
+        asked = Requirements({key: wanted for key, wanted in claim.requirements.items() if key in shelf.known})
+        return self._refused(claim, _market(shelf, asked))
+
+    def _refused(self, claim: PlannedClaim, market: _Market) -> RefusedTypes | None:
+        cheaper: dict[str, tuple[_Sale, datetime]] = {}
+        for sale in market.sold_out:
+            if sale.price >= claim.price * (1 - _ALIKE):
+                break
+            key = OfferingKey(sale.offering.capacity_type, sale.name, sale.offering.zone)
+            if (
+                sale.name not in cheaper
+                and not _missing(claim.requests, sale.room)
+                and (until := self._refused_until(key))
+            ):
+                cheaper[sale.name] = sale, until
+        if not cheaper:
+            return None
+        first, until = next(iter(cheaper.values()))
+        return RefusedTypes(len(cheaper), first.name, first.price, until)
+
     def _explain(self, claim: PlannedClaim, shelf: _PoolTypes, asked: Requirements) -> str:
         capacity_type, name, zone = claim.offering
         market = _market(shelf, asked)
-        count = len(claim.instance_types)
+        count, refused = len(claim.instance_types), self._refused(claim, market)
         place = f"{f'the cheapest of {count} types' if count > 1 else 'the only type'} that {_condition(claim, count)}"
+        if refused is not None:
+            place += " and that EC2 did not refuse"
         if capacity_type == labels.RESERVED:
             place = f"{_reservation(claim)} is paid for already; {place}"
         parts = [f"{name} in {zone} ({capacity_type}): {place}"]
+        if refused is not None:
+            first = f"{refused.first} at ${refused.price:.4f} an hour{' first' if refused.count > 1 else ''}"
+            types = counted(refused.count, "cheaper type")
+            parts.append(f"EC2 refused {types}, {first}, until {format_instant(refused.until)}")
         if count > 1:
             after = claim.instance_types[1]
             parts.append(f"next is {after}, {_price_difference(market.prices.get(after, claim.price), claim.price)}")
-        parts += [clause for clause in (_too_small(claim, market), _ruled_out(claim, market)) if clause]
+        if refused is None:
+            parts += [clause for clause in (_too_small(claim, market), _ruled_out(claim, market)) if clause]
         return "; ".join(parts)
 
     def _pool_types(self, name: str) -> _PoolTypes:
         if name not in self._shelves:
             pool = self._pools[name]
-            rooms = ((kind, kind.allocatable) for kind in pool.instance_types)
+            there = {kind.name for kind in pool.instance_types}
+            gone = (kind for kind in self._sold.get(name, ()) if kind.name not in there and _has_sold_out(kind))
+            kinds = [*pool.instance_types, *gone]
+            rooms = ((kind, kind.allocatable) for kind in kinds)
             sales = [_Sale(o.price, kind.name, kind, o, room) for kind, room in rooms for o in kind.offerings]
-            known = {key for kind in pool.instance_types for key in kind.requirements}
+            known = {key for kind in kinds for key in kind.requirements}
             ordered = sorted(sales, key=lambda s: (s.price, s.name, s.offering.zone, s.offering.capacity_type))
             known |= {labels.INSTANCE_TYPE, *OFFERING_KEYS}
             own = Requirements({key: wanted for key, wanted in pool.requirements.items() if key in known})
-            self._shelves[name] = _PoolTypes(pool, own, frozenset(known), ordered)
+            self._shelves[name] = _PoolTypes(kinds, own, frozenset(known), ordered)
         return self._shelves[name]
+
+
+def _has_sold_out(kind: InstanceType) -> bool:
+    return not all(offering.available for offering in kind.offerings)
 
 
 def _condition(claim: PlannedClaim, types: int) -> str:
@@ -120,9 +196,10 @@ def _reservation(claim: PlannedClaim) -> str:
 def _market(shelf: _PoolTypes, asked: Requirements) -> _Market:
     if asked in shelf.markets:
         return shelf.markets[asked]
-    forbidding = {kind.name: _forbidding(kind, asked) for kind in shelf.pool.instance_types}
-    closed = {kind.name for kind in shelf.pool.instance_types if _forbidding(kind, shelf.own)}
+    forbidding = {kind.name: _forbidding(kind, asked) for kind in shelf.kinds}
+    closed = {kind.name for kind in shelf.kinds if _forbidding(kind, shelf.own)}
     best: dict[str, _Sale] = {}
+    sold_out: list[_Sale] = []
     others: list[tuple[_Sale, str]] = []
     for sale in shelf.sales:
         wanted = forbidding[sale.name] or _refusing(sale.offering, asked)
@@ -130,12 +207,14 @@ def _market(shelf: _PoolTypes, asked: Requirements) -> _Market:
             best.setdefault(sale.name, sale)
         elif sale.name not in closed and not _refusing(sale.offering, shelf.own):
             name = sale.offering.reservation_id
+            if wanted is None and not name:
+                sold_out.append(sale)
             if name and not sale.offering.available:
                 others.append((sale, f"capacity reservation {name} takes no more nodes"))
             elif not name:  # how many places this plan leaves in a reservation is not known here
                 others.append((sale, f"its pods need {wanted}" if wanted is not None else "it is sold out"))
     prices = {name: sale.price for name, sale in best.items()}
-    market = shelf.markets[asked] = _Market(list(best.values()), prices, others)
+    market = shelf.markets[asked] = _Market(list(best.values()), prices, sold_out, others)
     return market
 
 
