@@ -28,6 +28,7 @@ with workflow.unsafe.imports_passed_through():
         LaunchReport,
         PlanInput,
         PlanResult,
+        PurchasePause,
         RefusedTypes,
         UnavailableOffering,
     )
@@ -49,13 +50,14 @@ class ProvisionerInput(Message):
     """From earlier versions; `refused` holds the same in a more compact form."""
     refused: list[RefusedTypes] = Field(default_factory=list)
     breakers: list[LaunchBreaker] = Field(default_factory=list)
+    pauses: list[PurchasePause] = Field(default_factory=list)
     last_plan: PlanResult | None = None
     plan_queue: str = ""
 
 
 @workflow.defn(name="Provisioner")
 class ProvisionerWorkflow(PlannerCaller):
-    """Waits for batches of pods, has them planned, and keeps what EC2 refuses."""
+    """Waits for batches of pods, has them planned, and keeps what EC2 and kube-scheduler refuse."""
 
     @workflow.init
     def __init__(self, begin: ProvisionerInput) -> None:
@@ -67,6 +69,7 @@ class ProvisionerWorkflow(PlannerCaller):
         self.avoided = {u.offering.key: u.until for u in begin.unavailable}
         self.avoided |= by_offering(begin.refused, workflow.now())
         self.breakers = {one.pool: one for one in begin.breakers}
+        self.pauses = begin.pauses
         self.reports = 0
         self.breakers_changed = False
         self.last_plan = begin.last_plan
@@ -88,6 +91,7 @@ class ProvisionerWorkflow(PlannerCaller):
                         unavailable=[],
                         refused=grouped(self.avoided),
                         breakers=list(self.breakers.values()),
+                        pauses=self.pauses,
                         last_plan=self.last_plan,
                         plan_queue=self.plan_queue,
                     )
@@ -96,8 +100,11 @@ class ProvisionerWorkflow(PlannerCaller):
     async def _await_batch(self) -> BatchSummary | None:
         """The next batch, or None to poll again, for example because EC2 now refuses other NodePools."""
         self.breakers_changed = False
-        given = AwaitBatchInput(cluster=self.cluster, breakers=list(self.breakers.values()))
-        return await self.poll(ActivityName.AWAIT_BATCH, given, BatchSummary, "batch window", self._outdated)
+        given = AwaitBatchInput(cluster=self.cluster, breakers=list(self.breakers.values()), pauses=self.pauses)
+        batch = await self.poll(ActivityName.AWAIT_BATCH, given, BatchSummary, "batch window", self._outdated)
+        if batch is not None:
+            self.pauses = batch.pauses
+        return batch
 
     def _outdated(self) -> bool:
         return self.breakers_changed or self.reports >= MAX_REPORTS
@@ -111,6 +118,7 @@ class ProvisionerWorkflow(PlannerCaller):
             batch=self.batch,
             refused=grouped(self.avoided),
             breakers=list(self.breakers.values()),
+            pauses=self.pauses,
         )
         planned = await self.call(ActivityName.PLAN, given, PlanResult, f"{batch.pods} pending pods")
         self.last_plan = planned

@@ -19,13 +19,18 @@ from activities.planning.buffers import BufferRoom
 from activities.planning.interfaces import ClusterView, Fingerprint
 from activities.planning.launch_refusals import LaunchRefusals
 from activities.planning.pacing import Pace
+from activities.planning.unused_nodes import UnusedNodes
 from tenon.kube.pod import Pod
-from tenon.lifecycle.messages.provisioning import AwaitBatchInput, BatchSummary
+from tenon.lifecycle.messages.provisioning import AwaitBatchInput, BatchSummary, PurchasePause
 
 log = loggers.PROVISIONER
 
 NOMINATED_FOR = timedelta(seconds=20)
 """How long kube-scheduler has to bind a pod to the node that a plan found for it (CTL-33)."""
+TAINTED_FOR = timedelta(minutes=5)
+"""How long after its initialization a node covers its planned pods while a taint that nobody declared keeps them away.
+A CNI that starts slowly sets such a taint, and a second node would wait for it as long as the first. Emptiness leaves
+the node alone for as long (`HELD_SECONDS` in `worker/cache/state.py`)."""
 BOUGHT_FOR = timedelta(seconds=2)
 """How long the cache may take to show a new NodeClaim. After that, the claim itself says which pods it is for."""
 PLANNED_WITHIN = timedelta(seconds=30)
@@ -73,6 +78,8 @@ class _PlanOutcome:
     """The state of the pod when it fitted nowhere."""
     pool: tuple[str, int | None] | None = None
     """The name and generation of the NodePool whose NodeClaim for the pod the API server refused."""
+    paused: bool = False
+    """The pod was told that no node is bought for it for a while."""
 
 
 class Batcher:
@@ -100,6 +107,7 @@ class Batcher:
         self._pace = Pace(share=SHARE_OF_LOOKS)
         self._renewed_within = timedelta(seconds=window.longest) + PLANNED_WITHIN
         """How long it may take from the time that a pod needs a decision until it has one."""
+        self._unused = UnusedNodes(view)
         self._kept: dict[str, datetime] = {}
         """Node name to the time until which the node is kept, because a pod that was promised it is gone and its
         controller may create a replacement."""
@@ -114,11 +122,36 @@ class Batcher:
         fingerprint = self._view.fingerprint()
         pending = self._view.pending_pods()
         self._forget_others(pending)
-        return [
+        self._unused.forget_others(pod for pod in pending if not pod.node_name)
+        undecided = [
             pod
             for pod in (*pending, *self._buffers.lacking())
             if not self._valid(pod, now, fingerprint) and not self._covered(pod, now)
         ]
+        self._unused.count((pod for pod in undecided if not pod.node_name and not pod.buffer), now)
+        return undecided
+
+    def adopt(self, pauses: Iterable[PurchasePause]) -> None:
+        """Go on with the pauses that the workflow has kept from an earlier process."""
+        self._unused.adopt(pauses)
+
+    def pauses(self) -> list[PurchasePause]:
+        """What the workflow keeps for the next process."""
+        return self._unused.kept()
+
+    def paused(self, pods: Iterable[Pod]) -> dict[str, PurchasePause]:
+        """By key, the pods for which no node is bought now, because earlier nodes became ready without them."""
+        now = self._now()
+        pauses = ((pod.key, self._unused.pause_of(pod, now)) for pod in pods)
+        return {key: pause for key, pause in pauses if pause is not None}
+
+    def told_of_pause(self, pods: Iterable[Pod]) -> None:
+        """Record that these pods got an event about their pause. They come back when it ends."""
+        now = self._now()
+        for pod in pods:
+            pause = self._unused.pause_of(pod, now)
+            if pause is not None and pause.until is not None:
+                self._answered[pod.uid] = _PlanOutcome(pause.until, self._attempts(pod), None, pod=pod, paused=True)
 
     def nominated(self, placements: Mapping[str, Iterable[Pod]]) -> None:
         """Record pods that were planned onto nodes (by name) that exist or are starting. Skip the pods of buffers."""
@@ -220,6 +253,7 @@ class Batcher:
     async def await_batch(self, given: AwaitBatchInput) -> BatchSummary:
         """Wait for an undecided pod, then until no new pod came for the idle time or the window is over."""
         self._refusals.update(given.breakers)
+        self.adopt(given.pauses)
         loop = asyncio.get_running_loop()
         give_up = loop.time() + given.wait_seconds - max(0.0, self._window.longest - CLOSES_WITHIN)
         self._turn += 1
@@ -227,7 +261,7 @@ class Batcher:
         while not (self._view.synced() and (pods := self.undecided())):
             left = give_up - loop.time()
             if left <= 0 or turn != self._turn:  # a newer call ends an older one
-                return BatchSummary()
+                return BatchSummary(pauses=self.pauses())
             await self._wait_for_change(min(left, self._until_next_retry()))
         opened_at, opened, newest = self._now(), loop.time(), loop.time()
         seen = {pod.uid for pod in pods}
@@ -245,7 +279,7 @@ class Batcher:
         pods = self.undecided()
         QUEUE_DEPTH.labels("provisioner").set(waiting := _in_cluster(pods))
         # The workflow plans only if the number is positive, so if only buffers need room, count their pods.
-        return BatchSummary(pods=waiting or len(pods), opened_at=opened_at)
+        return BatchSummary(pods=waiting or len(pods), opened_at=opened_at, pauses=self.pauses())
 
     async def _wait_for_change(self, seconds: float) -> None:
         """Return after a change, when the pace allows another look, at the latest after ``seconds``."""
@@ -257,10 +291,14 @@ class Batcher:
         """Whether a NodeClaim still covers the pod.
 
         A pod that must leave its node moves to the new one whenever the drain allows it, so its claim covers it without
-        a time limit. kube-scheduler binds a pending pod to the new node at once or not at all.
+        a time limit. kube-scheduler binds a pending pod to the new node at once, or when the taint goes that an agent
+        has set there, or not at all.
         """
         return any(
-            pod.node_name or (since := claim.initialized_at) is None or now - since <= NOMINATED_FOR
+            pod.node_name
+            or (since := claim.initialized_at) is None
+            or now - since <= NOMINATED_FOR
+            or (now - since <= TAINTED_FOR and bool(self._view.undeclared_taint(claim, pod)))
             for claim in self._view.claims_for(pod)
         )
 
@@ -273,6 +311,8 @@ class Batcher:
         if answer.pod is not None and answer.pod is not pod and _scheduling_key(answer.pod) != _scheduling_key(pod):
             return False
         if answer.pool is not None and answer.pool[1] != self._generations().get(answer.pool[0]):
+            return False
+        if answer.paused and self._unused.pause_of(pod, now) is None:
             return False
         return answer.fingerprint is None or answer.fingerprint == _relevant_part(pod, fingerprint)
 

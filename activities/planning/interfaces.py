@@ -75,6 +75,20 @@ class ClusterView(Cluster, Protocol):
         """The NodeClaims that were created for a pod and stay, except those it did not use: it got another node."""
         ...
 
+    def is_unused(self, claim: ClaimRecord, pod: Pod) -> bool:
+        """Whether a waiting pod could have had the ready node that was bought for it.
+
+        That is so if no planned pod of the node and no pod like this one got the node, and no other pods took the room.
+        """
+        ...
+
+    def undeclared_taint(self, claim: ClaimRecord, pod: Pod) -> str:
+        """The key of a taint on the claim's Node that the claim does not declare and the pod does not tolerate.
+
+        Empty if there is none. Taints by which Kubernetes reports a node's state do not count.
+        """
+        ...
+
     def place_of(self, name: str) -> str:
         """The current name in ``nodes`` of a Node or NodeClaim that had this name when a plan was made.
 

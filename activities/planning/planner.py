@@ -34,7 +34,7 @@ from activities.clock import utc_now
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.events import EventPublisher
-from activities.kubernetes.resources import NODECLAIMS
+from activities.kubernetes.resources import NODECLAIMS, PODS
 from activities.planning.batching import Batcher
 from activities.planning.buffers import BufferRoom
 from activities.planning.claim_writer import ClaimWrite, Written, write_claims
@@ -47,15 +47,17 @@ from activities.planning.solving import Solver
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
 from tenon.ec2.avoided import avoided_until, by_offering
+from tenon.kube.conditions import condition
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.lifecycle.breaker import sentences
-from tenon.lifecycle.messages.provisioning import PlanInput, PlanResult
+from tenon.lifecycle.messages.provisioning import PlanInput, PlanResult, PurchasePause
 from tenon.provisioning.launch_breakers import only_probes, pools_for_plans, without_held_types
 from tenon.provisioning.overlays import Overlaid
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.problem import problem_of, with_pool_reasons
 from tenon.provisioning.purchase import explanations
+from tenon.provisioning.purchase_pauses import pause_sentence, pool_sentence
 from tenon.provisioning.readiness import usable_pools
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
 from tenon.scheduling.model import Plan
@@ -84,6 +86,8 @@ class _Decision:
     """The names of NodeClaims that have no Node yet."""
     explanations: Sequence[str] = ()
     """For each NodeClaim of the plan, why it is bought."""
+    paused: Mapping[str, str] = field(default_factory=dict)
+    """Key to the reason, for pods that are in no part of the plan because earlier nodes did not get them."""
     without_types: Mapping[str, str] = field(default_factory=dict)
     """Why no instance type is available, for each NodePool that has none."""
 
@@ -144,6 +148,7 @@ class Planner:
     async def _plan(self, given: PlanInput) -> PlanResult:
         self._refusals.update(given.breakers)
         self._refusals.avoid(self._avoided(given))
+        self._batcher.adopt(given.pauses)
         before = await self._check_up_to_date(given)
         if before:
             log.info("The batch was planned before", extra={"batch": given.batch, "nodeclaims": before})
@@ -219,7 +224,10 @@ class Planner:
             log.info(
                 "The provisioner found provisionable pods", extra={"pods": _first_few(pods), "pod-count": len(pods)}
             )
-        asking = [*pods, *self._buffers.pods()]
+        pauses = self._batcher.paused(pods)
+        paused = await self._pause_sentences(pods, pauses)
+        waiting = [pod for pod in pods if pod.key in pauses]
+        asking = [*(pod for pod in pods if pod.key not in pauses), *self._buffers.pods()]
         problem = await asyncio.to_thread(
             problem_of, self._view.snapshot(), asking, seen.sold, self._policy, self._batcher.reserved()
         )
@@ -235,8 +243,43 @@ class Planner:
         why = await asyncio.to_thread(explanations, TypeChoiceExplainer(problem, sold, refused_until), plan.claims)
         without_types = {pool.name: pool.lacking for pool in problem.pools if pool.lacking}
         return _Decision(
-            plan, asking, solved.failed, seen, ready, fingerprint, solved.seconds, in_flight, why, without_types
+            plan,
+            [*asking, *waiting],
+            solved.failed,
+            seen,
+            ready,
+            fingerprint,
+            solved.seconds,
+            in_flight,
+            why,
+            paused,
+            without_types,
         )
+
+    async def _pause_sentences(self, pods: Sequence[Pod], pauses: Mapping[str, PurchasePause]) -> dict[str, str]:
+        """By key, why no node is bought for the paused pods. Events on their NodePools say so too."""
+        refusals: dict[str, str] = {}
+        sentences = {}
+        for pod in pods:
+            if (pause := pauses.get(pod.key)) is None:
+                continue
+            if pause.group not in refusals:
+                refusals[pause.group] = refusal = await self._refusal(pod)
+                pool = next((pool for pool in self._view.node_pools() if pool.metadata.name == pause.pool), None)
+                if pool is not None:
+                    message = pool_sentence(pause, pod.key, refusal)
+                    await self._recorder.publish(_pool_reference(pool), "NodesNotUsed", message, "Warning")
+            sentences[pod.key] = pause_sentence(pause, refusals[pause.group])
+        return sentences
+
+    async def _refusal(self, pod: Pod) -> str:
+        """What kube-scheduler says about a pod that it cannot place. The cache does not keep it, because it is long."""
+        try:
+            body = await self._kube.get(PODS, pod.name, pod.namespace)
+        except ApiError as error:
+            log.info("The pod cannot be read for an event", extra={"pod": pod.key, "error": str(error)})
+            return ""
+        return str(condition(body or {}, "PodScheduled").get("message") or "")
 
     async def _check_up_to_date(self, given: PlanInput) -> list[str]:
         """The names of this batch's existing NodeClaims. On return, the view contains those of all other batches."""
@@ -274,6 +317,7 @@ class Planner:
         offered_again = min(self._avoided(given).values(), default=None)
         unplaced = [by_key[key] for key in made.plan.unschedulable]
         self._batcher.unschedulable(unplaced, made.fingerprint, offered_again)
+        self._batcher.told_of_pause(by_key[key] for key in made.paused)
         self._batcher.engine_failed(by_key[key] for key in made.failed)
         self._batcher.nominated(made.plan.placements)
         self._batcher.bought(pod.uid for claim in written.claims for pod in claim.pods)
@@ -310,7 +354,8 @@ def _waits(pod: Pod) -> bool:
 def _as_written(made: _Decision, written: Written) -> Plan:
     """The plan with only the written NodeClaims. Pods of the unwritten ones, and failed pods, become unschedulable."""
     why = {pod.key: one.sentence for one in written.unwritten for pod in one.planned.pods}
-    return replace(made.plan, claims=written.claims, unschedulable={**made.plan.unschedulable, **why, **made.failed})
+    unschedulable = {**made.plan.unschedulable, **why, **made.failed, **made.paused}
+    return replace(made.plan, claims=written.claims, unschedulable=unschedulable)
 
 
 def _pool_reference(pool: NodePool) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from activities.kubernetes.errors import ApiError, ConflictError
-from activities.kubernetes.resources import NODECLAIMS, Resource
+from activities.kubernetes.resources import NODECLAIMS, PODS, Resource
 from activities.planning.interfaces import DisruptionCluster, Fingerprint
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
@@ -73,6 +73,10 @@ class FakeView:
         self.eased = 0
         self.released: dict[str, int] = {}
         self.requests: dict[str, Resources] = {}
+        self.used: set[str] = set()
+        """NodeClaims whose planned pods got there, or whose room others took."""
+        self.tainted: dict[str, str] = {}
+        """NodeClaims with a taint that they do not declare."""
         self.waits = 0
         self.known_batch = 0
         self.behind: list[Collection[str]] = []
@@ -88,10 +92,17 @@ class FakeView:
         self.pods += pods
         self.publish()
 
-    def claim(self, name: str, *uids: str, leaving: bool = False, initialized_at: datetime | None = None) -> None:
+    def claim(
+        self, name: str, *uids: str, leaving: bool = False, initialized_at: datetime | None = None, batch: int = 0
+    ) -> None:
         ready = {"type": "Initialized", "status": "True", "lastTransitionTime": initialized_at}
         deleted = {"deletionTimestamp": "2026-01-01T00:00:00Z"} if leaving else {}
-        body = {"metadata": {"name": name, **deleted}, "status": {"conditions": [ready] if initialized_at else []}}
+        metadata = {
+            "name": name,
+            "labels": {labels.BATCH: str(batch), labels.NODEPOOL: "default"} if batch else {},
+            **deleted,
+        }
+        body = {"metadata": metadata, "status": {"conditions": [ready] if initialized_at else []}}
         self.claims[name] = ClaimRecord.of(body)
         self.planned[name] = frozenset(uids)
         self.publish()
@@ -150,6 +161,12 @@ class FakeView:
     def claims_for(self, pod: Pod) -> Sequence[ClaimRecord]:
         staying = {name: claim for name, claim in self.claims.items() if not claim.deleting}
         return [claim for name, claim in staying.items() if pod.uid in self.planned[name]]
+
+    def is_unused(self, claim: ClaimRecord, pod: Pod) -> bool:
+        return claim.name not in self.used
+
+    def undeclared_taint(self, claim: ClaimRecord, pod: Pod) -> str:
+        return self.tainted.get(claim.name, "")
 
     def place_of(self, name: str) -> str:
         claim = self.claims.get(name)
@@ -217,6 +234,7 @@ class FakeClaims:
 
     def __init__(self, view: FakeView | None = None) -> None:
         self.objects: dict[str, dict[str, Any]] = {}
+        self.pods: dict[str, dict[str, Any]] = {}
         self.refuse_after: int | None = None
         self.answer: Callable[[dict[str, Any]], ApiError | None] = lambda _: None
         self.tries: list[str] = []
@@ -224,6 +242,8 @@ class FakeClaims:
         self._view = view
 
     async def get(self, resource: Resource, name: str, namespace: str = "") -> dict[str, Any] | None:
+        if resource is PODS:
+            return self.pods.get(f"{namespace}/{name}")
         assert resource is NODECLAIMS
         return self.objects.get(name)
 

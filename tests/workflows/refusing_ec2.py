@@ -15,7 +15,7 @@ from temporalio.worker import Worker
 from activities.launch_breakers import LaunchBreakers
 from tenon.lifecycle.messages.base import ActivityName
 from tenon.lifecycle.messages.launch import OfferingRef
-from tenon.lifecycle.messages.provisioning import AwaitBatchInput, BatchSummary, PlanInput, PlanResult
+from tenon.lifecycle.messages.provisioning import AwaitBatchInput, BatchSummary, PlanInput, PlanResult, PurchasePause
 from workflows import names
 from workflows.provisioner import ProvisionerInput, ProvisionerWorkflow
 
@@ -28,6 +28,8 @@ class Planning:
     def __init__(self) -> None:
         self.asked: list[AwaitBatchInput] = []
         self.planned: list[PlanInput] = []
+        self.pauses: list[PurchasePause] = []
+        """What the waits report of pods that did not get their nodes."""
         self.pods = asyncio.Event()
         self.solves = asyncio.Event()
         """Unset while a plan takes its time."""
@@ -38,7 +40,7 @@ class Planning:
         self.asked.append(given)
         await self.pods.wait()
         self.pods.clear()
-        return BatchSummary(pods=1)
+        return BatchSummary(pods=1, pauses=self.pauses)
 
     @activity.defn(name=ActivityName.PLAN)
     async def plan(self, given: PlanInput) -> PlanResult:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from temporalio.testing import WorkflowEnvironment
 
 from activities.launch_breakers import LaunchBreakers
-from tenon.lifecycle.messages.provisioning import LaunchReport
+from tenon.lifecycle.messages.provisioning import LaunchReport, PurchasePause
 from tests.workflows.refusing_ec2 import SPOT, Planning, begin, provisioner, refusing
 from tests.workflows.waiting import until
 from worker.runtime.launch_reports import report_launches
@@ -55,6 +55,27 @@ async def test_m4_many_reports_fold_the_run_and_nothing_is_forgotten(
         kept = await handle.query(ProvisionerWorkflow.launches)
         assert [held.pool for held in kept.breakers] == ["web"]
         assert kept.refused == report.refused
+
+
+async def test_sch018_the_next_leader_hears_which_pods_did_not_get_their_nodes(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    """Also after the run has continued as new."""
+    planning = Planning()
+    planning.pauses = [PurchasePause(group="scratch", nodes=2, until=datetime.now(UTC) + timedelta(minutes=1))]
+    async with provisioner(temporal, cluster, planning) as handle:
+        first = (await handle.describe()).run_id
+        planning.pods.set()
+        await until(lambda: asked(planning, 2))
+        assert planning.planned[0].pauses == planning.pauses
+        assert planning.asked[1].pauses == planning.pauses
+        for _ in range(MAX_REPORTS):
+            await handle.signal(ProvisionerWorkflow.launches_reported, LaunchReport())
+
+        async def folded() -> bool:
+            return (await handle.describe()).run_id != first and planning.asked[-1].pauses == planning.pauses
+
+        await until(folded)
 
 
 async def test_m8_refusals_outlive_the_io_process_and_the_provisioner(

@@ -26,6 +26,7 @@ from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.evacuating_pods import leaving
 from worker.cache.managed_nodes import ManagedNodes
+from worker.cache.new_nodes import is_unused, undeclared_taint
 from worker.cache.node_details import quiet_since
 from worker.cache.snapshot import Snapshot
 from worker.cache.state import still_needs
@@ -178,6 +179,14 @@ class PlanningView:
             and (known is None or still_needs(claim, known))
             and not leaving(self._cache.node_of(claim), claim)
         ]
+
+    def is_unused(self, claim: ClaimRecord, pod: Pod) -> bool:
+        """Whether a waiting pod could have had the ready node that was bought for it."""
+        return is_unused(self._cache, claim, pod)
+
+    def undeclared_taint(self, claim: ClaimRecord, pod: Pod) -> str:
+        """The key of a taint on the claim's Node that the claim does not declare and the pod does not tolerate."""
+        return undeclared_taint(self._cache, claim, pod)
 
     def place_of(self, name: str) -> str:
         """The name under which `nodes` lists what was a Node or NodeClaim of this name when a plan was made.

@@ -27,6 +27,11 @@ from worker.cache.untried_pods import UntriedPods
 
 PLANNED_GRACE_SECONDS = 60.0
 """Seconds after a node's initialization during which its planned pods may still be on their way."""
+HELD_SECONDS = 300.0
+"""Seconds after a node's initialization during which it does not count as empty while one of its planned pods waits.
+kube-scheduler may place the pod late, for example because a CNI has not removed its taint yet. If the node left, the
+next plan would buy the same one again.
+"""
 _NO_PODS: Mapping[str, PodRecord] = {}
 
 
@@ -191,10 +196,14 @@ class ClusterState:
         return {pod.uid: claim for pod in pods if (claim := self._place_of(pod, now))}
 
     def awaits_pods(self, claim: ClaimRecord, now: float) -> bool:
-        """Whether a pod is on its way to this claim, according to `planned`."""
+        """Whether a pod is on its way to this claim, according to `planned`, or still waits while the node is new."""
+        since = claim.initialized_at
+        is_new = since is not None and now < since.timestamp() + HELD_SECONDS
         for key, uid in self.bought.pods_of(claim.name).items():
             pod = self.pods.get(key)
-            if pod is not None and pod.uid == uid and self._place_of(pod, now) == claim.name:
+            if pod is None or pod.uid != uid:
+                continue
+            if (is_new and key in self._unbound) or self._place_of(pod, now) == claim.name:
                 return True
         return False
 

@@ -59,6 +59,27 @@ class LaunchReport(Message):
     """NodePools whose launches succeed again."""
 
 
+class PurchasePause(Message):
+    """Pods that nodes were bought for and did not get, and until when no more nodes are bought for them."""
+
+    group: str
+    """What the pods have in common: `tenon.provisioning.purchase_pauses.group_of`."""
+    supply: str = ""
+    """The NodePools and EC2NodeClasses when the first of the nodes was counted. The pause ends when they change."""
+    nodes: int = 0
+    """How many nodes became ready and stayed without these pods."""
+    claims: list[str] = Field(default_factory=list)
+    """Those of their NodeClaims that may still exist, so that none counts twice."""
+    pool: str = ""
+    """The NodePool of the last of them."""
+    batch: int = 0
+    """The newest batch that one of them was planned in."""
+    pauses: int = 0
+    """How many pauses there were, including the current one."""
+    until: datetime | None = None
+    """The end of the current or the last pause."""
+
+
 class PlanResult(Message):
     """What a plan did, in figures and names."""
 
@@ -89,6 +110,8 @@ class AwaitBatchInput(Message):
     last_plan: PlanResult | None = None
     """Only earlier versions send it: it names every NodeClaim of a plan, and no planner reads it."""
     breakers: list[LaunchBreaker] = Field(default_factory=list)
+    pauses: list[PurchasePause] = Field(default_factory=list)
+    """From the last `BatchSummary`, for a process that has just begun to lead."""
 
 
 class BatchSummary(Message):
@@ -99,6 +122,8 @@ class BatchSummary(Message):
 
     pods: int = 0
     opened_at: datetime | None = None
+    pauses: list[PurchasePause] = Field(default_factory=list)
+    """Pods that nodes were bought for and did not get. The workflow keeps them for the next process that leads."""
 
 
 class PlanInput(Message):
@@ -112,3 +137,5 @@ class PlanInput(Message):
     """See `AwaitBatchInput.last_plan`."""
     refused: list[RefusedTypes] = Field(default_factory=list)
     breakers: list[LaunchBreaker] = Field(default_factory=list)
+    pauses: list[PurchasePause] = Field(default_factory=list)
+    """See `AwaitBatchInput.pauses`."""

@@ -1,0 +1,96 @@
+"""Counts, for each group of pods, the nodes that were bought for it and became ready without it.
+
+`tenon.provisioning.purchase_pauses` decides what follows. The provisioner's workflow keeps the counts, so that the next
+leader goes on with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from activities import loggers
+from activities.planning.interfaces import ClusterView
+from tenon.kube.pod import Pod
+from tenon.lifecycle.messages.provisioning import PurchasePause
+from tenon.provisioning.purchase_pauses import group_of, is_open, kept, supply_version, with_unused_node, without_gone
+
+log = loggers.PROVISIONER
+
+
+class UnusedNodes:
+    """The groups of waiting pods for which nodes were bought that they did not get."""
+
+    def __init__(self, view: ClusterView) -> None:
+        self._view = view
+        self._pauses: dict[str, PurchasePause] = {}
+        self._groups: dict[str, tuple[Pod, str]] = {}
+        """By UID of a waiting pod: its version, and the group of that version."""
+        self._counted: set[tuple[str, str]] = set()
+        """NodeClaim and UID of a pod that it was counted for. A pod whose spec changes does not count it again."""
+        self._adopted = False
+
+    def adopt(self, pauses: Iterable[PurchasePause]) -> None:
+        """Take over what the workflow has kept from an earlier process, once."""
+        if not self._adopted:
+            self._adopted = True
+            self._pauses = {pause.group: pause for pause in pauses} | self._pauses
+
+    def forget_others(self, waiting: Iterable[Pod]) -> None:
+        """Forget the groups of which no pod waits: all are placed or gone."""
+        claims = self._view.claim_names()
+        self._counted = {pair for pair in self._counted if pair[0] in claims}
+        if not self._pauses:
+            self._groups.clear()
+            return
+        pods = list(waiting)
+        groups = {self._group(pod) for pod in pods}
+        self._pauses = {name: without_gone(pause, claims) for name, pause in self._pauses.items() if name in groups}
+        uids = {pod.uid for pod in pods}
+        self._groups = {uid: known for uid, known in self._groups.items() if uid in uids}
+
+    def count(self, pods: Iterable[Pod], now: datetime) -> None:
+        """Count the ready nodes that were bought for these pods, and that none of their group got."""
+        supply = ""
+        for pod in pods:
+            for claim in self._view.claims_for(pod):
+                if (claim.name, pod.uid) in self._counted or not claim.batch or claim.initialized_at is None:
+                    continue
+                if not self._view.is_unused(claim, pod):
+                    continue
+                self._counted.add((claim.name, pod.uid))
+                group, supply = self._group(pod), supply or self._supply()
+                before = self._pauses.get(group)
+                after = with_unused_node(before, pod, claim.name, claim.pool, claim.batch, supply, now)
+                self._pauses[group] = after
+                if after != before:
+                    log.warning(
+                        "A node became ready without the pods that it was bought for",
+                        extra={"nodeclaim": claim.name, "pods": pod.key, "count": after.nodes},
+                    )
+
+    def pause_of(self, pod: Pod, now: datetime) -> PurchasePause | None:
+        """The open pause of the pod's group; None if nodes may be bought for the pod."""
+        if not self._pauses or pod.node_name or pod.buffer:
+            return None
+        pause = self._pauses.get(self._group(pod))
+        return pause if pause is not None and pause.until is not None and is_open(pause, self._supply(), now) else None
+
+    def kept(self) -> list[PurchasePause]:
+        """What the workflow keeps for the next leader."""
+        return kept(self._pauses.values())
+
+    def _group(self, pod: Pod) -> str:
+        known = self._groups.get(pod.uid)
+        if known is None or (known[0] is not pod and known[0] != pod):
+            known = self._groups[pod.uid] = (pod, group_of(pod))
+        return known[1]
+
+    def _supply(self) -> str:
+        """The versions of the NodePools and of their EC2NodeClasses: of their specs, as users wrote them."""
+        versions = []
+        for pool in self._view.node_pools():
+            node_class = self._view.node_class(pool.spec.template.spec.node_class_ref.name)
+            theirs = (node_class.metadata.uid, node_class.metadata.generation) if node_class is not None else ()
+            versions.append((pool.metadata.name, pool.metadata.uid, pool.metadata.generation, *theirs))
+        return supply_version(versions)
