@@ -7,7 +7,7 @@ import json
 import re
 import sys
 from collections.abc import Coroutine, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Annotated, Any, Literal, TypeVar
 
 import typer
@@ -24,6 +24,7 @@ from activities.kubernetes.resources import NODECLAIMS
 from cli.application import create_app
 from cli.console import output_console
 from cli.context import Context, ContextError, resolve
+from cli.refusals import QUERY_TIMEOUT, RefusalsUnknownError, refusals_of
 from tenon.ec2.avoided import shortages
 from tenon.errors import TenonError
 from tenon.kube.claim_record import ClaimRecord
@@ -39,14 +40,12 @@ from worker.runtime.temporal_client import TemporalError, connect
 from worker.settings import parse_duration
 from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow
-from workflows.provisioner import ProvisionerWorkflow
 
 app = create_app(no_args_is_help=True, help="Watch and control nodes through their workflows.")
 T = TypeVar("T")
 
 CONCURRENCY = 10
 """Maximum number of blocked nodes that are queried concurrently."""
-QUERY_TIMEOUT = timedelta(seconds=10)
 _NAME = re.compile(r"[A-Za-z0-9.-]+")
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="A NodeClaim, its Node or its instance.")]
@@ -263,17 +262,11 @@ async def _collect(
 
 async def _refusals(client: Client, cluster: str) -> LaunchReport:
     """Return what EC2 refuses, or nothing if the provisioner's workflow does not answer."""
-    handle = client.get_workflow_handle(names.provisioner_id(cluster))
     try:
-        return await handle.query(ProvisionerWorkflow.launches, rpc_timeout=QUERY_TIMEOUT)
-    except WorkflowQueryFailedError as error:
-        why = str(error)
-    except RPCError as error:
-        if error.status is RPCStatusCode.NOT_FOUND:
-            return LaunchReport()
-        why = error.message
-    print(f"the provisioner's workflow does not say what EC2 refuses: {why}", file=sys.stderr)
-    return LaunchReport()
+        return await refusals_of(client, cluster)
+    except RefusalsUnknownError as error:
+        print(error, file=sys.stderr)
+        return LaunchReport()
 
 
 def _shortage_row(text: str) -> dict[str, Any]:

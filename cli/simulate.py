@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -23,11 +24,15 @@ from cli.simulating.files import Filenames, read_catalogue_file, read_files
 from cli.simulating.progress import show_progress
 from tenon.apis import labels
 from tenon.apis.nodeoverlay import NodeOverlay
+from tenon.ec2.avoided import UnavailableOfferings, avoided_until
 from tenon.ec2.capacity_reservations import without_reservations
+from tenon.ec2.instance_types import without
 from tenon.errors import TenonError
+from tenon.kube.offerings import OfferingKey
 from tenon.kube.scheduler_config import KIND, NOTHING, DefaultSpread, scheduler_config
 from tenon.manifests.faults import ManifestError, Source, in_order, one_line
 from tenon.scheduling.bound import lower_bounds
+from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
 from tenon.scheduling.model import InstanceType, Pool
 from tenon.simulation.class_types import ClassTypes
 from tenon.simulation.decisions import Decision, Question, Reserved, decide
@@ -190,6 +195,9 @@ def simulated(given: Given) -> Report:
     pending, undecodable = fill(cache, objects, moving=disruption)
     _stop_at(undecodable)
     view = PlanningView(cache)
+    avoided = _avoided(notes) if live else {}
+    if avoided:
+        types = without(types, UnavailableOfferings(avoided))
     reserved = _reserved(view, notes) if live and chosen.gates().reserved_capacity else None
     for note in [*notes, *_notes(objects), *_left_out(cache)]:
         print(f"note: {one_line(note)}", file=sys.stderr)
@@ -216,9 +224,11 @@ def simulated(given: Given) -> Report:
     if found is not None and given.node is not None and not (found.commands or found.staying):
         where = "in the cluster: see kubectl get nodeclaims" if live else "in the input"
         _stop_at([ManifestError(Source(given.node), f"is no Node or NodeClaim of a NodePool {where}")])
+    sold = {pool.metadata.name: types for pool, types in decision.sold} if avoided else {}
     document = plan_document(
         decision.plan,
         problem=decision.problem,
+        winners=TypeChoiceExplainer(decision.problem, sold, partial(avoided_until, avoided)),
         refused=pending.refused,
         promised=pending.promised,
         disruption=found.commands if found is not None else [],
@@ -257,6 +267,12 @@ def _reserved(view: PlanningView, notes: list[str]) -> Reserved:
     classes = {pool.spec.template.spec.node_class_ref.name for pool in view.node_pools()}
     known = (view.node_class(name) for name in sorted(classes))
     return Reserved(read_places(filter(None, known), notes), view.reserved_claims())
+
+
+def _avoided(notes: list[str]) -> Mapping[OfferingKey, datetime]:
+    from cli.simulating.refusals import read_avoided
+
+    return read_avoided(notes)
 
 
 def _bounds(decision: Decision) -> tuple[float, float]:

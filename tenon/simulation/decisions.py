@@ -69,6 +69,8 @@ class Decision:
     seconds: float
     notes: Sequence[str] = ()
     """Remarks for the user about how the plan was made."""
+    sold: PoolTypes = ()
+    """The NodePools with all types of their classes, among them those that the problem lacks."""
 
 
 def decide(cluster: Cluster, question: Question, clock: Callable[[], float]) -> Decision:
@@ -82,7 +84,7 @@ def decide(cluster: Cluster, question: Question, clock: Callable[[], float]) -> 
     seconds = clock() - began
     notes = [f"NodeOverlay {name} is left out: {why}" for name, why in sorted(seen.refused.items())]
     notes += overlap_notes(overlapping([pool for pool, _ in sold], cluster.node_class))[:MAX_OVERLAP_NOTES]
-    return Decision(problem, plan, seconds, notes)
+    return Decision(problem, plan, seconds, notes, seen.sold)
 
 
 def _planned(problem: Problem, placed: Placements, cluster: Cluster, question: Question, sold: PoolTypes) -> Plan:

@@ -30,6 +30,7 @@ def plan_document(
     before_and_after: Document | None = None,
     lower_bounds: tuple[float, float],
     solve_seconds: float,
+    winners: TypeChoiceExplainer | None = None,
 ) -> Document:
     """Return the document of a plan.
 
@@ -43,10 +44,11 @@ def plan_document(
         before_and_after: totals of the nodes of NodePools before and after the disruption; None if not asked.
         lower_bounds: lower bounds of the price, and of the price including the charge for each node.
         solve_seconds: time that the solver took.
+        winners: explains the choice of types. None: the problem alone explains it.
     """
     price = sum(claim.price for claim in plan.claims)
     least, least_with_charge = lower_bounds
-    winners = TypeChoiceExplainer(problem)
+    winners = winners or TypeChoiceExplainer(problem)
     numbers: Counter[str] = Counter()
     claims = []
     for claim in plan.claims:

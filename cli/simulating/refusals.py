@@ -1,0 +1,58 @@
+"""Leaves out what EC2 refuses now, as the provisioner of a live cluster does."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from activities.clock import utc_now
+from cli.context import ContextError, resolve
+from cli.refusals import RefusalsUnknownError, refusals_of
+from tenon.ec2.avoided import by_offering, shortages
+from tenon.kube.offerings import OfferingKey
+from tenon.lifecycle.breaker import sentence
+from tenon.lifecycle.messages.provisioning import LaunchReport
+from tenon.sentences import counted
+from worker.runtime.encrypted_payloads import PayloadCodecError
+from worker.runtime.temporal_client import TemporalError, connect
+
+ANSWERS_WITHIN = timedelta(seconds=5)
+"""How long to wait for the workflow, which may have no worker. The plan does not depend on its answer."""
+
+
+def read_avoided(notes: list[str]) -> Mapping[OfferingKey, datetime]:
+    """Return the offerings that the cluster's provisioner avoids, each with the time until which it does.
+
+    Notes say what that is, or why it is not known.
+    """
+    try:
+        cluster, report = asyncio.run(_ask())
+    except (ContextError, RefusalsUnknownError, TemporalError, PayloadCodecError) as error:
+        why = str(error).rstrip(".")
+        notes.append(f"offerings that EC2 refuses now are part of the plan, because they are not known: {why}")
+        return {}
+    now = utc_now()
+    avoided = by_offering(report.refused, now)
+    what = f"avoids {counted(len(avoided), 'offering')} that EC2 refused" if avoided else "avoids no offering"
+    notes.append(f"the provisioner of cluster {cluster} {what}, and so does this plan")
+    notes.extend(shortages(report.refused, now))
+    notes.extend(f"NodePool {one.pool}: {sentence(one)}; this plan uses it all the same" for one in report.breakers)
+    return avoided
+
+
+async def _ask() -> tuple[str, LaunchReport]:
+    """Ask the cluster of the environment, or the sandbox in this folder if the kubeconfig is the sandbox's."""
+    named = os.environ.get("CLUSTER_NAME")
+    context = resolve(named)
+    if not named and context.environment.get("KUBECONFIG") != os.environ.get("KUBECONFIG"):
+        raise ContextError(
+            "name the cluster of the kubeconfig with CLUSTER_NAME, and its Temporal with TEMPORAL_ADDRESS"
+        )
+    context.apply()
+    try:
+        async with asyncio.timeout(ANSWERS_WITHIN.total_seconds()):
+            return context.cluster, await refusals_of(await connect(), context.cluster, ANSWERS_WITHIN)
+    except TimeoutError:
+        raise RefusalsUnknownError(f"Temporal gives no answer within {ANSWERS_WITHIN.total_seconds():.0f} s") from None

@@ -1,0 +1,82 @@
+"""``tenon simulate --live`` leaves out what the cluster's provisioner avoids, and plans without its answer too."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from temporalio.testing import WorkflowEnvironment
+
+from tenon.lifecycle.messages.launch import OfferingRef
+from tests.simulate.api_server import ApiServer, api_server
+from tests.simulate.running import POOL, Answer, catalogue, command
+from tests.workflows.refusing_ec2 import Planning, provisioner, refusing
+from workflows.provisioner import ProvisionerWorkflow
+
+WAITS = {"metadata": {"name": "waits", "namespace": "team", "uid": "u1"}, "spec": {"containers": [{"name": "main"}]}}
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[ApiServer]]:
+    """An API server with a NodePool and a pod that waits."""
+    with api_server(tmp_path, monkeypatch) as running:
+        running.objects = {"nodepools": [yaml.safe_load(POOL)], "pods": [WAITS]}
+        yield running
+
+
+def live(folder: Path) -> Answer:
+    return command("--live", "-o", "json", "--catalog", str(catalogue(folder)))
+
+
+@pytest.mark.usefixtures("server")
+async def test_the_plan_buys_what_is_left_and_stderr_says_what_is_avoided(
+    temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The reason for the type names the cheaper types that EC2 refused, as `tenon node show` does."""
+    cluster = "short"
+    monkeypatch.setenv("CLUSTER_NAME", cluster)
+    monkeypatch.setenv("TEMPORAL_ADDRESS", temporal.client.service_client.config.target_host)
+    async with provisioner(temporal, cluster, Planning()) as handle:
+        before = await asyncio.to_thread(live, tmp_path)
+        assert f"the provisioner of cluster {cluster} avoids no offering, and so does this plan" in before.err
+        (claim,) = before.plan["nodeClaims"]
+        cheapest = claim["instanceTypes"][0]
+
+        breakers = refusing()
+        zones = ("us-west-2a", "us-west-2b", "us-west-2c")
+        breakers.sold_out(OfferingRef(capacity_type="on-demand", instance_type=cheapest, zone=zone) for zone in zones)
+        await handle.signal(ProvisionerWorkflow.launches_reported, breakers.report())
+        after = await asyncio.to_thread(live, tmp_path)
+        assert f"the provisioner of cluster {cluster} avoids 4 offerings that EC2 refused, and so does" in after.err
+        assert f"EC2 refuses 3 on-demand offerings ({cheapest} in us-west-2a" in after.err
+        assert "NodePool web: its launches are held back" in after.err
+        (claim,) = after.plan["nodeClaims"]
+        assert cheapest not in claim["instanceTypes"]
+        assert f"EC2 refused 1 cheaper type, {cheapest} at $" in claim["why"]
+
+
+@pytest.mark.usefixtures("server")
+def test_without_temporal_the_plan_uses_everything_and_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("CLUSTER_NAME", "alone")
+        monkeypatch.setenv("TEMPORAL_ADDRESS", f"127.0.0.1:{unused.getsockname()[1]}")
+        answer = live(tmp_path)
+    assert len(answer.plan["nodeClaims"]) == 1
+    assert (
+        "note: offerings that EC2 refuses now are part of the plan, because they are not known: Temporal" in answer.err
+    )
+
+
+@pytest.mark.usefixtures("server")
+def test_without_the_name_of_the_cluster_the_plan_says_how_to_name_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("CLUSTER_NAME", raising=False)
+    answer = live(tmp_path)
+    assert len(answer.plan["nodeClaims"]) == 1
+    assert "CLUSTER_NAME" in answer.err
