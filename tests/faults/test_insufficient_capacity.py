@@ -12,8 +12,9 @@ from sandbox.cluster import Sandbox
 from sandbox.ec2.client import Ec2Admin
 from sandbox.ec2.region import REGION
 from tenon.apis import labels
+from tenon.apis.nodepool import CAPACITY_AVAILABLE
 from tests.e2e.conftest import MakePool
-from tests.e2e.pools import KEY, Pool
+from tests.e2e.pools import KEY, Pool, condition
 from tests.faults.conftest import Observe
 from tests.faults.fleets import Offering, fleets
 from tests.workflows.waiting import until
@@ -82,6 +83,32 @@ async def test_all_spot_is_sold_out(make_pool: MakePool, observe: Observe, ec2: 
             ec2.capacity(0, type=each, capacity_type="spot")
         assert (await bought(pool, ec2, in_vain=1))[0] == "on-demand"
         await named(pool, "InsufficientInstanceCapacity", "There is no Spot capacity available")
+        await pool.scale(0)
+
+
+async def test_evt03_pods_and_their_nodepool_say_what_ec2_lacks(
+    make_pool: MakePool, observe: Observe, ec2: Ec2Admin
+) -> None:
+    """The reason is not only in the events of NodeClaims that are gone."""
+    few = types("5n")
+    pool = await make_pool(requirements=only(few))
+    async with observe(pool):
+        for each in few:
+            ec2.capacity(0, type=each)
+        await pool.deploy(1)
+
+        async def pod_says_so() -> bool:
+            events = await pool.kube.list(EVENTS, field_selector="reason=FailedScheduling")
+            own = [each["message"] for each in events if each["involvedObject"]["name"].startswith(f"{pool.name}-")]
+            return any("EC2 has no on-demand capacity for" in said and "no spot capacity" in said for said in own)
+
+        async def pool_says_so() -> bool:
+            found = condition(await pool.read(), CAPACITY_AVAILABLE)
+            return found.get("status") == "False" and "NodeClaims found no capacity" in found["message"]
+
+        await until(pod_says_so)
+        await until(pool_says_so)
+        assert condition(await pool.read(), "Ready")["status"] == "True"
         await pool.scale(0)
 
 
