@@ -25,6 +25,7 @@ from activities.kubernetes.resources import NODECLAIMS
 from tenon.apis import labels
 from tenon.apis.json_object import JsonObject
 from tenon.apis.nodepool import NodePool
+from tenon.apis.shortage_price import price_factor, shortage_annotation
 from tenon.kube import object_json
 from tenon.kube.offerings import OfferingKey
 from tenon.provisioning import launch_groups
@@ -113,6 +114,7 @@ async def write_claims(
     seen: Overlaid | None = None,
     explanations: Sequence[str] = (),
     avoided: Collection[OfferingKey] = (),
+    usual_prices: Sequence[float | None] = (),
 ) -> Written:
     """Write every NodeClaim of a plan that the API server accepts.
 
@@ -124,6 +126,7 @@ async def write_claims(
         seen: the instance types with NodeOverlays applied; the claims get annotations about them.
         explanations: for each claim of the plan, why it is bought.
         avoided: the offerings that EC2 refused recently; the claims name those of their types.
+        usual_prices: for each claim, what the cheapest refused offering costs that would do; None if there is none.
 
     Raises:
         ApiError: the API server is not available, and no claim was written.
@@ -135,6 +138,9 @@ async def write_claims(
         one.body["metadata"]["annotations"][labels.EXPLANATION] = why
     for one in wanted:
         one.body["metadata"]["annotations"] |= unavailable_annotation(one.planned.instance_types, avoided)
+    for one, usual_price in zip(wanted, usual_prices, strict=False):
+        factor = price_factor(pools[one.planned.pool].metadata.annotations)
+        one.body["metadata"]["annotations"] |= shortage_annotation(one.planned.price, usual_price, factor)
     launch_groups.annotate([one.body for one in wanted], batch)
     waiting = await writing.first(wanted)
     gate = asyncio.Semaphore(WRITERS)

@@ -86,6 +86,8 @@ class _Decision:
     """The names of NodeClaims that have no Node yet."""
     explanations: Sequence[str] = ()
     """For each NodeClaim of the plan, why it is bought."""
+    usual_prices: Sequence[float | None] = ()
+    """For each NodeClaim of the plan, what the cheapest refused offering costs that would do; None if none."""
     paused: Mapping[str, str] = field(default_factory=dict)
     """Key to the reason, for pods that are in no part of the plan because earlier nodes did not get them."""
     without_types: Mapping[str, str] = field(default_factory=dict)
@@ -169,6 +171,7 @@ class Planner:
                 made.seen,
                 made.explanations,
                 self._refusals.avoided(),
+                made.usual_prices,
             )
         except ApiError as error:
             unwritten = _as_written(made, Written.nothing(made.plan, error))
@@ -240,7 +243,9 @@ class Planner:
         in_flight = frozenset(node.name for node in problem.nodes if node.requirements is not None)
         sold = {pool.metadata.name: types for pool, types in seen.sold}
         refused_until = partial(avoided_until, self._refusals.avoided_until())
-        why = await asyncio.to_thread(explanations, TypeChoiceExplainer(problem, sold, refused_until), plan.claims)
+        winners = TypeChoiceExplainer(problem, sold, refused_until)
+        why = await asyncio.to_thread(explanations, winners, plan.claims)
+        usual_prices = await asyncio.to_thread(lambda: [winners.usual_price(claim) for claim in plan.claims])
         without_types = {pool.name: pool.lacking for pool in problem.pools if pool.lacking}
         return _Decision(
             plan,
@@ -252,6 +257,7 @@ class Planner:
             solved.seconds,
             in_flight,
             why,
+            usual_prices,
             paused,
             without_types,
         )

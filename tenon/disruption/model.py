@@ -112,6 +112,8 @@ class ManagedNode:
     """The reason of the command that it was created for, which may have ended long ago."""
     arrivals: tuple[Arrival, ...] = ()
     """Which pods commands moved to it in the last day."""
+    bought_in_shortage: bool = False
+    """It cost far more than what EC2 refused at the time, so it is to be replaced soon and takes no pods."""
     expires_at: datetime | None = None
     """When it expires, or the end of an operator's keep request if that is later; None if never."""
 

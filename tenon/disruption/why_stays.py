@@ -13,7 +13,7 @@ from tenon.disruption.arrivals import Arrival, rest_until, times_moved
 from tenon.disruption.budgets import binding, opens_at
 from tenon.disruption.deciding import may_leave
 from tenon.disruption.methods.balanced import LEAST_SCORE, Balance, approved
-from tenon.disruption.methods.consolidation import closed_nodes
+from tenon.disruption.methods.consolidation import closed_nodes, pods_rest_until
 from tenon.disruption.methods.consolidation_price import LEAST_SAVING, SPOT_FLEXIBILITY, PriceRule, may_be_spot
 from tenon.disruption.model import ManagedNode, NodeDetail, PoolPolicy, Situation
 from tenon.disruption.pool_budgets import Members, members_of, unavailable_nodes
@@ -170,7 +170,7 @@ class WhyStays:
                 yield f"Consolidation created it, so it rests until {format_instant(rested)} ({labels.REST_AFTER_MOVE})"
         if why := self._situation.slowed.get(node.pool):
             yield f"NodePool {node.pool} is slowed down: {why}"
-        if (until := rest_until(detail.pods, node.arrivals, self._situation.now)) is not None:
+        if (until := pods_rest_until(node, detail, self._situation.now)) is not None:
             yield _resting(detail.pods, node.arrivals, self._situation.now, until)
         if detail.node in self._hosts:
             yield "Pods of other nodes are about to move to it"

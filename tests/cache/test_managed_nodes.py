@@ -85,6 +85,12 @@ def test_nc07_pods_of_another_controllers_node_are_that_ones_to_move(gone: dict[
     assert found.moving_pods() == []
 
 
+def test_a_node_that_was_bought_in_a_capacity_shortage_is_known_as_such() -> None:
+    dear = claim("dear", meta={"annotations": {"tenon.sh/bought-in-shortage": "0.2720"}})
+    view = PlanningView(state(claims=[dear, claim("other", node_name="m")]))  # type: ignore[arg-type]
+    assert {one.claim: one.bought_in_shortage for one in view.managed_nodes()} == {"dear": True, "other": False}
+
+
 def test_wsh01_a_node_knows_which_pods_commands_moved_to_it() -> None:
     text = '[["2026-11-21T11:30:00Z", {"0a0b0c0d": 2}]]'
     moved = claim("moved", meta={"annotations": {"tenon.sh/moved-here": text}})

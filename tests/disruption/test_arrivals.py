@@ -148,6 +148,42 @@ def test_wsh01_a_node_whose_pods_rest_is_neither_replaced_nor_deleted(times: int
     assert len(decided(replace(resting(Cluster(nodes=nodes), times), now=MOVED + rest)).commands) >= 1
 
 
+def in_shortage(given: Situation, *claims: str) -> Situation:
+    """The situation in which these nodes were bought in a capacity shortage."""
+    nodes = [replace(node, bought_in_shortage=node.claim in claims) for node in given.nodes]
+    return replace(given, nodes=nodes)
+
+
+def test_wsh01_a_node_bought_in_a_shortage_is_replaced_although_its_pods_rest() -> None:
+    """An hour of it may cost more than the move. The rest of other nodes goes on."""
+    given = resting(Cluster(nodes={"a": NodeSpec(type="m5.4xlarge", pods=[SMALL])}), 1)
+    assert decided(given).commands == ()
+    (command,) = decided(in_shortage(given, "a")).commands
+    assert [one.node.claim for one in command.candidates] == ["a"]
+    assert len(command.replacements) == 1
+
+
+def test_wsh01_no_pods_move_to_a_node_that_was_bought_in_a_shortage() -> None:
+    """Their rest, and their being there, would keep it. Its own pods leave it."""
+    nodes = {"large": NodeSpec(type="m5.4xlarge", pods=[SMALL]), "small": NodeSpec(type="c5.large", pods=[SMALL])}
+    given = situation(Cluster(pools={"default": PoolSpec()}, nodes=nodes))
+    (command,) = decided(in_shortage(given, "large")).commands
+    assert ([one.node.claim for one in command.candidates], list(command.destinations)) == (["large"], ["small"])
+    only_small = replace_only(given, "small")
+    assert list(decided(only_small).commands[0].destinations) == ["large"]
+    assert decided(in_shortage(only_small, "large")).commands == ()
+
+
+def replace_only(given: Situation, claim: str) -> Situation:
+    """The situation in which only this node may be a candidate, because a pod protects each of the others."""
+    assert given.model is not None
+    details = {
+        name: detail if name == claim else replace(detail, held_by="pod shop/web-1 has do-not-disrupt")
+        for name, detail in given.model.details.items()
+    }
+    return replace(given, model=replace(given.model, details=details))
+
+
 def test_wsh01_drift_and_emptiness_do_not_wait_for_pods_that_rest() -> None:
     nodes = {
         "a": NodeSpec(type="m5.4xlarge", pods=[SMALL], drifted="AMIDrift", drifted_for="1h"),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tenon.apis import labels
 from tenon.apis.consolidation_limits import LeastSaving, read_least_saving, read_rest
 from tenon.apis.reasons import Reason
+from tenon.apis.shortage_price import DEFAULT_FACTOR, price_factor, read_price_factor
 from tenon.apis.validation import check_nodepool
 from tenon.disruption.deciding import decide
 from tenon.disruption.methods.consolidation import Consolidation
@@ -70,6 +71,21 @@ def test_wsh01_a_broken_rest_is_refused_and_lasts(text: str) -> None:
     assert fault.path == "metadata.annotations[tenon.sh/rest-after-move]"
     assert "is not a duration" in fault.sentence
     assert policy_of(pool).rest_after_move > timedelta(days=10_000)
+
+
+@pytest.mark.parametrize(("text", "factor"), [("1", 1.0), ("2.5", 2.5), ("1e2", 100.0)])
+def test_a_shortage_price_factor_is_a_number(text: str, factor: float) -> None:
+    assert read_price_factor(text) == factor
+    assert price_factor({labels.SHORTAGE_PRICE_FACTOR: text}) == factor
+
+
+@pytest.mark.parametrize("text", ["", "2x", "0.5", "-2", "nan", "inf"])
+def test_a_broken_shortage_price_factor_is_refused_and_the_default_counts(text: str) -> None:
+    pool = node_pool(annotations={labels.SHORTAGE_PRICE_FACTOR: text})
+    (fault,) = check_nodepool(pool)
+    assert fault.path == "metadata.annotations[tenon.sh/shortage-price-factor]"
+    assert "is not a factor" in fault.sentence
+    assert price_factor(pool.metadata.annotations) == DEFAULT_FACTOR == 2
 
 
 def test_wsh02_without_the_annotations_nothing_is_held_back() -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
+import pytest
+
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.ec2.instance_types import without
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.messages.provisioning import PlanInput, RefusedTypes
 from tenon.scheduling.model import InstanceType
-from tests.planning.fake_view import FakeTypes
+from tests.planning.fake_view import FakeTypes, node_pool
 from tests.planning.setting import Setting
 from tests.scheduling.builders import CATALOG, ON_DEMAND, asking, need, pod
 
@@ -122,6 +124,26 @@ async def test_a_nodeclaim_says_which_cheaper_types_ec2_refused() -> None:
     assert "types that hold 1 CPU and 1Gi and that EC2 did not refuse" in choice
     assert f"EC2 refused 4 cheaper types, {first[0]} at $" in choice
     assert f" first, until {again:%Y-%m-%dT%H:%M:%SZ}" in choice
+
+
+@pytest.mark.parametrize(("factor", "marked"), [(None, True), ("2", True), ("1000", False)])
+async def test_a_nodeclaim_far_above_the_price_of_what_ec2_refused_is_marked(factor: str | None, marked: bool) -> None:
+    """With the price of the cheapest refused type that holds its pods."""
+    of = shortage()
+    if factor is not None:
+        of.at.view.pools = [node_pool(annotations={labels.SHORTAGE_PRICE_FACTOR: factor})]
+    price = (await of.at.planner.plan(PlanInput(cluster="c", batch=40))).price
+    (name,) = of.at.kube.objects
+    of.at.view.without(name)
+    del of.at.kube.objects[name]
+    of.at.now += timedelta(seconds=4)
+    small = [kind.name for kind in CATALOG if not kind.name.endswith((".8xlarge", ".16xlarge"))]
+    until = of.at.now + AVOIDED
+    of.refused["all"] = RefusedTypes(capacity_type="on-demand", zone="us-west-2a", instance_types=small, until=until)
+    await of.plan()
+    (body,) = of.at.kube.objects.values()
+    annotations = body["metadata"]["annotations"]
+    assert annotations.get(labels.BOUGHT_IN_SHORTAGE) == (f"{price:.4f}" if marked else None)
 
 
 async def test_nodeclaims_that_end_for_another_reason_are_no_shortage() -> None:

@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tenon.apis import labels
+from tenon.ec2.instance_types import without
 from tenon.kube.offerings import OfferingKey
 from tenon.scheduling.engine import solve
-from tenon.scheduling.explanation.type_choice import RefusedTypes, TypeChoiceExplainer
+from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
 from tenon.scheduling.model import Problem
 from tests.scheduling.builders import (
     AMD64,
@@ -112,7 +113,7 @@ def test_a_type_that_is_bought_in_a_shortage_is_not_called_the_cheapest_that_fit
         "refuse; EC2 refused 2 cheaper types, c6g.2xlarge at $0.2720 an hour first, until 2026-03-01T09:59:10Z; "
         "next is r9gd.16xlarge, 24 % more expensive"
     )
-    assert explainer.refused(claim) == RefusedTypes(2, "c6g.2xlarge", 0.272, UNTIL)
+    assert explainer.usual_price(claim) == 0.272
 
 
 def test_refused_types_that_the_pods_could_not_use_are_not_named() -> None:
@@ -121,7 +122,18 @@ def test_refused_types_that_the_pods_could_not_use_are_not_named() -> None:
     arm = catalog(entry("c6g.2xlarge", 8, 16, 0.01, zones=["us-west-2a"], available=False, arch="arm64"))
     explainer = TypeChoiceExplainer(asked, {"default": [*arm, *LEFT_AMD64]}, refused("c6g.2xlarge"))
     assert "EC2 refused" not in explainer.why(claim)
-    assert explainer.refused(claim) is None
+    assert explainer.usual_price(claim) is None
+
+
+def test_the_usual_price_of_on_demand_capacity_is_not_that_of_spot_capacity() -> None:
+    """A pool that falls back from spot has bought at the usual price of what it falls back to."""
+    kinds = catalog(entry("m5.large", 2, 8, 0.096, zones=["us-west-2a"]))
+    spot_gone = without(kinds, {OfferingKey("spot", "m5.large", "us-west-2a")})
+    asked = problem([pod("p")], pool("default", types=spot_gone))
+    (claim,) = solve(asked).claims
+    explainer = TypeChoiceExplainer(asked, {"default": spot_gone}, lambda key: UNTIL if key[0] == "spot" else None)
+    assert "EC2 refused 1 cheaper type, m5.large at $0.0384 an hour, until" in explainer.why(claim)
+    assert explainer.usual_price(claim) is None
 
 
 LEFT_AMD64 = catalog(entry("m5.large", 2, 8, 0.096, zones=["us-west-2a"]))

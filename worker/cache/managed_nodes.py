@@ -105,6 +105,7 @@ def _known(claim: ClaimRecord, node: NodeRecord | None, now: datetime) -> _Known
         replacement_for=claim.replacement_for,
         created_for=claim.annotations.get(labels.CREATED_FOR, ""),
         arrivals=read_arrivals(claim.annotations.get(labels.MOVED_HERE, "[]")),
+        bought_in_shortage=labels.BOUGHT_IN_SHORTAGE in claim.annotations,
         expires_at=_expires_at(claim),
     )
     return _Known(claim, node, found)

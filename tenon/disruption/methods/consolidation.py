@@ -168,7 +168,7 @@ def _held_back(
             found[node.claim] = "a CapacityBuffer keeps room on it"
         elif situation.slowed.get(node.pool):
             found[node.claim] = f"the last consolidation commands of NodePool {node.pool} saved less than predicted"
-        elif rest_until(detail.pods, node.arrivals, situation.now) is not None:
+        elif pods_rest_until(node, detail, situation.now) is not None:
             found[node.claim] = "its pods have just moved, or moved twice within a day, and rest"
     return found
 
@@ -211,10 +211,18 @@ def _due(node: ManagedNode, situation: Situation, model: ClusterModel) -> dateti
     after, since = policy.consolidate_after, detail.quiet_since
     assert after is not None
     assert since is not None
-    due = max(since + after, rest_until(detail.pods, node.arrivals, situation.now) or since)
+    due = max(since + after, pods_rest_until(node, detail, situation.now) or since)
     if node.created_for != Reason.UNDERUTILIZED or detail.created_at is None:
         return due
     return max(due, detail.created_at + policy.rest_after_move)
+
+
+def pods_rest_until(node: ManagedNode, detail: NodeDetail, now: datetime) -> datetime | None:
+    """Return until when a node stays for the rest of its pods; None if it does not.
+
+    A node that was bought in a capacity shortage does not stay: an hour of it may cost more than the move.
+    """
+    return None if node.bought_in_shortage else rest_until(detail.pods, node.arrivals, now)
 
 
 def _leaving_now(
@@ -229,6 +237,7 @@ def closed_nodes(situation: Situation, model: ClusterModel) -> frozenset[str]:
     """Return the names of Nodes that take no pods.
 
     They are on their way out, inside consolidateAfter (DIS-31), or new nodes of open commands, whose room is taken.
+    Nodes that were bought in a capacity shortage are to be replaced, so they take none either.
     """
     found = set(nodes_in_commands(situation, model))
     for node in situation.nodes:
@@ -236,7 +245,8 @@ def closed_nodes(situation: Situation, model: ClusterModel) -> frozenset[str]:
         policy = situation.policies.get(node.pool)
         after = policy.consolidate_after if policy is not None else None
         since = detail.quiet_since if detail is not None else node.quiet_since
-        if after is not None and (since is None or since + after > situation.now):
+        quiet = after is None or (since is not None and since + after <= situation.now)
+        if node.bought_in_shortage or not quiet:
             found.add(detail.node if detail is not None else node.node)
     return frozenset(found)
 

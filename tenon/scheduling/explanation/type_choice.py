@@ -6,7 +6,7 @@ It explains only the choice of the type, for the pods that the node was given.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -68,7 +68,7 @@ RefusedUntil = Callable[[OfferingKey], datetime | None]
 
 
 @dataclass(frozen=True, slots=True)
-class RefusedTypes:
+class _RefusedTypes:
     """The cheaper types that hold what a claim must hold, and that EC2 refused."""
 
     count: int
@@ -107,36 +107,44 @@ class TypeChoiceExplainer:
         if claim.pool not in self._pools:
             return ""
         shelf = self._pool_types(claim.pool)
-        asked = Requirements({key: wanted for key, wanted in claim.requirements.items() if key in shelf.known})
+        asked = _asked(claim, shelf)
         same = (claim.pool, asked, tuple(sorted(claim.requests.items())), claim.instance_types)
         if same not in self._explanations:
             self._explanations[same] = self._explain(claim, shelf, asked)
         return self._explanations[same]
 
-    def refused(self, claim: PlannedClaim) -> RefusedTypes | None:
-        """Return the cheaper types that EC2 refused; None if there are none."""
+    def usual_price(self, claim: PlannedClaim) -> float | None:
+        """Return the price of the cheapest refused offering that would do, of the claim's capacity type; None if none.
+
+        Where EC2 refuses spot capacity, on-demand capacity is what the pool falls back to, at its usual price.
+        """
         if claim.pool not in self._pools:
             return None
-        shelf = self._pool_types(claim.pool)
-        asked = Requirements({key: wanted for key, wanted in claim.requirements.items() if key in shelf.known})
-        return self._refused(claim, _market(shelf, asked))
+        capacity_type = claim.offering.capacity_type
+        found = self._refused_sales(claim, self._market_of(claim))
+        return next((sale.price for sale, _ in found if sale.offering.capacity_type == capacity_type), None)
 
-    def _refused(self, claim: PlannedClaim, market: _Market) -> RefusedTypes | None:
-        cheaper: dict[str, tuple[_Sale, datetime]] = {}
+    def _market_of(self, claim: PlannedClaim) -> _Market:
+        shelf = self._pool_types(claim.pool)
+        return _market(shelf, _asked(claim, shelf))
+
+    def _refused_sales(self, claim: PlannedClaim, market: _Market) -> Iterator[tuple[_Sale, datetime]]:
+        """Cheaper sales that EC2 refused and that would hold the claim's pods, cheapest first."""
         for sale in market.sold_out:
             if sale.price >= claim.price * (1 - _ALIKE):
                 break
             key = OfferingKey(sale.offering.capacity_type, sale.name, sale.offering.zone)
-            if (
-                sale.name not in cheaper
-                and not _missing(claim.requests, sale.room)
-                and (until := self._refused_until(key))
-            ):
-                cheaper[sale.name] = sale, until
+            if not _missing(claim.requests, sale.room) and (until := self._refused_until(key)):
+                yield sale, until
+
+    def _refused(self, claim: PlannedClaim, market: _Market) -> _RefusedTypes | None:
+        cheaper: dict[str, tuple[_Sale, datetime]] = {}
+        for sale, until in self._refused_sales(claim, market):
+            cheaper.setdefault(sale.name, (sale, until))
         if not cheaper:
             return None
         first, until = next(iter(cheaper.values()))
-        return RefusedTypes(len(cheaper), first.name, first.price, until)
+        return _RefusedTypes(len(cheaper), first.name, first.price, until)
 
     def _explain(self, claim: PlannedClaim, shelf: _PoolTypes, asked: Requirements) -> str:
         capacity_type, name, zone = claim.offering
@@ -173,6 +181,11 @@ class TypeChoiceExplainer:
             own = Requirements({key: wanted for key, wanted in pool.requirements.items() if key in known})
             self._shelves[name] = _PoolTypes(kinds, own, frozenset(known), ordered)
         return self._shelves[name]
+
+
+def _asked(claim: PlannedClaim, shelf: _PoolTypes) -> Requirements:
+    """The claim's requirements on labels that types or their offerings determine."""
+    return Requirements({key: wanted for key, wanted in claim.requirements.items() if key in shelf.known})
 
 
 def _has_sold_out(kind: InstanceType) -> bool:

@@ -1,0 +1,49 @@
+"""The annotations about nodes that were bought in a capacity shortage, at a far higher price than usual.
+
+Consolidation fills no such node, and replaces it as soon as what was refused is available again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from tenon.apis import labels
+
+DEFAULT_FACTOR = 2.0
+
+
+def read_price_factor(text: str) -> float:
+    """Read the annotation `tenon.sh/shortage-price-factor`.
+
+    Raises:
+        ValueError: it cannot be read. The message is a clause for a user.
+    """
+    try:
+        factor = float(text)
+    except ValueError:
+        factor = math.nan
+    if not (1 <= factor < math.inf):
+        raise ValueError(f"{ascii(text)[:80]} is not a factor: write a number of at least 1, such as 2 or 1.5")
+    return factor
+
+
+def price_factor(annotations: Mapping[str, str]) -> float:
+    """Return the factor of a NodePool with these annotations. The default replaces one that cannot be read."""
+    try:
+        return read_price_factor(annotations[labels.SHORTAGE_PRICE_FACTOR])
+    except (KeyError, ValueError):  # the NodePool's condition ValidationSucceeded says why
+        return DEFAULT_FACTOR
+
+
+def shortage_annotation(price: float, usual_price: float | None, factor: float) -> dict[str, str]:
+    """Return the annotation of a NodeClaim; empty if its price is at most so many times the usual one.
+
+    Args:
+        price: its price in dollars an hour.
+        usual_price: what the cheapest refused offering costs that would do; None if EC2 refused none.
+        factor: how many times the usual price is too much.
+    """
+    if usual_price is None or price <= usual_price * factor:
+        return {}
+    return {labels.BOUGHT_IN_SHORTAGE: f"{usual_price:.4f}"}
