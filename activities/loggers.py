@@ -30,6 +30,7 @@ INSTANCE_TYPES = controller("providers.instancetype")
 PRICING = controller("providers.pricing")
 VERSION = controller("providers.version")
 CLUSTER = controller("providers.cluster")
+RATE_LIMITS = controller("providers.ratelimits")
 
 PROCESS = logging.getLogger("worker.process")
 SETTINGS = logging.getLogger("worker.settings")

@@ -17,11 +17,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from activities import loggers
 from tenon.ec2 import errors as codes
 
 if TYPE_CHECKING:
     from types_boto3_ec2 import EC2Client
 
+log = loggers.RATE_LIMITS
+
+LOGGED_EVERY = 60.0
+"""Seconds between two log lines about one throttled action."""
 FIRST_PAUSE = 1.0
 MAX_PAUSE = 30.0
 READING = ("Describe", "Get", "List")
@@ -99,6 +104,8 @@ class Pacer:
         self._sleep = sleep
         self._lock = threading.Lock()
         self._buckets: dict[str, TokenBucket] = {}
+        self._logged: dict[str, float] = {}
+        """By action: when a log line last said that EC2 throttles it."""
 
     def attach(self, client: EC2Client) -> None:
         """Limit the rate of every request of the client, including botocore's retries."""
@@ -125,6 +132,11 @@ class Pacer:
                 bucket.refused(sent, now)
             elif not code:
                 bucket.served()
+            logs = code in codes.THROTTLED and now - self._logged.get(action, -LOGGED_EVERY) >= LOGGED_EVERY
+            if logs:
+                self._logged[action] = now
+        if logs:
+            log.warning("EC2 throttles a call, which waits for its rate limit", extra={"call": action, "error": code})
 
     def _bucket(self, action: str, now: float) -> TokenBucket:
         if action not in self._buckets:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from activities.ec2.rate_limits import CHANGES, FIRST_PAUSE, MAX_PAUSE, Pacer, TokenBucket
+import pytest
+
+from activities.ec2.rate_limits import CHANGES, FIRST_PAUSE, LOGGED_EVERY, MAX_PAUSE, Pacer, TokenBucket
 
 
 class Clock:
@@ -27,6 +29,22 @@ def sent_within(pacer: Pacer, clock: Clock, action: str, seconds: float) -> int:
         if clock.now > until:
             return count
         count += 1
+
+
+def test_a_throttled_call_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
+    """A launch that waits would otherwise be silent for two minutes."""
+    clock = Clock()
+    clock.now = 0.0
+    pacer = Pacer(clock, clock.sleep)
+    for action in ("CreateFleet", "CreateFleet", "CreateTags"):
+        pacer.answered(action, "RequestLimitExceeded", clock.now)
+    pacer.answered("RunInstances", "Unauthorized", clock.now)
+    assert [record.__dict__["call"] for record in caplog.records] == ["CreateFleet", "CreateTags"]
+    clock.now += LOGGED_EVERY
+    pacer.answered("CreateFleet", "RequestLimitExceeded", clock.now)
+    assert [record.getMessage() for record in caplog.records] == [
+        "EC2 throttles a call, which waits for its rate limit"
+    ] * 3
 
 
 def test_h7_a_process_sends_half_of_what_the_account_gets_back() -> None:
