@@ -121,7 +121,7 @@ class ProvisionerWorkflow(PlannerCaller):
             pauses=self.pauses,
         )
         planned = await self.call(ActivityName.PLAN, given, PlanResult, f"{batch.pods} pending pods")
-        self.last_plan = planned
+        self.pauses, self.last_plan = planned.pauses, evolve(planned, pauses=[])
         workflow.set_current_details(
             f"Batch {self.batch}: {planned.pods} pods, {len(planned.claims)} NodeClaims, "
             f"{planned.price:.4f} USD/h, {planned.unschedulable} unschedulable"

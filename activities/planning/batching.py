@@ -7,9 +7,10 @@ remembers only pods that were planned onto existing nodes or that fit nowhere. A
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import NamedTuple
 
 from activities import loggers
@@ -31,6 +32,10 @@ TAINTED_FOR = timedelta(minutes=5)
 """How long after its initialization a node covers its planned pods while a taint that nobody declared keeps them away.
 A CNI that starts slowly sets such a taint, and a second node would wait for it as long as the first. Emptiness leaves
 the node alone for as long (`HELD_SECONDS` in `worker/cache/state.py`)."""
+REFUSED_FOR = timedelta(minutes=3)
+"""After this time, a pod that kube-scheduler does not place on the existing nodes where it should fit gets an event."""
+MAX_REFUSED = 10
+"""How many such pods a plan names."""
 BOUGHT_FOR = timedelta(seconds=2)
 """How long the cache may take to show a new NodeClaim. After that, the claim itself says which pods it is for."""
 PLANNED_WITHIN = timedelta(seconds=30)
@@ -78,6 +83,8 @@ class _PlanOutcome:
     """The state of the pod when it fitted nowhere."""
     pool: tuple[str, int | None] | None = None
     """The name and generation of the NodePool whose NodeClaim for the pod the API server refused."""
+    refused_since: datetime | None = None
+    """Since when plans have put the pod on nodes that are ready, and kube-scheduler has not."""
     paused: bool = False
     """The pod was told that no node is bought for it for a while."""
 
@@ -122,14 +129,12 @@ class Batcher:
         fingerprint = self._view.fingerprint()
         pending = self._view.pending_pods()
         self._forget_others(pending)
-        self._unused.forget_others(pod for pod in pending if not pod.node_name)
-        undecided = [
+        self._unused.update(pod for pod in pending if not pod.node_name)
+        return [
             pod
             for pod in (*pending, *self._buffers.lacking())
             if not self._valid(pod, now, fingerprint) and not self._covered(pod, now)
         ]
-        self._unused.count((pod for pod in undecided if not pod.node_name and not pod.buffer), now)
-        return undecided
 
     def adopt(self, pauses: Iterable[PurchasePause]) -> None:
         """Go on with the pauses that the workflow has kept from an earlier process."""
@@ -139,11 +144,12 @@ class Batcher:
         """What the workflow keeps for the next process."""
         return self._unused.kept()
 
-    def paused(self, pods: Iterable[Pod]) -> dict[str, PurchasePause]:
-        """By key, the pods for which no node is bought now, because earlier nodes became ready without them."""
-        now = self._now()
-        pauses = ((pod.key, self._unused.pause_of(pod, now)) for pod in pods)
-        return {key: pause for key, pause in pauses if pause is not None}
+    def buys_again(self, pods: Iterable[Pod]) -> dict[str, PurchasePause]:
+        """By key, those of the pods in a plan's new nodes for which nothing is bought now.
+
+        Earlier nodes became ready without them.
+        """
+        return self._unused.buys_again(pods, self._now())
 
     def told_of_pause(self, pods: Iterable[Pod]) -> None:
         """Record that these pods got an event about their pause. They come back when it ends."""
@@ -153,14 +159,36 @@ class Batcher:
             if pause is not None and pause.until is not None:
                 self._answered[pod.uid] = _PlanOutcome(pause.until, self._attempts(pod), None, pod=pod, paused=True)
 
-    def nominated(self, placements: Mapping[str, Iterable[Pod]]) -> None:
-        """Record pods that were planned onto nodes (by name) that exist or are starting. Skip the pods of buffers."""
+    def nominated(self, placements: Mapping[str, Iterable[Pod]], ready: Collection[str] = ()) -> None:
+        """Record pods that were planned onto nodes (by name) that exist or are starting. Skip the pods of buffers.
+
+        ``ready``: the nodes that kube-scheduler can use now.
+        """
         now = self._now()
         for node, pods in placements.items():
             for pod in (pod for pod in pods if not pod.buffer):
                 attempts = self._attempts(pod) if pod.node_name else 0  # a drain may take its time
                 pause = _growing(NOMINATED_FOR, attempts, MAX_NOMINATION)
-                self._answered[pod.uid] = _PlanOutcome(now + pause, attempts, None, node)
+                since = self._refused_since(pod, now) if node in ready and not pod.node_name else None
+                self._answered[pod.uid] = _PlanOutcome(now + pause, attempts, None, node, refused_since=since)
+
+    def _refused_since(self, pod: Pod, now: datetime) -> datetime:
+        answer = self._answered.get(pod.uid)
+        return now if answer is None or answer.refused_since is None else answer.refused_since
+
+    def refused_on_nodes(self, pods: Iterable[Pod]) -> list[tuple[Pod, str, datetime]]:
+        """The pods that kube-scheduler has left waiting for long although they fit on an existing node.
+
+        With each: the node of the last plan, and the time of the first plan.
+        """
+        until = self._now() - REFUSED_FOR
+        answers = ((pod, self._answered.get(pod.uid)) for pod in pods)
+        refused = (
+            (pod, answer.node, answer.refused_since)
+            for pod, answer in answers
+            if answer is not None and answer.refused_since is not None and answer.refused_since <= until
+        )
+        return list(islice(refused, MAX_REFUSED))
 
     def reserved(self) -> dict[str, list[Pod]]:
         """The nominated pods that still wait, by the current name of their node.

@@ -41,9 +41,9 @@ from activities.planning.claim_writer import ClaimWrite, Written, write_claims
 from activities.planning.interfaces import ClusterView, Fingerprint, Types
 from activities.planning.launch_refusals import LaunchRefusals
 from activities.planning.offerings import instance_types_by_pool
-from activities.planning.pod_events import PodEvents
+from activities.planning.pod_events import PodEvents, pod_reference
 from activities.planning.refused_launches import RefusedLaunches
-from activities.planning.solving import Solver
+from activities.planning.solving import Solved, Solver
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
 from tenon.ec2.avoided import avoided_until, by_offering
@@ -57,10 +57,10 @@ from tenon.provisioning.overlays import Overlaid
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.problem import problem_of, with_pool_reasons
 from tenon.provisioning.purchase import explanations
-from tenon.provisioning.purchase_pauses import pause_sentence, pool_sentence
+from tenon.provisioning.purchase_pauses import existing_node_sentence, pause_sentence, pool_sentence
 from tenon.provisioning.readiness import usable_pools
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
-from tenon.scheduling.model import Plan
+from tenon.scheduling.model import Plan, Problem
 
 log = loggers.PROVISIONER
 
@@ -154,12 +154,12 @@ class Planner:
         before = await self._check_up_to_date(given)
         if before:
             log.info("The batch was planned before", extra={"batch": given.batch, "nodeclaims": before})
-            return PlanResult(batch=given.batch, claims=before)
+            return PlanResult(batch=given.batch, claims=before, pauses=self._batcher.pauses())
         made = await self._decide(given.batch)
         if made is not None and made.plan.claims and await self._caught_up(self._view.confirm_pods()):
             made = await self._decide(given.batch, part=RETRY_SECONDS)
         if made is None:
-            return PlanResult(batch=given.batch)
+            return PlanResult(batch=given.batch, pauses=self._batcher.pauses())
         avoided_until = self._refusals.avoided_until()
         self._refusals.no_capacity(self._refused_launches.count(made.asking, avoided_until))
         try:
@@ -194,6 +194,9 @@ class Planner:
         lacking = self._refused_launches.reasons(plan, pods, avoided_until)
         self._refused_launches.bought(written.claims)
         await self._pod_events.publish(plan, filter(_waits, pods), written.names, made.in_flight, lacking)
+        for pod, node, since in self._batcher.refused_on_nodes(filter(_waits, pods)):
+            message = existing_node_sentence(node, since, await self._refusal(pod))
+            await self._recorder.publish(pod_reference(pod), "FailedScheduling", message, "Warning")
         return PlanResult(
             batch=given.batch,
             claims=list(written.names),
@@ -205,6 +208,7 @@ class Planner:
             price=round(sum(claim.price for claim in plan.claims), 6),
             digest=_digest(made.plan),
             solve_seconds=round(made.took, 4),
+            pauses=self._batcher.pauses(),
         )
 
     async def _decide(self, batch: int, part: float = 1.0) -> _Decision | None:
@@ -227,14 +231,14 @@ class Planner:
             log.info(
                 "The provisioner found provisionable pods", extra={"pods": _first_few(pods), "pod-count": len(pods)}
             )
-        pauses = self._batcher.paused(pods)
-        paused = await self._pause_sentences(pods, pauses)
-        waiting = [pod for pod in pods if pod.key in pauses]
-        asking = [*(pod for pod in pods if pod.key not in pauses), *self._buffers.pods()]
-        problem = await asyncio.to_thread(
-            problem_of, self._view.snapshot(), asking, seen.sold, self._policy, self._batcher.reserved()
-        )
-        solved = await self._solver.solve(problem, part)
+        asking = [*pods, *self._buffers.pods()]
+        problem, solved = await self._solve(asking, seen, part)
+        pauses = self._batcher.buys_again(pod for claim in solved.plan.claims for pod in claim.pods)
+        waiting = [pod for pod in asking if pod.key in pauses]
+        if waiting:  # rare, so the plan for the others is made from the start
+            asking = [pod for pod in asking if pod.key not in pauses]
+            problem, solved = await self._solve(asking, seen, part * RETRY_SECONDS)
+        paused = await self._pause_sentences(waiting, pauses)
         held = [pool.metadata.name for pool in usable if pool.metadata.name in breakers]
         left_out = sentences(breakers[name] for name in held if name in launching)
         plan = only_probes(with_pool_reasons(solved.plan, self._view, asking, left_out), breakers, batch)
@@ -262,13 +266,18 @@ class Planner:
             without_types,
         )
 
+    async def _solve(self, asking: Sequence[Pod], seen: Overlaid, part: float) -> tuple[Problem, Solved]:
+        problem = await asyncio.to_thread(
+            problem_of, self._view.snapshot(), asking, seen.sold, self._policy, self._batcher.reserved()
+        )
+        return problem, await self._solver.solve(problem, part)
+
     async def _pause_sentences(self, pods: Sequence[Pod], pauses: Mapping[str, PurchasePause]) -> dict[str, str]:
         """By key, why no node is bought for the paused pods. Events on their NodePools say so too."""
         refusals: dict[str, str] = {}
         sentences = {}
         for pod in pods:
-            if (pause := pauses.get(pod.key)) is None:
-                continue
+            pause = pauses[pod.key]
             if pause.group not in refusals:
                 refusals[pause.group] = refusal = await self._refusal(pod)
                 pool = next((pool for pool in self._view.node_pools() if pool.metadata.name == pause.pool), None)
@@ -325,7 +334,7 @@ class Planner:
         self._batcher.unschedulable(unplaced, made.fingerprint, offered_again)
         self._batcher.told_of_pause(by_key[key] for key in made.paused)
         self._batcher.engine_failed(by_key[key] for key in made.failed)
-        self._batcher.nominated(made.plan.placements)
+        self._batcher.nominated(made.plan.placements, made.ready)
         self._batcher.bought(pod.uid for claim in written.claims for pod in claim.pods)
         for one in written.unwritten:
             if one.refusal is not None:  # claims with transient failures are planned in the next batch

@@ -100,7 +100,7 @@ class PodEvents:
         while len(self._reported) > _REMEMBERED:
             self._reported.popitem(last=False)
         return await self._recorder.publish(
-            _reference(event.pod), event.reason, event.message, "Warning" if event.warning else "Normal"
+            pod_reference(event.pod), event.reason, event.message, "Warning" if event.warning else "Normal"
         )
 
 
@@ -131,7 +131,8 @@ def _events(
                 yield _PodEvent(pod, "Nominated", f"Pod should schedule on: {place}")
 
 
-def _reference(pod: Pod) -> dict[str, Any]:
+def pod_reference(pod: Pod) -> dict[str, Any]:
+    """The pod as the object of an event."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",

@@ -28,6 +28,8 @@ class UnusedNodes:
         """By UID of a waiting pod: its version, and the group of that version."""
         self._counted: set[tuple[str, str]] = set()
         """NodeClaim and UID of a pod that it was counted for. A pod whose spec changes does not count it again."""
+        self._supply = ""
+        """The versions of the NodePools at the last look. Empty if no group is known."""
         self._adopted = False
 
     def adopt(self, pauses: Iterable[PurchasePause]) -> None:
@@ -36,8 +38,9 @@ class UnusedNodes:
             self._adopted = True
             self._pauses = {pause.group: pause for pause in pauses} | self._pauses
 
-    def forget_others(self, waiting: Iterable[Pod]) -> None:
-        """Forget the groups of which no pod waits: all are placed or gone."""
+    def update(self, waiting: Iterable[Pod]) -> None:
+        """Read the NodePools, and forget the groups of which no pod waits: all are placed or gone."""
+        self._supply = self._current_supply() if self._pauses else ""
         claims = self._view.claim_names()
         self._counted = {pair for pair in self._counted if pair[0] in claims}
         if not self._pauses:
@@ -49,32 +52,41 @@ class UnusedNodes:
         uids = {pod.uid for pod in pods}
         self._groups = {uid: known for uid, known in self._groups.items() if uid in uids}
 
-    def count(self, pods: Iterable[Pod], now: datetime) -> None:
-        """Count the ready nodes that were bought for these pods, and that none of their group got."""
-        supply = ""
-        for pod in pods:
-            for claim in self._view.claims_for(pod):
-                if (claim.name, pod.uid) in self._counted or not claim.batch or claim.initialized_at is None:
-                    continue
-                if not self._view.is_unused(claim, pod):
-                    continue
-                self._counted.add((claim.name, pod.uid))
-                group, supply = self._group(pod), supply or self._supply()
-                before = self._pauses.get(group)
-                after = with_unused_node(before, pod, claim.name, claim.pool, claim.batch, supply, now)
-                self._pauses[group] = after
-                if after != before:
-                    log.warning(
-                        "A node became ready without the pods that it was bought for",
-                        extra={"nodeclaim": claim.name, "pods": pod.key, "count": after.nodes},
-                    )
+    def buys_again(self, pods: Iterable[Pod], now: datetime) -> dict[str, PurchasePause]:
+        """Count the unused nodes of pods for which a plan would buy once more, and return the pauses, by pod key.
+
+        Only such a plan shows that a node was bought in vain. While a pod still fits on its new node, kube-scheduler
+        may just be slow.
+        """
+        waiting = [pod for pod in pods if not pod.node_name and not pod.buffer]
+        for pod in waiting:
+            self._count(pod, now)
+        pauses = ((pod.key, self.pause_of(pod, now)) for pod in waiting)
+        return {key: pause for key, pause in pauses if pause is not None}
+
+    def _count(self, pod: Pod, now: datetime) -> None:
+        for claim in self._view.claims_for(pod):
+            if (claim.name, pod.uid) in self._counted or not claim.batch or claim.initialized_at is None:
+                continue
+            if not self._view.is_unused(claim, pod):
+                continue
+            self._counted.add((claim.name, pod.uid))
+            group, self._supply = self._group(pod), self._supply or self._current_supply()
+            before = self._pauses.get(group)
+            after = with_unused_node(before, pod, claim.name, claim.pool, claim.batch, self._supply, now)
+            self._pauses[group] = after
+            if after != before:
+                log.warning(
+                    "A node became ready without the pods that it was bought for",
+                    extra={"nodeclaim": claim.name, "pods": pod.key, "count": after.nodes},
+                )
 
     def pause_of(self, pod: Pod, now: datetime) -> PurchasePause | None:
         """The open pause of the pod's group; None if nodes may be bought for the pod."""
         if not self._pauses or pod.node_name or pod.buffer:
             return None
         pause = self._pauses.get(self._group(pod))
-        return pause if pause is not None and pause.until is not None and is_open(pause, self._supply(), now) else None
+        return pause if pause is not None and is_open(pause, self._supply, now) else None
 
     def kept(self) -> list[PurchasePause]:
         """What the workflow keeps for the next leader."""
@@ -86,7 +98,7 @@ class UnusedNodes:
             known = self._groups[pod.uid] = (pod, group_of(pod))
         return known[1]
 
-    def _supply(self) -> str:
+    def _current_supply(self) -> str:
         """The versions of the NodePools and of their EC2NodeClasses: of their specs, as users wrote them."""
         versions = []
         for pool in self._view.node_pools():

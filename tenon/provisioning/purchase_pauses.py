@@ -125,6 +125,14 @@ def pool_sentence(pause: PurchasePause, pod: str, refusal: str) -> str:
     )
 
 
+def existing_node_sentence(node: str, since: datetime, refusal: str) -> str:
+    """Say on a pod that it waits although it should fit on an existing node, so that no node is bought for it."""
+    return (
+        f"Tenon expects that the pod fits on node {node} and buys no node for it, but kube-scheduler has not placed it "
+        f"there since {format_instant(since)}: {_quoted(refusal)}"
+    )
+
+
 def _until(pause: PurchasePause) -> str:
     assert pause.until is not None
     return f"Tenon buys no more nodes for them until {format_instant(pause.until)}"

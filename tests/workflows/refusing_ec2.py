@@ -46,7 +46,7 @@ class Planning:
     async def plan(self, given: PlanInput) -> PlanResult:
         self.planned.append(given)
         await self.solves.wait()
-        return PlanResult(batch=given.batch)
+        return PlanResult(batch=given.batch, pauses=self.pauses)
 
 
 @asynccontextmanager

@@ -97,6 +97,8 @@ class PlanResult(Message):
     price: float = 0.0
     digest: str = ""
     solve_seconds: float = 0.0
+    pauses: list[PurchasePause] = Field(default_factory=list)
+    """Pods that nodes were bought for and did not get. The workflow keeps them for the next process that leads."""
 
 
 class AwaitBatchInput(Message):
@@ -111,7 +113,7 @@ class AwaitBatchInput(Message):
     """Only earlier versions send it: it names every NodeClaim of a plan, and no planner reads it."""
     breakers: list[LaunchBreaker] = Field(default_factory=list)
     pauses: list[PurchasePause] = Field(default_factory=list)
-    """From the last `BatchSummary`, for a process that has just begun to lead."""
+    """From the last answer of a leader, for a process that has just begun to lead."""
 
 
 class BatchSummary(Message):
@@ -123,7 +125,7 @@ class BatchSummary(Message):
     pods: int = 0
     opened_at: datetime | None = None
     pauses: list[PurchasePause] = Field(default_factory=list)
-    """Pods that nodes were bought for and did not get. The workflow keeps them for the next process that leads."""
+    """As in `PlanResult`."""
 
 
 class PlanInput(Message):
