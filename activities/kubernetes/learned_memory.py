@@ -1,9 +1,12 @@
-"""Keeps the memory that nodes report on their EC2NodeClass, for plans to count with (AWS-061, ACT-10)."""
+"""Keeps the memory that nodes report, and ephemeral storage that is less than planned, on their EC2NodeClass.
+
+Plans count with both (AWS-061, ACT-10).
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from activities import loggers
@@ -14,14 +17,18 @@ from activities.kubernetes.resources import EC2NODECLASSES
 from tenon.apis import labels
 from tenon.apis.json_object import field_at
 from tenon.ec2.learned_memory import with_figure
+from tenon.ec2.learned_storage import with_storage
 from tenon.kube.claim_record import ClaimRecord
-from tenon.resources import MEMORY, parse_resources
+from tenon.resources import EPHEMERAL_STORAGE, MEMORY, parse_resources
 
 log = loggers.NODECLAIM_LIFECYCLE
 
 REMEMBERED_SECONDS = 3600.0
 """How long a process does not look again at a class for a figure that it has seen there."""
 MOST = 5000
+
+_News = Callable[[Mapping[str, str], Sequence[str]], str | None]
+"""Gets the annotations of a class and its images. Returns the new value of an annotation, or None if it stays."""
 
 
 class LearnedMemory:
@@ -33,20 +40,37 @@ class LearnedMemory:
         self._seen: dict[tuple[str, str, str, int], float] = {}
 
     async def learn(self, claim: ClaimRecord, node: Mapping[str, Any]) -> None:
-        """Write the node's memory to its class if it is news there.
+        """Write to the class what the node teaches, if it is news there.
 
         A failure is logged, and the next node of the type is recorded.
         """
         instance_type = claim.labels.get(labels.INSTANCE_TYPE, "")  # a kubelet may write that label of its Node
-        memory = parse_resources(field_at(node, "status", "capacity")).get(MEMORY, 0)
-        figure = claim.node_class, claim.image_id, instance_type, memory
+        memory = _amount(node, "capacity", MEMORY)
+
+        def with_memory(annotations: Mapping[str, str], images: Sequence[str]) -> str | None:
+            return with_figure(annotations, images, claim.image_id, instance_type, memory)
+
+        if instance_type and memory:
+            await self._learn(claim, labels.LEARNED_MEMORY, instance_type, memory, with_memory)
+        planned = _amount(claim.body, "allocatable", EPHEMERAL_STORAGE)
+        storage = _amount(node, "allocatable", EPHEMERAL_STORAGE)
+
+        def with_less(annotations: Mapping[str, str], images: Sequence[str]) -> str | None:
+            return with_storage(annotations, images, claim.image_id, planned, storage)
+
+        if 0 < storage < planned:
+            await self._learn(claim, labels.LEARNED_STORAGE, str(planned), storage, with_less)
+
+    async def _learn(self, claim: ClaimRecord, key: str, of: str, amount: int, news: _News) -> None:
+        """Write an annotation, unless this process has seen the same amount lately."""
+        figure = claim.node_class, claim.image_id, of, amount
         if not all(figure) or self._clock() < self._seen.get(figure, 0.0):
             return
         try:
-            await self._write(*figure)
+            await self._write(claim.node_class, key, news)
         except ApiError as error:
             log.info(
-                "The worker failed to record the memory of a node and retries with the next node",
+                "The worker failed to record what a node reports and retries with the next node",
                 extra={"nodeclaim": claim.name, "ec2nodeclass": claim.node_class, "error": str(error)},
             )
             return
@@ -54,15 +78,18 @@ class LearnedMemory:
             self._seen.clear()
         self._seen[figure] = self._clock() + REMEMBERED_SECONDS
 
-    async def _write(self, name: str, image: str, instance_type: str, memory: int) -> None:
+    async def _write(self, name: str, key: str, news: _News) -> None:
         found = await self._kube.get(EC2NODECLASSES, name)
         if found is None:
             return
 
         def compute(present: Mapping[str, Any]) -> dict[str, Any]:
             images = [str(one.get("id")) for one in field_at(present, "status", "amis") or []]
-            annotations = field_at(present, "metadata", "annotations") or {}
-            text = with_figure(annotations, images, image, instance_type, memory)
-            return {"metadata": {"annotations": {labels.LEARNED_MEMORY: text}}} if text is not None else {}
+            text = news(field_at(present, "metadata", "annotations") or {}, images)
+            return {"metadata": {"annotations": {key: text}}} if text is not None else {}
 
         await change(self._kube, EC2NODECLASSES, name, compute, uid=found["metadata"]["uid"], seen=found)
+
+
+def _amount(of: Mapping[str, Any], kind: str, resource: str) -> int:
+    return parse_resources(field_at(of, "status", kind)).get(resource, 0)

@@ -54,6 +54,8 @@ class NodeSettings:
     reserved_enis: int = 0
     learned_memory: Mapping[str, int] = field(default_factory=dict)
     """Bytes by instance type, as nodes reported them: in place of ``vm_memory_overhead``."""
+    learned_storage: Mapping[int, int] = field(default_factory=dict)
+    """The ephemeral storage that pods get, as nodes reported it, by the bytes that the other settings leave."""
 
 
 def default_interfaces(item: Item) -> int:
@@ -183,12 +185,21 @@ def eviction_threshold(total: Resources, settings: NodeSettings) -> Resources:
 
 
 def overhead(item: Item, settings: NodeSettings) -> Resources:
-    """Return the capacity that pods cannot use: kube-reserved plus system-reserved plus eviction thresholds."""
-    return resources.add(
+    """Return the capacity that pods cannot use: kube-reserved plus system-reserved plus eviction thresholds.
+
+    Of ephemeral storage, also what nodes reported to be missing, a quarter at most: one kubelet that lies must not keep
+    pods from the class.
+    """
+    has = capacity(item, settings)
+    reserved = resources.add(
         kube_reserved(item, settings),
         _amounts(settings.kubelet.get("systemReserved")),
-        eviction_threshold(capacity(item, settings), settings),
+        eviction_threshold(has, settings),
     )
+    planned = has[EPHEMERAL_STORAGE] - reserved[EPHEMERAL_STORAGE]
+    if (reported := settings.learned_storage.get(planned)) is not None:
+        reserved[EPHEMERAL_STORAGE] += planned - min(max(reported, int(planned * LEAST_LEARNED)), planned)
+    return reserved
 
 
 def _signal(value: str | None, name: str, total: Resources, default: int) -> int:

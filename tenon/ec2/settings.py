@@ -8,6 +8,7 @@ from typing import Any
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.ec2.capacity import NodeSettings
 from tenon.ec2.families import EbsVolume, family_named, volume_bytes
+from tenon.ec2.learned_storage import learned_storage
 
 
 def kubelet_map(node_class: EC2NodeClass) -> dict[str, Any]:
@@ -21,8 +22,9 @@ def kubelet_map(node_class: EC2NodeClass) -> dict[str, Any]:
 def settings_of(
     node_class: EC2NodeClass, *, vm_memory_overhead: Decimal = Decimal("0.075"), reserved_enis: int = 0
 ) -> NodeSettings:
-    """Return the settings of a class, without what its nodes reported. The keyword arguments are the operator's
-    settings.
+    """Return the settings of a class, without the memory that its nodes reported.
+
+    The keyword arguments are the operator's settings.
     """
     spec = node_class.spec
     interfaces = spec.network_interfaces
@@ -44,4 +46,5 @@ def settings_of(
         placement_group=node_class.status.placement_group,
         vm_memory_overhead=vm_memory_overhead,
         reserved_enis=reserved_enis,
+        learned_storage=learned_storage(node_class),
     )

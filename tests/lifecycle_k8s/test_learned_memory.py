@@ -15,6 +15,7 @@ from tenon.apis import labels
 from tenon.lifecycle.messages.node import NodeInput
 from tests.lifecycle_k8s.world import PROVIDER_ID, REF, World, claim, node
 
+GI = 2**30
 WANTED = NodeInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1")
 
 
@@ -86,3 +87,14 @@ async def test_a_class_that_cannot_be_written_delays_no_node(monkeypatch: pytest
     monkeypatch.setattr(memory, "_write", unreachable)
     assert (await initialize(world.kube, WANTED, world.clock, memory.learn)).initialized
     assert learned(world) is None
+
+
+@pytest.mark.parametrize(("reported", "figures"), [("14Gi", {"ami-1": {str(17 * GI): 14 * GI}}), ("18Gi", None)])
+async def test_aws061_a_node_with_less_storage_than_planned_teaches_its_class(reported: str, figures: Any) -> None:
+    world = world_with()
+    world.claim["status"]["allocatable"] = {"ephemeral-storage": "17Gi"}
+    world.node["status"]["allocatable"]["ephemeral-storage"] = reported
+    await initialize(world.kube, WANTED, world.clock, LearnedMemory(world.kube).learn)
+    found = world.kube.objects[("ec2nodeclasses", "", "default")]["metadata"]["annotations"]
+    assert json.loads(found.get(labels.LEARNED_STORAGE, "null")) == figures
+    assert learned(world) == {"ami-1": {"m5.large": 7900000}}, "memory is learned as before"
