@@ -153,12 +153,6 @@ async def test_a_worker_without_a_cluster_name_says_so(sandbox: Sandbox) -> None
     assert_one_sentence(await start_worker(sandbox, CLUSTER_NAME=None), "CLUSTER_NAME", "--cluster-name")
 
 
-async def test_a_worker_that_cannot_reach_temporal_says_so(sandbox: Sandbox) -> None:
-    """Exit status 2, and the address with the setting that it came from."""
-    address = nobody()
-    assert_one_sentence(await start_worker(sandbox, TEMPORAL_ADDRESS=address), address, "TEMPORAL_ADDRESS")
-
-
 async def test_a_worker_that_cannot_reach_kubernetes_says_so(sandbox: Sandbox, tmp_path: Path) -> None:
     """Exit status 2, and the address."""
     address = nobody()
