@@ -64,7 +64,7 @@ async def test_aws030_members_that_launched_alone_get_no_second_instance_from_an
     first, second = group.process(), group.process()
     recorded = [await group.prepared(first, place) for place in range(SIZE)]
     assert all(request.group for request in recorded)
-    server.world.faults.add(Fault(action="CreateFleet", code="UnauthorizedOperation", status=403, count=1))
+    server.world.faults.add(Fault(action="CreateFleet", code="InvalidParameterValue", status=400, count=1))
     refused = await group.launched(first, 0, recorded[0])
     assert refused.waits is not None
     first._breakers.launched("web")

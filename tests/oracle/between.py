@@ -105,19 +105,55 @@ class Between:
         return not lacking(plus((pod.asked, *(daemon.asked for daemon in daemons))), way[0].room)
 
     def _spread(self, spread: Spread, owners: Sequence[tuple[Pod, Place]]) -> Iterator[Finding]:
-        """Let the constraint's own pods in one by one; others that it counts come whenever that helps."""
-        own = {pod.key for pod, _ in owners}
+        """Let the constraint's own pods in one by one; others that it counts come whenever that helps.
+
+        kube-scheduler may place pods on nodes that run before any new node is there. It then compares only the domains
+        of nodes that run. So a plan is also right if it is right in that order.
+        """
+        findings = list(self._all_at_once(spread, owners))
+        if findings and spread.key != HOST:
+            findings = list(self._running_nodes_first(spread, owners)) and findings
+        yield from findings
+
+    def _all_at_once(self, spread: Spread, owners: Sequence[tuple[Pod, Place]]) -> Iterator[Finding]:
         there: Counter[str] = Counter()
-        later: Counter[str] = Counter()
         if spread.key != HOST:
             there.update(dict.fromkeys(self.offered(spread), 0))
-        for place in self._places:
+        there, later = self._counted(spread, owners, self._places, there)
+        yield from self._let_owners_in(spread, owners, there, later)
+
+    def _running_nodes_first(self, spread: Spread, owners: Sequence[tuple[Pod, Place]]) -> Iterator[Finding]:
+        new = [place for place in self._places if isinstance(place, Coming)]
+        running = [place for place in self._places if not isinstance(place, Coming)]
+        there, later = self._counted(spread, owners, running, Counter())
+        yield from self._let_owners_in(
+            spread, [owner for owner in owners if not isinstance(owner[1], Coming)], there, later
+        )
+        there.update(dict.fromkeys(self.offered(spread) - there.keys(), 0))
+        there, later_on_new = self._counted(spread, owners, new, there)
+        later.update(later_on_new)
+        yield from self._let_owners_in(
+            spread, [owner for owner in owners if isinstance(owner[1], Coming)], there, later
+        )
+
+    def _counted(
+        self, spread: Spread, owners: Sequence[tuple[Pod, Place]], places: Sequence[Place], there: Counter[str]
+    ) -> tuple[Counter[str], Counter[str]]:
+        """By domain, the pods that run on these nodes, added to ``there``, and those planned that are no owners."""
+        own = {pod.key for pod, _ in owners}
+        later: Counter[str] = Counter()
+        for place in places:
             domain = place.domain(spread.key) if self.counts(spread, place) else None
             if domain is not None:
                 there[domain] += sum(spread.chosen.has(pod.namespace, pod.labels) for pod in place.running)
                 later[domain] += sum(
                     pod.key not in own and spread.chosen.has(pod.namespace, pod.labels) for pod in place.planned
                 )
+        return there, later
+
+    def _let_owners_in(
+        self, spread: Spread, owners: Sequence[tuple[Pod, Place]], there: Counter[str], later: Counter[str]
+    ) -> Iterator[Finding]:
         waiting: dict[str, list[list[Pod]]] = defaultdict(lambda: [[], []])
         for pod, place in owners:
             domain = place.domain(spread.key)
