@@ -64,6 +64,8 @@ OTHER_VERSIONS: Object = {
         # pods that have no such rule come first, and so let the others in
         ([pool("default", within(ZONE, "a", "b")), pod("q"), pod("r"), *(pod(n, **spread()) for n in "ps")],
          plan(claim("q"), claim("r"), claim("p", zone="b"), claim("s", zone="b"))),
+        # kube-scheduler knows only the zones of nodes that run
+        ([pool(), node(), pod("r", node="n"), pod(**spread())], plan(on={"n": ["p"]})),
         # a zone that the pod rules out is no domain of its spread
         ([pool(), *(pod(n, nodeSelector={ZONE: "a"}, **spread()) for n in "pq")], plan(claim("p"), claim("q"))),
         ([pool("default", within("team", "red", "blue")),

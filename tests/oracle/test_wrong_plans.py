@@ -143,7 +143,11 @@ SPREADS = spread()["topologySpreadConstraints"] + spread("team", maxSkew=9)["top
         ("spread", TWO, plan(claim("p"), claim("q", **OPEN))),
         ("spread", [pool(), pod(**spread("team"))], plan(claim("p"))),
         ("spread", [pool(), pod(**spread(HOST)), pod("q", **spread(HOST))], plan(claim("p", "q", cpu="2"))),
-        ("spread", [pool(), node(), pod("r", node="n"), pod(**spread())], plan(on={"n": ["p"]})),
+        (
+            "spread",
+            [pool(), node(), node("m", zone="b"), pod("r", node="n"), pod(**spread())],
+            plan(on={"n": ["p"]}),
+        ),
         (
             "spread",
             [pool("default", within(ZONE, "a", "b")), *(pod(n, **spread(minDomains=3)) for n in "pqr")],
