@@ -132,15 +132,15 @@ class Launching:
         began = given.began_at or self._now()
         attempt = max(given.attempt, claim.launch_attempt)
         earlier = await self._launched_before(claim, given.claim, began, sent_before=attempt > 1)
-        known = earlier.instance
+        instance = earlier.instance
         if earlier.waits is not None:
             return PrepareLaunchResult(
                 view=view, reason=earlier.waits.reason, message=earlier.waits.message, waits=earlier.waits
             )
         if earlier.lost and not view.deleting:
             return await self._putting_off.given_up(given.claim, view, Reason.INSTANCE_GONE, earlier.lost)
-        if known is not None:
-            await self._tag(given.claim, known, view.node_name)
+        if instance is not None:
+            await self._tag(given.claim, instance, view.node_name)
             # An earlier workflow may have been terminated between tainting the node and deleting the claim.
             if await cordon.withdraw(self._kube, given.claim, view.node_name):
                 log.info(
@@ -153,7 +153,7 @@ class Launching:
                     "The worker removed a startup cordon",
                     extra={"nodeclaim": given.claim.name, "node": view.node_name},
                 )
-            return PrepareLaunchResult(view=evolve(view, instance=known))
+            return PrepareLaunchResult(view=evolve(view, instance=instance))
         if view.deleting:
             return PrepareLaunchResult(view=view)
         if not await nodeclaims.ensure_claim_finalizer(self._kube, given.claim, seen=claim.body):
@@ -305,10 +305,10 @@ class Launching:
         young = created is None or began - created < RESUMED_AFTER
         if young and not sent_before:
             return Search()
-        found = await with_heartbeat(living_instance(self._ec2, ref.name, claim))
-        if found is not None and not claim.deleting:
-            await self._mark(ref, found, claim)
-        return Search(instance=found)
+        instance = await with_heartbeat(living_instance(self._ec2, ref.name, claim))
+        if instance is not None and not claim.deleting:
+            await self._mark(ref, instance, claim)
+        return Search(instance=instance)
 
     async def _node_class(self, name: str, launching: ClaimRecord | None = None) -> EC2NodeClass:
         """The EC2NodeClass. ``launching``: the claim, if nothing was launched for it yet.

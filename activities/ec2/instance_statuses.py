@@ -43,11 +43,11 @@ def scheduled(clients: Ec2) -> frozenset[str]:
     Raises:
         EC2Error: the call failed.
     """
-    found: list[InstanceStatus] = []
+    statuses: list[InstanceStatus] = []
     with translated("DescribeInstanceStatus"):
         for page in clients.ec2.get_paginator("describe_instance_status").paginate(Filters=[_WITH_EVENT]):
-            found += [_status(each) for each in page["InstanceStatuses"]]
-    return frozenset(each.instance_id for each in found if each.scheduled)
+            statuses += [_status(status) for status in page["InstanceStatuses"]]
+    return frozenset(status.instance_id for status in statuses if status.scheduled)
 
 
 def _status(raw: InstanceStatusTypeDef) -> InstanceStatus:

@@ -14,7 +14,7 @@ from activities.ec2.errors import EC2Error, retry_throttled, translated
 from activities.ec2.request_batching import RequestBatcher, Turns
 from tenon.apis import labels
 from tenon.ec2 import errors as codes
-from tenon.housekeeping.facts import ObservedInstance
+from tenon.housekeeping.facts import GONE_STATES, ObservedInstance
 from tenon.housekeeping.instances import NAME, tags_to_write
 from tenon.kube.claim_record import provider_id_of
 from tenon.lifecycle.messages.launch import Instance, LaunchGroup
@@ -44,8 +44,6 @@ _ID = re.compile(r"i-[0-9a-f]+")
 
 PriceOf = Callable[[str, str, str, str], float]
 """Returns the price of an hour for an instance type, zone, capacity type and tenancy."""
-
-ENDED_STATES = frozenset({"shutting-down", "terminated"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +96,10 @@ class Instances:
 
     def why_ended(self, instance_id: str) -> tuple[str, str] | None:
         """Code and message of EC2's StateReason, if the instance ends or has ended; else None."""
-        found = self._raw(instance_id)
-        if found is None or found["State"]["Name"] not in ENDED_STATES:
+        instance = self._raw(instance_id)
+        if instance is None or instance["State"]["Name"] not in GONE_STATES:
             return None
-        reason = found.get("StateReason") or {}
+        reason = instance.get("StateReason") or {}
         return reason.get("Code", ""), reason.get("Message", "")
 
     def by_claim(self, claim: str) -> Instance | None:
@@ -110,9 +108,9 @@ class Instances:
 
     def by_token(self, token: str) -> Purchase:
         """What a launch with this client token bought."""
-        seen = self._of_tokens.get(token) or []
-        instance = self._oldest(each for each in seen if each["State"]["Name"] in ALIVE)
-        return Purchase(instance, decided=bool(seen))
+        launched = self._of_tokens.get(token) or []
+        instance = self._oldest(each for each in launched if each["State"]["Name"] in ALIVE)
+        return Purchase(instance, decided=bool(launched))
 
     def of_group(self, group: LaunchGroup, claim: str) -> Purchase:
         """What a launch group bought for one of its members.

@@ -43,7 +43,8 @@ class RateLimit:
 
     Waiters of one class proceed in order of arrival. Classes take turns by their shares, so a class that waits alone
     gets the whole limit, and none waits for ever. A request takes its slot only when it may be sent, so a request that
-    is cancelled while it waits does not delay the others.
+    is cancelled while it waits does not delay the others. A class that the API server throttles pauses alone: refused
+    events must not hold up nodes that start.
     """
 
     def __init__(self, qps: float, burst: int) -> None:
@@ -55,12 +56,14 @@ class RateLimit:
         """By class, how much it got, in units of its share."""
         self._level = 0.0
         """How much the class got that was served last. A class that did not wait cannot save turns up."""
+        self._paused_until = dict.fromkeys(RequestClass, float("-inf"))
         self._timer: asyncio.TimerHandle | None = None
 
     async def acquire(self) -> None:
         """Wait until one more request of the current class may be sent."""
         kind = _current.get()
-        if not any(self._waiting.values()) and (due := self._due()) <= asyncio.get_running_loop().time():
+        now = asyncio.get_running_loop().time()
+        if self._next_class() is None and self._paused_until[kind] <= now and (due := self._due()) <= now:
             self._take(kind, due)
             return
         if not self._waiting[kind]:
@@ -71,8 +74,10 @@ class RateLimit:
         await turn
 
     def pause(self, seconds: float) -> None:
-        """Send nothing for so long, because the API server asked for it."""
-        self._next = max(self._next, asyncio.get_running_loop().time() + seconds)
+        """Send no request of the current class for so long, because the API server asked for it."""
+        kind = _current.get()
+        until = asyncio.get_running_loop().time() + seconds
+        self._paused_until[kind] = max(self._paused_until[kind], until)
 
     def _due(self) -> float:
         return max(self._next, asyncio.get_running_loop().time() - self._allowance) + self._interval
@@ -82,8 +87,12 @@ class RateLimit:
         self._served[kind] = self._level = max(self._served[kind], self._level) + 1 / kind.value
 
     def _wait_for_next(self) -> None:
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_at(self._due(), self._serve)
+        """Wake up when the next request may be sent, or when the first pause of a class that waits is over."""
+        if self._timer is not None:
+            self._timer.cancel()
+        ready = min((self._paused_until[kind] for kind, queue in self._waiting.items() if queue), default=None)
+        if ready is not None:
+            self._timer = asyncio.get_running_loop().call_at(max(self._due(), ready), self._serve)
 
     def _serve(self) -> None:
         """Let those proceed whose turn has come."""
@@ -96,11 +105,13 @@ class RateLimit:
             self._waiting[kind].popleft().set_result(None)
             self._next = due
             self._served[kind] = self._level = self._served[kind] + 1 / kind.value
+        self._wait_for_next()
 
     def _next_class(self) -> RequestClass | None:
-        """The class whose next request would be the least ahead of its share; None if nothing waits."""
+        """The class whose next request would be the least ahead of its share; None if none may send one now."""
+        now = asyncio.get_running_loop().time()
         for queue in self._waiting.values():
             while queue and queue[0].done():  # cancelled
                 queue.popleft()
-        waiting = [kind for kind, queue in self._waiting.items() if queue]
+        waiting = [kind for kind, queue in self._waiting.items() if queue and self._paused_until[kind] <= now]
         return min(waiting, key=lambda kind: self._served[kind] + 1 / kind.value, default=None)

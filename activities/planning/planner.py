@@ -67,6 +67,9 @@ log = loggers.PROVISIONER
 RETRY_SECONDS = 0.5
 """The fraction of a solve's time limit for a second solve of a batch. Both must fit in the activity's timeout."""
 
+MAX_REFUSALS_READ = 10
+"""For how many groups of pods one plan reads why kube-scheduler refuses them. Each costs a request."""
+
 _T = TypeVar("_T")
 
 
@@ -273,11 +276,17 @@ class Planner:
         return problem, await self._solver.solve(problem, part)
 
     async def _pause_sentences(self, pods: Sequence[Pod], pauses: Mapping[str, PurchasePause]) -> dict[str, str]:
-        """By key, why no node is bought for the paused pods. Events on their NodePools say so too."""
+        """By key, why no node is bought for the paused pods. Events on their NodePools say so too.
+
+        Only `MAX_REFUSALS_READ` groups have kube-scheduler's sentence, so that many groups delay no other pod.
+        """
         refusals: dict[str, str] = {}
         sentences = {}
         for pod in pods:
             pause = pauses[pod.key]
+            if pause.group not in refusals and len(refusals) >= MAX_REFUSALS_READ:
+                sentences[pod.key] = pause_sentence(pause, "")
+                continue
             if pause.group not in refusals:
                 refusals[pause.group] = refusal = await self._refusal(pod)
                 pool = next((pool for pool in self._view.node_pools() if pool.metadata.name == pause.pool), None)

@@ -139,4 +139,8 @@ def _until(pause: PurchasePause) -> str:
 
 
 def _quoted(refusal: str) -> str:
-    return f'"{refusal.strip().rstrip(".")}"' if refusal.strip() else "it gives no reason"
+    return (
+        f'"{refusal.strip().rstrip(".")}"'
+        if refusal.strip()
+        else "its reason is in the condition PodScheduled of the pod"
+    )

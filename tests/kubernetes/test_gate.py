@@ -13,6 +13,7 @@ from aiohttp import web
 from activities.gate import Gate, StandingByError
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiUnreachableError
+from activities.kubernetes.rate_limit import RequestClass
 from activities.kubernetes.resources import NODECLAIMS, NODES, PODS
 from tests.kubernetes.fake_api import serve
 
@@ -44,7 +45,7 @@ async def test_ops04_no_write_that_waits_in_the_limiter_is_sent_in_a_stand_by(wr
         reading = asyncio.ensure_future(kube.get(NODES, "node"))
         await asyncio.sleep(0)
         gate.close(RIVAL)
-        kube._limit._next = float("-inf")
+        kube._limit._paused_until = dict.fromkeys(RequestClass, float("-inf"))
         kube._limit._serve()
         for each in await asyncio.gather(*writes, return_exceptions=True):
             assert isinstance(each, StandingByError)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 
+from activities.planning.planner import MAX_REFUSALS_READ
 from tenon.kube.pod_rules import PodRules, PodTerm
 from tenon.kube.selectors import LabelSelector
 from tenon.lifecycle.messages.provisioning import BatchSummary, PlanInput, PurchasePause
@@ -100,6 +101,18 @@ async def test_sch018_a_replica_that_comes_during_a_pause_hears_of_it() -> None:
     assert await at.buy() == []
     assert "Tenon bought 2 nodes for this pod and pods like it" in at.said("a2")[0]
     assert at.undecided() == [], "they come back when the pause ends"
+
+
+async def test_sch018_a_plan_asks_why_kube_scheduler_refuses_a_few_groups_only() -> None:
+    """Each costs a request, and the pods of other groups wait meanwhile."""
+    apart = PodRules(anti_affinity=(PodTerm("kubernetes.io/hostname", LabelSelector((("app", "In", ("w",)),))),))
+    at = Buying(*(replace(pod(f"p-{n}", str(n)), labels={"app": "w"}, rules=apart) for n in range(1, 16)))
+    for number in range(1, 16):
+        at.refuse(f"p-{number}")
+    assert [len(await at.buy()) for _ in range(3)] == [15, 15, 0]
+    said = [at.said(f"p-{number}")[0] for number in range(1, 16)]
+    assert sum(REFUSAL.rstrip(".") in sentence for sentence in said) == MAX_REFUSALS_READ
+    assert all("Tenon bought 2 nodes for this pod" in sentence for sentence in said)
 
 
 async def test_sch018_a_node_that_its_pods_or_others_use_does_not_count() -> None:
