@@ -39,6 +39,8 @@ REMOVED_VALUES = ("assume_role_arn", "assume_role_duration")
 """Settings in values of Karpenter's charts before 1.0. The worker explains what to use instead."""
 _ACRONYMS = {"Arn": "ARN", "Ca": "CA", "Vpc": "VPC", "Enis": "ENIs", "Dra": "DRA", "Qps": "QPS", "Url": "URL"}
 """Acronyms as Karpenter's chart spells them."""
+_FIRST_ACRONYM = "DRA"
+"""The one acronym that gates begin with. The chart's template knows it too."""
 _FREE = frozenset(
     {
         "additionalLabels", "additionalAnnotations", "annotations", "endpointConfig", "labels", "podLabels",
@@ -83,6 +85,12 @@ def value_name(field: str) -> str:
     """Return a setting's name under ``settings`` in the chart's values: clusterCABundle for cluster_ca_bundle."""
     first, *others = field.split("_")
     return first + "".join(_ACRONYMS.get(each.title(), each.title()) for each in others)
+
+
+def gate_value_name(gate: str) -> str:
+    """Return a gate's name in the chart's values: nodeOverlay for NodeOverlay, draEFA for DRAEFA."""
+    first = _FIRST_ACRONYM if gate.startswith(_FIRST_ACRONYM) else gate[0]
+    return first.lower() + gate.removeprefix(first)
 
 
 def chart_texts() -> dict[Path, str]:
@@ -150,7 +158,7 @@ def _value(field: str) -> dict[str, Any]:
 
 
 def _gates(names: Any) -> dict[str, Any]:
-    gates = {name[0].lower() + name[1:]: {"type": ["boolean", "null", "string"]} for name in names}
+    gates = {gate_value_name(name): {"type": ["boolean", "null", "string"]} for name in names}
     return {"type": ["object", "null"], "properties": gates, "additionalProperties": False}
 
 

@@ -1,7 +1,8 @@
 """Feature gates: which of the features that Karpenter keeps behind a gate are on, in the format of FEATURE_GATES.
 
 Names and defaults are Karpenter's. A removed gate is ignored with a note, so that an old value still starts a worker.
-An unknown name is refused, because its author expects it to have an effect.
+An unknown gate that is true is refused, because its author expects it to have an effect. One that is false is ignored
+with a note, because a newer Karpenter's Deployment names every gate that it has.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ class FeatureGates:
     node_overlay: bool = False
     static_capacity: bool = False
     capacity_buffer: bool = False
+    terminate_first_drift: bool = False
+    terminate_first_repair: bool = False
+    pod_deletion_cost_management: bool = False
 
     def __str__(self) -> str:
         """Format all gates as FEATURE_GATES does."""
@@ -36,6 +40,9 @@ class AwsFeatureGates:
     """AWS_FEATURE_GATES."""
 
     node_class_cel: bool = False
+    dra_nvidia_gpu: bool = False
+    dra_efa: bool = False
+    reboot_for_repair: bool = False
 
     def __str__(self) -> str:
         """Format all gates as AWS_FEATURE_GATES does."""
@@ -49,9 +56,17 @@ GATES: Mapping[str, str] = {
     "NodeOverlay": "node_overlay",
     "StaticCapacity": "static_capacity",
     "CapacityBuffer": "capacity_buffer",
+    "TerminateFirstDrift": "terminate_first_drift",
+    "TerminateFirstRepair": "terminate_first_repair",
+    "PodDeletionCostManagement": "pod_deletion_cost_management",
 }
 """Karpenter's name of each gate, and the field that holds it."""
-AWS_GATES: Mapping[str, str] = {"NodeClassCEL": "node_class_cel"}
+AWS_GATES: Mapping[str, str] = {
+    "NodeClassCEL": "node_class_cel",
+    "DRANVIDIAGPU": "dra_nvidia_gpu",
+    "DRAEFA": "dra_efa",
+    "RebootForRepair": "reboot_for_repair",
+}
 MEANINGS: Mapping[str, str] = {
     "NodeRepair": "Replace nodes that stay unhealthy.",
     "ReservedCapacity": "Use places in capacity reservations before spot and on-demand.",
@@ -59,6 +74,12 @@ MEANINGS: Mapping[str, str] = {
     "NodeOverlay": "Let NodeOverlays change prices and capacities of instance types.",
     "StaticCapacity": "Keep the nodes that NodePools with spec.replicas ask for.",
     "CapacityBuffer": "Keep room free for pods to come, as CapacityBuffers ask.",
+    "TerminateFirstDrift": "Terminate a drifted node before its replacement starts if no capacity is left.",
+    "TerminateFirstRepair": "Terminate an unhealthy node before its replacement starts if no capacity is left.",
+    "PodDeletionCostManagement": "Set pod deletion costs, so that ReplicaSets scale down on nodes that should leave.",
+    "DRANVIDIAGPU": "Launch NVIDIA GPU instances for pods with resource claims.",
+    "DRAEFA": "Launch instances with Elastic Fabric Adapters for pods with resource claims.",
+    "RebootForRepair": "Reboot a node to repair a fault that a reboot clears.",
     "NodeClassCEL": "Read expressions in the kubelet settings of EC2NodeClasses.",
 }
 REMOVED: Mapping[str, str] = {
@@ -70,7 +91,7 @@ Gates = TypeVar("Gates", FeatureGates, AwsFeatureGates)
 
 
 def parse_feature_gates(text: str) -> tuple[FeatureGates, tuple[str, ...]]:
-    """Parse FEATURE_GATES into the gates, and a note on each removed gate.
+    """Parse FEATURE_GATES into the gates, and a note on each gate that is removed, or unknown and false.
 
     Raises:
         ValueError: one sentence that names every invalid part.
@@ -100,6 +121,8 @@ def _parse(
     for part, name, equals, value in _parts(text):
         if not equals:
             faults.append(f"{part!r} is not Gate=true or Gate=false")
+        elif name not in known and name not in removed and value in _FALSE and _is_name(name):
+            notes.append(f"The feature gate {name} is unknown and ignored. It is false, so nothing changes.")
         elif name not in known and name not in removed:
             faults.append(f"unknown feature gate {name!r}: {_suggestion(name, list(known))}")
         elif value not in _TRUE | _FALSE:
@@ -119,6 +142,10 @@ def _parts(text: str) -> Iterator[tuple[str, str, str, str]]:
         if part:
             name, equals, value = (piece.strip() for piece in part.partition("="))
             yield part, name, equals, value
+
+
+def _is_name(name: str) -> bool:
+    return name.isascii() and name.isalnum()
 
 
 def _suggestion(name: str, known: Sequence[str]) -> str:

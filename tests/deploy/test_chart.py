@@ -14,6 +14,7 @@ import yaml
 from cli.helm_values import OTHER_VALUE_NAMES, value_name
 from sandbox import helm
 from sandbox.cluster import Sandbox
+from tenon.provisioning.gates import AwsFeatureGates
 from tenon.resources import parse_quantity
 from tests.docs.recipes import written_files
 from worker.settings import Settings, load_all
@@ -130,6 +131,24 @@ def test_ops07_values_of_karpenter_before_1_0_work_and_removed_ones_are_reported
     found = load_all({}, environment(rendered(values=values)))
     assert found.settings.cluster_name == "c"
     assert [warning for warning in found.warnings if warning.startswith("ASSUME_ROLE_ARN is no longer a setting")]
+
+
+def test_n15_641_the_settings_of_the_chart_of_karpenter_1_15_work_unchanged(tmp_path: Path) -> None:
+    """N15-641."""
+    values = tmp_path / "values.yaml"
+    values.write_text(
+        "settings: {clusterName: c, ignoreDRARequests: null, enableDRA: false, legacyNodeRepair: false,"
+        " securityGroupRefreshInterval: 1m, featureGates: {nodeRepair: false, reservedCapacity: true,"
+        " spotToSpotConsolidation: false, nodeOverlay: false, staticCapacity: false, capacityBuffer: false,"
+        " terminateFirstDrift: false, terminateFirstRepair: false, podDeletionCostManagement: false},"
+        " awsFeatureGates: {nodeClassCEL: false, draNVIDIAGPU: true, draEFA: null, rebootForRepair: false}}"
+    )
+    found = load_all({}, environment(rendered(values=values)))
+    assert found.settings.aws_feature_gates == AwsFeatureGates(dra_nvidia_gpu=True)
+    assert found.warnings == [
+        "The feature gate DRANVIDIAGPU=true has no effect in this version: "
+        "pods with dynamic resource claims are always left out."
+    ]
 
 
 @pytest.mark.parametrize("way", [0, 1], ids=["Temporal Cloud", "own server"])

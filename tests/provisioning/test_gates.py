@@ -20,9 +20,9 @@ from tenon.provisioning.gates import (
 def test_gat01_to_gat06_defaults_are_those_of_karpenter() -> None:
     assert str(FeatureGates()) == (
         "NodeRepair=false,ReservedCapacity=true,SpotToSpotConsolidation=false,NodeOverlay=false,StaticCapacity=false,"
-        "CapacityBuffer=false"
+        "CapacityBuffer=false,TerminateFirstDrift=false,TerminateFirstRepair=false,PodDeletionCostManagement=false"
     )
-    assert str(AwsFeatureGates()) == "NodeClassCEL=false"
+    assert str(AwsFeatureGates()) == "NodeClassCEL=false,DRANVIDIAGPU=false,DRAEFA=false,RebootForRepair=false"
 
 
 @pytest.mark.parametrize("text", ["NodeOverlay=true", " NodeOverlay = T ,", "NodeOverlay=false,NodeOverlay=1"])
@@ -41,6 +41,13 @@ def test_gat08_the_gate_of_drift_is_accepted_with_a_note(value: str) -> None:
     gates, notes = parse_feature_gates(f"Drift={value}")
     assert gates == FeatureGates()
     assert notes == ("The feature gate Drift no longer exists: drift is always on since Karpenter 1.0.",)
+
+
+def test_n15_473_an_unknown_gate_is_ignored_with_a_note_while_it_is_false() -> None:
+    assert parse_feature_gates("WarpDrive=false,StaticCapacity=true") == (
+        FeatureGates(static_capacity=True),
+        ("The feature gate WarpDrive is unknown and ignored. It is false, so nothing changes.",),
+    )
 
 
 @pytest.mark.parametrize(

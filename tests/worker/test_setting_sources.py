@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tenon.apis.legacy.global_settings import convert_settings
+from tenon.provisioning.gates import AWS_GATES, GATES
 from worker.runtime.legacy_serving import defaults_of
 from worker.settings import Settings, SettingsError, load_all
 from worker.settings.effects import GATES_WITHOUT_EFFECT, WITHOUT_EFFECT
@@ -146,6 +147,10 @@ def test_variables_of_others_are_none_of_our_business(name: str, value: str) -> 
     [
         ("IGNORE_DRA_REQUESTS", "false"),
         ("DISABLE_CONTROLLER_WARMUP", "false"),
+        ("LEGACY_NODE_REPAIR", "true"),
+        ("SECURITY_GROUP_REFRESH_INTERVAL", "5m"),
+        ("FEATURE_GATES", "TerminateFirstDrift=true"),
+        ("AWS_FEATURE_GATES", "RebootForRepair=true"),
     ],
 )
 def test_what_steers_nothing_yet_is_accepted_and_said(name: str, value: str) -> None:
@@ -157,6 +162,24 @@ def test_what_steers_nothing_yet_is_accepted_and_said(name: str, value: str) -> 
 
 def test_gat01_gat02_a_gate_that_has_an_effect_gives_no_warning() -> None:
     assert load_all({}, {**NAMED, "FEATURE_GATES": "NodeRepair=true,ReservedCapacity=false"}).warnings == []
+
+
+def test_the_environment_of_karpenter_1_15_starts_a_worker_without_a_warning() -> None:
+    """N15-471, N15-473, N15-474, N15-475, N15-497: its chart writes all gates, at their defaults."""
+    environment = {
+        "FEATURE_GATES": "NodeRepair=false,ReservedCapacity=true,SpotToSpotConsolidation=false,NodeOverlay=false,"
+        "StaticCapacity=false,CapacityBuffer=false,TerminateFirstDrift=false,TerminateFirstRepair=false,"
+        "PodDeletionCostManagement=false",
+        "AWS_FEATURE_GATES": "NodeClassCEL=false,DRANVIDIAGPU=false,DRAEFA=false,RebootForRepair=false",
+        "SECURITY_GROUP_REFRESH_INTERVAL": "1m",
+        "LEGACY_NODE_REPAIR": "false",
+    }
+    assert load_all({}, {**NAMED, **environment}).warnings == []
+
+
+def test_a_gate_of_a_version_to_come_is_ignored_while_it_is_false() -> None:
+    (warning,) = load_all({}, {**NAMED, "FEATURE_GATES": "WarpDrive=false"}).warnings
+    assert warning == "The feature gate WarpDrive is unknown and ignored. It is false, so nothing changes."
 
 
 def test_defaults_are_no_reason_for_a_warning() -> None:
@@ -190,8 +213,7 @@ def test_ports_of_servers_that_do_not_meet_are_taken(given: dict[str, str]) -> N
 
 def test_what_is_said_to_have_no_effect_exists() -> None:
     assert WITHOUT_EFFECT.keys() <= Settings.model_fields.keys()
-    every = ["NodeRepair", "ReservedCapacity", "SpotToSpotConsolidation", "NodeOverlay", "StaticCapacity"]
-    assert GATES_WITHOUT_EFFECT.keys() <= {*every, "CapacityBuffer", "NodeClassCEL"}
+    assert GATES_WITHOUT_EFFECT.keys() <= GATES.keys() | AWS_GATES.keys()
 
 
 def test_who_puts_the_webhook_off_hears_what_it_costs() -> None:

@@ -9,10 +9,19 @@ from worker.settings.model import Settings, text
 
 WITHOUT_EFFECT: Mapping[str, str] = {
     "ignore_dra_requests": "pods with dynamic resource claims are always left out",
+    "legacy_node_repair": "the gate NodeRepair always works as that of Karpenter 1.14",
+    "security_group_refresh_interval": "security groups are looked up with subnets, every SUBNET_REFRESH_INTERVAL",
     "disable_controller_warmup": "every replica keeps its caches full, so that another can take over at once",
 }
 """What the worker does regardless of the value, by field name."""
-GATES_WITHOUT_EFFECT: Mapping[str, str] = {}
+GATES_WITHOUT_EFFECT: Mapping[str, str] = {
+    "TerminateFirstDrift": "a replacement always starts first, and nodes that cannot have one stay",
+    "TerminateFirstRepair": "an unhealthy node is always terminated before its replacement starts",
+    "PodDeletionCostManagement": "no pod deletion costs are set",
+    "DRANVIDIAGPU": "pods with dynamic resource claims are always left out",
+    "DRAEFA": "pods with dynamic resource claims are always left out",
+    "RebootForRepair": "an unhealthy node is replaced, never rebooted",
+}
 """What the worker does whether or not the gate is on, by gate name."""
 WITHOUT_WEBHOOK = (
     "DISABLE_WEBHOOK=true: objects of v1beta1 are not converted, and those that are stored as v1beta1 cannot be read. "

@@ -60,6 +60,9 @@ class Settings(BaseModel):
     subnet_refresh_interval: Annotated[timedelta, between("1m")] = Field(
         timedelta(minutes=10), description="Interval of resolving an EC2NodeClass's subnets, 1m or longer."
     )
+    security_group_refresh_interval: Annotated[timedelta, between("1m")] = Field(
+        timedelta(minutes=1), description="Interval of resolving an EC2NodeClass's security groups, 1m or longer."
+    )
     vm_memory_overhead_percent: float = Field(
         0.075,
         ge=0,
@@ -89,6 +92,7 @@ class Settings(BaseModel):
         "Strict", description="minValues of NodePools: Strict, or BestEffort, which lowers them if necessary."
     )
     ignore_dra_requests: bool = Field(True, description="Ignore pods with dynamic resource claims.")
+    legacy_node_repair: bool = Field(False, description="Repair nodes as Karpenter 1.14 did.")
     scheduler_config: SchedulerDocument = Field(
         "", description="Topology spread of pods that state none: kube-scheduler's configuration, or the path of it."
     )

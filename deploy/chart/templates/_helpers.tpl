@@ -32,12 +32,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 {{- end }}
 
-{{- /* Feature gates as the worker reads them: NodeRepair=true,NodeOverlay=false. */ -}}
+{{- /* Feature gates as the worker reads them: NodeRepair=true,NodeOverlay=false,DRAEFA=false. */ -}}
 {{- define "tenon.gates" -}}
 {{- $gates := list }}
 {{- range $name, $on := . }}
 {{- if not (kindIs "invalid" $on) }}
-{{- $gates = append $gates (printf "%s%s=%v" (substr 0 1 $name | upper) (substr 1 -1 $name) $on) }}
+{{- $first := ternary 3 1 (hasPrefix "dra" $name) }}
+{{- $gates = append $gates (printf "%s%s=%v" (substr 0 $first $name | upper) (substr $first -1 $name) $on) }}
 {{- end }}
 {{- end }}
 {{- join "," $gates }}
