@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Final, Literal
 
 from pydantic import Field
 
@@ -16,6 +16,9 @@ from tenon.apis.restricted import KNOWN_VALUES, cel_allowed, cel_list, restricte
 
 ConsolidationPolicy = Literal["WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced"]
 DisruptionReason = Literal["Underutilized", "Empty", "Drifted"]
+REPAIR_REASON: Final = "Unhealthy"
+"""The reason of node repair in a budget. Karpenter 1.15 paces repair by it; Tenon repairs without asking budgets."""
+BudgetReason = Literal[DisruptionReason, "Unhealthy"]
 NODES = "nodes"
 """The pseudo-resource that counts nodes in limits and in status.resources."""
 BUDGET_NODES_PATTERN = r"^((100|[0-9]{1,2})%|[0-9]+)$"
@@ -116,7 +119,7 @@ class Budget(ApiModel):
 
     nodes: Annotated[str, Field(pattern=BUDGET_NODES_PATTERN)] = "10%"
     """A number of nodes, or a percentage of the pool's nodes."""
-    reasons: Annotated[list[DisruptionReason], Field(max_length=50)] | None = None
+    reasons: Annotated[list[BudgetReason], Field(max_length=50)] | None = None
     """The reasons that this budget limits; unset means all."""
     schedule: Annotated[str, Field(json_schema_extra={"pattern": SCHEDULE_PATTERN})] | None = None
     """When the budget begins to apply: cron with five fields, or @daily and the like, in UTC; unset means always."""

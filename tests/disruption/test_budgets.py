@@ -36,6 +36,12 @@ def test_dis51_no_budget_for_a_reason_is_no_limit() -> None:
     )
 
 
+def test_n15_642_a_budget_for_repair_limits_no_other_reason() -> None:
+    """N15-642."""
+    budgets = [Budget(nodes="0", reasons=["Unhealthy"])]
+    assert allowed(budgets, "Drifted", total=9, unavailable=0, now=MONDAY_NINE) == UNLIMITED
+
+
 def test_dis52_unavailable_nodes_use_the_budget_up() -> None:
     """DIS-52."""
     assert allowed([Budget(nodes="3")], "Empty", total=9, unavailable=2, now=MONDAY_NINE) == 1
