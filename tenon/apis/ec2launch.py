@@ -111,3 +111,10 @@ class CPUOptions(ApiModel):
 
     nested_virtualization: Switch | None = None
     """Whether the instance may run virtual machines."""
+
+
+class EnclaveOptions(ApiModel):
+    """Nitro enclaves."""
+
+    enabled: bool
+    """Whether the instance may run Nitro enclaves."""

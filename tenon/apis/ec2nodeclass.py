@@ -16,6 +16,7 @@ from tenon.apis.ec2launch import (
     BlockDeviceMapping,
     ConnectionTracking,
     CPUOptions,
+    EnclaveOptions,
     MetadataOptions,
     NetworkInterface,
 )
@@ -205,6 +206,8 @@ class EC2NodeClassSpec(LaunchSettings):
     """How long idle connections are tracked."""
     cpu_options: CPUOptions | None = None
     """Options of the processor."""
+    enclave_options: EnclaveOptions | None = None
+    """Nitro enclaves; only types that support them are then bought."""
 
     @property
     def alias(self) -> AMISelectorTerm | None:

@@ -49,6 +49,7 @@ class NodeSettings:
     """How many network cards a type must have."""
     needs_nitro: bool = False
     needs_nested_virtualization: bool = False
+    needs_enclaves: bool = False
     placement_group: PlacementGroup | None = None
     vm_memory_overhead: Decimal = Decimal("0.075")
     reserved_enis: int = 0

@@ -57,7 +57,7 @@ FAMILIES: dict[str, Family] = {
         ),
         Family(
             "Bottlerocket",
-            volumes=(EbsVolume("/dev/xvda", 4 * GIB, root=True), EbsVolume("/dev/xvdb", 20 * GIB)),
+            volumes=(EbsVolume("/dev/xvda", 6 * GIB, root=True), EbsVolume("/dev/xvdb", 20 * GIB)),
             ephemeral_device="/dev/xvdb",
             pods_per_core=False,
         ),

@@ -65,6 +65,11 @@ def without_list_price(items: Iterable[Item], prices: Prices) -> list[str]:
     ]
 
 
+def supports_enclaves(item: Item) -> bool:
+    """True if instances of the type can run Nitro enclaves."""
+    return item.get("NitroEnclavesSupport") == "supported"
+
+
 def supported(item: Item, settings: NodeSettings) -> bool:
     """True if a node of this class can run on the type."""
     nitro = item.get("Hypervisor") == "nitro" or item.get("BareMetal", False)
@@ -81,6 +86,7 @@ def supported(item: Item, settings: NodeSettings) -> bool:
             not settings.needs_nested_virtualization
             or "nested-virtualization" in item["ProcessorInfo"].get("SupportedFeatures", ())
         )
+        and (not settings.needs_enclaves or supports_enclaves(item))
     )
 
 

@@ -76,7 +76,7 @@ def build(
         tags: those of the template and of what its launches create.
         efa_interfaces: how many EFA interfaces the instances get.
         ipv6: whether they need an IPv6 address, because that is the family of the cluster.
-        enclaves: whether they may run Nitro enclaves.
+        enclaves: whether their pods need Nitro enclaves; the class may switch them on for all.
         tenancy: whether they share their hardware.
         partition: their partition of the class's placement group; None leaves it to EC2.
         reservation: the only capacity reservation that they may use.
@@ -104,7 +104,7 @@ def build(
     }
     if spec.cpu_options is not None and spec.cpu_options.nested_virtualization:
         data["CpuOptions"] = {"NestedVirtualization": spec.cpu_options.nested_virtualization}
-    if enclaves:
+    if enclaves or (spec.enclave_options is not None and spec.enclave_options.enabled):
         data["EnclaveOptions"] = {"Enabled": True}
     if reservation is not None and reservation.market:
         data["InstanceMarketOptions"] = {"MarketType": reservation.market}

@@ -43,6 +43,7 @@ def settings_of(
         needs_nitro=spec.connection_tracking is not None,
         needs_nested_virtualization=spec.cpu_options is not None
         and spec.cpu_options.nested_virtualization == "enabled",
+        needs_enclaves=spec.enclave_options is not None and spec.enclave_options.enabled,
         placement_group=node_class.status.placement_group,
         vm_memory_overhead=vm_memory_overhead,
         reserved_enis=reserved_enis,

@@ -127,6 +127,7 @@ def described_by(kind: InstanceType) -> Item:
             "SupportedArchitectures": chosen or ["x86_64"],
             "SupportedFeatures": ["nested-virtualization"],
         },
+        "NitroEnclavesSupport": "supported" if label("nitro-sandbox") == "true" else "unsupported",
         "VCpuInfo": {"DefaultVCpus": number("instance-cpu", kind.capacity.get(CPU, 0) / 1000)},
         "MemoryInfo": {"SizeInMiB": number("instance-memory", kind.capacity.get(MEMORY, 0) / MIB)},
         "NetworkInfo": {

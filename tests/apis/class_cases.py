@@ -226,4 +226,6 @@ CLASS_CASES = [
     Case("prefixes negative", "class", {"ipPrefixCount": -1}, "ipPrefixCount"),
     Case("a boolean as text", "class", {"detailedMonitoring": "true"}, "detailedMonitoring"),
     Case("nested virtualization", "class", {"cpuOptions": {"nestedVirtualization": "enabled"}}),
+    Case("enclaves", "class", {"enclaveOptions": {"enabled": True}}),
+    Case("enclaves neither on nor off", "class", {"enclaveOptions": {}}, "enabled"),
 ]

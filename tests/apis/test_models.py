@@ -15,7 +15,7 @@ CLASS_FIELDS = """
 subnetSelectorTerms securityGroupSelectorTerms capacityReservationSelectorTerms placementGroupSelector
 associatePublicIPAddress ipPrefixCount amiSelectorTerms amiFamily userData role instanceProfile tags kubelet
 blockDeviceMappings instanceStorePolicy networkInterfaces detailedMonitoring metadataOptions connectionTracking context
-cpuOptions
+cpuOptions enclaveOptions
 """
 CLAIM_STATUS_FIELDS = "nodeName providerID imageID capacity allocatable lastPodEventTime conditions"
 

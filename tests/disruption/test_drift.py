@@ -137,6 +137,7 @@ def test_dis72_a_label_of_several_values_that_no_launch_decides_is_not_drift() -
         {"context": "c"},
         {"connectionTracking": {"udpTimeout": 30}},
         {"cpuOptions": {"nestedVirtualization": "enabled"}},
+        {"enclaveOptions": {"enabled": True}},
         {"networkInterfaces": [{"networkCardIndex": 0, "deviceIndex": 0, "interfaceType": "interface"}]},
         {"role": REMOVED, "instanceProfile": "mine"},
     ],

@@ -117,6 +117,8 @@ def test_refused_offerings_are_marked_and_others_untouched() -> None:
         ("p4d.24xlarge", NodeSettings(network_cards=4, efa_only_interfaces=(1, 2)), True),
         ("m5.large", NodeSettings(efa_only_interfaces=(0,)), False),
         ("m5.large", NodeSettings(needs_nested_virtualization=True), False),
+        ("m5.large", NodeSettings(needs_enclaves=True), False),
+        ("m6i.2xlarge", NodeSettings(needs_enclaves=True), True),
     ],
 )
 def test_types_that_a_class_can_use(name: str, settings: NodeSettings, expected: bool) -> None:

@@ -91,13 +91,13 @@ def test_the_name_follows_everything_that_matters() -> None:
 @pytest.mark.parametrize(
     ("alias", "devices"),
     [
-        ("bottlerocket@latest", [("/dev/xvda", 4), ("/dev/xvdb", 20)]),
+        ("bottlerocket@latest", [("/dev/xvda", 6), ("/dev/xvdb", 20)]),
         ("windows2022@latest", [("/dev/sda1", 50)]),
         ("al2@latest", [("/dev/xvda", 20)]),
     ],
 )
 def test_aws093_to_aws095_default_volumes_are_encrypted_gp3(alias: str, devices: list[tuple[str, int]]) -> None:
-    """Pods use the second one of Bottlerocket, and the only one of the others."""
+    """N15-385: pods use the second one of Bottlerocket, and the only one of the others."""
     mappings = launch_template.block_devices(node_class(amiSelectorTerms=[{"alias": alias}]))
     assert [(each["DeviceName"], each["Ebs"]["VolumeSize"]) for each in mappings] == devices
     assert all(each["Ebs"]["VolumeType"] == "gp3" for each in mappings)
@@ -201,6 +201,12 @@ def test_ec19_ec23_monitoring_and_nested_virtualization_are_asked_for() -> None:
     data = template(detailedMonitoring=True, cpuOptions={"nestedVirtualization": "enabled"}).data
     assert data["Monitoring"] == {"Enabled": True}
     assert data["CpuOptions"] == {"NestedVirtualization": "enabled"}
+
+
+def test_n15_331_a_class_switches_enclaves_on_for_all_its_nodes() -> None:
+    """N15-331."""
+    assert template(enclaveOptions={"enabled": True}).data["EnclaveOptions"] == {"Enabled": True}
+    assert "EnclaveOptions" not in template(enclaveOptions={"enabled": False}).data
 
 
 def test_efa_interfaces() -> None:

@@ -115,6 +115,7 @@ _COMMON = (
             "networkInterfaces",
             "connectionTracking",
             "cpuOptions",
+            "enclaveOptions",
         )
     ),
 )

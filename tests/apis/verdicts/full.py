@@ -135,6 +135,7 @@ FULL = [
         "connectionTracking": {"tcpEstablishedTimeout": 600, "udpStreamTimeout": 90, "udpTimeout": 40},
         "context": "c",
         "cpuOptions": {"nestedVirtualization": "enabled"},
+        "enclaveOptions": {"enabled": True},
     }),
     Full("a class of images", EC2NodeClass, "ec2nodeclasses", {
         **FOUND_BY,

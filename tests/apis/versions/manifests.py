@@ -165,6 +165,7 @@ V1_CLASSES = whole(
         ipPrefixCount=st.integers(0, 2),
         capacityReservationSelectorTerms=lists(some({"id": st.sampled_from(["cr-1", "cr-0a"])})),
         cpuOptions=some(nestedVirtualization=st.just("enabled")),
+        enclaveOptions=st.fixed_dictionaries({"enabled": st.booleans()}),
     ),
     images(deprecated=st.booleans()) | some({"capacityReservations": lists(some({"id": WORDS}))}),
 )
