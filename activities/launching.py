@@ -31,6 +31,7 @@ from activities.launch_groups import LaunchGroups, in_group, living_instance
 from activities.lost_instances import LostInstances, Search
 from activities.overlays import OverlaidTypes
 from activities.surplus_instance import terminate_surplus
+from activities.throttled_launches import PREPARING, SENDING, ThrottledLaunches
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.hashing import EC2NODECLASS_VERSION, ec2nodeclass_hashes
@@ -92,6 +93,7 @@ class Launching:
         self._ec2 = ec2
         self._groups = LaunchGroups(kube, now)
         self._lost = LostInstances(kube, recorder, ec2, now)
+        self._throttled = ThrottledLaunches(kube, ec2.throttling, now)
         self._senders = ThreadPoolExecutor(SENDERS, thread_name_prefix="launch")
         self._types = OverlaidTypes(kube, ec2)
         self._classes = SharedRead(lambda name: kube.get(EC2NODECLASSES, name), partial(parse, EC2NodeClass))
@@ -164,10 +166,11 @@ class Launching:
                 raise ValueError("the NodeClaim cannot be read: " + "; ".join(str(fault) for fault in faults))
             node_class = await self._node_class(view.node_class, claim)
             own = with_own_kubelet(node_class, claim.annotations)
-            types = await with_heartbeat(self._types.of(claim, own))
-            avoided = self._avoided(claim)
-            prepare = partial(self._ec2.prepare_launch, wanted, own, attempt, avoided, types)
-            request = await with_heartbeat(asyncio.get_running_loop().run_in_executor(self._senders, prepare))
+            async with self._throttled.shown(given.claim, PREPARING):
+                types = await with_heartbeat(self._types.of(claim, own))
+                avoided = self._avoided(claim)
+                prepare = partial(self._ec2.prepare_launch, wanted, own, attempt, avoided, types)
+                request = await with_heartbeat(asyncio.get_running_loop().run_in_executor(self._senders, prepare))
         except NodeClassNotReadyError as error:
             return await self._putting_off.given_up(given.claim, view, Reason.NODECLASS_NOT_READY, str(error))
         except InsufficientCapacityError as error:
@@ -266,7 +269,8 @@ class Launching:
         pool, instance_types = claim.pool, _instance_types(given.request)
         try:
             send = partial(self._ec2.launch, given.request)
-            result = await with_heartbeat(asyncio.get_running_loop().run_in_executor(self._senders, send))
+            async with self._throttled.shown(given.claim, SENDING):
+                result = await with_heartbeat(asyncio.get_running_loop().run_in_executor(self._senders, send))
         except EC2Error as error:
             wait = await self._putting_off.failed(given.claim, pool, error)
             return LaunchResult(waits=wait)

@@ -74,7 +74,8 @@ class Ec2:
             options["endpoint_url"] = endpoint_url
         self.region = region
         self.ec2: EC2Client = session.client("ec2", **options)
-        Pacer().attach(self.ec2)
+        self.pacer = Pacer()
+        self.pacer.attach(self.ec2)
         self.eks: EKSClient = session.client("eks", **options)
         self.pricing: PricingClient = session.client("pricing", **{**options, "region_name": pricing_region(region)})
         self._session: Any = session

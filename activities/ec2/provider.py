@@ -6,7 +6,7 @@ All methods block, so call them from threads. AWS failures are raised as `EC2Err
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
 
@@ -29,6 +29,7 @@ from activities.ec2.network import Network
 from activities.ec2.nodeclass import NodeClassResolver
 from activities.ec2.pricing import Pricing
 from activities.ec2.profiles import Profiles
+from activities.ec2.rate_limits import Throttling
 from activities.ec2.ttl_cache import DEFAULT, Refresh
 from activities.ec2.zonal_shifts import ZonalShifts
 from tenon.apis import labels
@@ -228,6 +229,10 @@ class Ec2Provider:
             subnet_id = result.instance.subnet_id or requested
         self._network.settle(request.client_token, subnet_id)
         return result
+
+    def throttling(self, calls: Iterable[str]) -> Throttling | None:
+        """What EC2 throttles among these calls of this process, the longest; None if it throttles none of them."""
+        return self._clients.pacer.throttling(calls)
 
     def find_instance(self, claim_name: str) -> Instance | None:
         """The living instance that has the claim's tag, or None."""

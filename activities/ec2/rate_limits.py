@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +59,15 @@ def share_of(action: str) -> Share:
     return TAGS if action in ("CreateTags", "DeleteTags") else CHANGES
 
 
+@dataclass(frozen=True, slots=True)
+class Throttling:
+    """EC2 throttles a call: for how many seconds by now, and in how many seconds it is tried next."""
+
+    call: str
+    lasted: float
+    next_try: float
+
+
 class TokenBucket:
     """The token bucket and the pause of one action."""
 
@@ -69,6 +78,7 @@ class TokenBucket:
         self._pause = 0.0
         self._paused_at = now
         self._paused_until = now
+        self._throttled_since = now
 
     def delay(self, now: float) -> float:
         """Seconds until a call may be sent. 0 means that the call may be sent now, and its token is taken."""
@@ -85,6 +95,8 @@ class TokenBucket:
         """Record that EC2 throttled a call. Calls that were sent before the last pause began do not extend it."""
         if self._pause and sent <= self._paused_at:
             return
+        if not self._throttled(now):
+            self._throttled_since = now
         self._pause = min(max(self._pause * 2, FIRST_PAUSE), MAX_PAUSE)
         self._paused_at, self._paused_until = now, now + self._pause
         self._tokens, self._since = 1.0, self._paused_until
@@ -92,6 +104,16 @@ class TokenBucket:
     def served(self) -> None:
         """Record that EC2 accepted a call, which makes the next pause shorter."""
         self._pause = self._pause / 2 if self._pause > FIRST_PAUSE else 0.0
+
+    def throttling(self, call: str, now: float) -> Throttling | None:
+        """How long EC2 has throttled the action, or None if it does not."""
+        if not self._throttled(now):
+            return None
+        return Throttling(call, now - self._throttled_since, max(0.0, self._paused_until - now))
+
+    def _throttled(self, now: float) -> bool:
+        """Whether the pauses are not over. An action that nothing calls any more has no success that ends them."""
+        return bool(self._pause) and now - self._paused_until <= MAX_PAUSE
 
 
 class Pacer:
@@ -137,6 +159,13 @@ class Pacer:
                 self._logged[action] = now
         if logs:
             log.warning("EC2 throttles a call, which waits for its rate limit", extra={"call": action, "error": code})
+
+    def throttling(self, actions: Iterable[str]) -> Throttling | None:
+        """What EC2 throttles among these actions, the longest; None if it throttles none of them."""
+        with self._lock:
+            now = self._clock()
+            present = [self._buckets[action].throttling(action, now) for action in actions if action in self._buckets]
+        return max((each for each in present if each is not None), key=lambda each: each.lasted, default=None)
 
     def _bucket(self, action: str, now: float) -> TokenBucket:
         if action not in self._buckets:

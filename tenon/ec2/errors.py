@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
 from tenon.apis import labels
 from tenon.ec2.placement_groups import SPREAD
 from tenon.ec2.vcpu_quotas import quota_of
 from tenon.kube.offerings import OfferingKey
+from tenon.kube.timestamps import format_instant
 from tenon.lifecycle.messages.launch import OfferingRef
+from tenon.sentences import lasting
 
 INSUFFICIENT_CAPACITY = frozenset(
     {
@@ -112,6 +115,8 @@ _NOT_AUTHORIZED = re.compile(r"not authorized to perform: ([\w-]+:\w+)(?: on res
 _ENCODED = re.compile(r"[.:]?\s*Encoded authorization failure message: \S+")
 _DENIED = re.compile(r"with an explicit deny in (an? [\w -]*?(?:policy|boundary))")
 
+THROTTLED_REASON = "RequestLimitExceeded"
+"""The reason while EC2 throttles a call of a launch."""
 PROFILE_INVALID = "InstanceProfileNameInvalid"
 """The reason if EC2 does not know the instance profile, or not yet."""
 _REASONS: Mapping[str, str] = {
@@ -134,7 +139,7 @@ _REASONS: Mapping[str, str] = {
     "InvalidInstanceType": "InstanceTypeResolutionFailed",
     "InvalidInstanceType.NotFound": "InstanceTypeResolutionFailed",
     **dict.fromkeys(TEMPLATE_NOT_FOUND, "LaunchTemplateNotFound"),
-    **dict.fromkeys(THROTTLED, "RequestLimitExceeded"),
+    **dict.fromkeys(THROTTLED, THROTTLED_REASON),
 }
 
 
@@ -156,6 +161,14 @@ def _invalid_value_reason(message: str) -> str:
     if "user data" in message:
         return "UserDataSizeLimitExceeded"
     return "LaunchFailed"
+
+
+def throttled_text(call: str, since: datetime, now: datetime, next_try: datetime) -> str:
+    """Say which call EC2 throttles, for how long, and when it is tried next."""
+    return (
+        f"EC2 has throttled {call} for {lasting(now - since)}, since {format_instant(since)}: the launch waits, "
+        f"and the next try is at {format_instant(next_try)}"
+    )
 
 
 def without_encoded_text(message: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from activities.ec2.rate_limits import CHANGES, FIRST_PAUSE, LOGGED_EVERY, MAX_PAUSE, Pacer, TokenBucket
+from activities.ec2.rate_limits import CHANGES, FIRST_PAUSE, LOGGED_EVERY, MAX_PAUSE, Pacer, Throttling, TokenBucket
 
 
 class Clock:
@@ -98,3 +98,28 @@ def test_success_makes_the_next_pause_shorter() -> None:
     bucket.served()
     bucket.refused(39.0, 40.0)
     assert bucket.delay(40.0) == 4 * FIRST_PAUSE
+
+
+def test_aws048_a_pacer_says_what_ec2_throttles_since_when_and_until_when() -> None:
+    clock = Clock()
+    pacer = Pacer(clock, clock.sleep)
+    assert pacer.throttling(["CreateFleet"]) is None
+    for _ in range(3):
+        sent = pacer.wait("CreateFleet")
+        pacer.answered("CreateFleet", "RequestLimitExceeded", sent)
+    assert pacer.throttling(["CreateFleet", "DescribeSubnets"]) == Throttling("CreateFleet", lasted=3.0, next_try=4.0)
+    assert pacer.throttling(["DescribeSubnets"]) is None
+    for _ in range(3):
+        pacer.answered("CreateFleet", "", pacer.wait("CreateFleet"))
+    assert pacer.throttling(["CreateFleet"]) is None, "EC2 accepts the calls again"
+
+
+def test_throttling_that_nobody_met_again_is_over() -> None:
+    """An action that nothing calls any more has no success that ends its throttling."""
+    clock = Clock()
+    pacer = Pacer(clock, clock.sleep)
+    pacer.answered("CreateFleet", "RequestLimitExceeded", pacer.wait("CreateFleet"))
+    clock.now += 3600
+    assert pacer.throttling(["CreateFleet"]) is None
+    pacer.answered("CreateFleet", "RequestLimitExceeded", pacer.wait("CreateFleet"))
+    assert pacer.throttling(["CreateFleet"]) == Throttling("CreateFleet", lasted=0.0, next_try=2.0)

@@ -67,6 +67,33 @@ async def test_launches_that_are_throttled_fail_or_are_not_answered(
         await many.scale(0)
 
 
+async def test_aws048_a_claim_says_that_ec2_throttles_its_launch(
+    make_pool: MakePool, observe: Observe, ec2: Ec2Admin
+) -> None:
+    """While the launch waits, not when it gives up; and nothing of it is left once EC2 sells."""
+    pool = await make_pool(requirements=SMALL)
+    async with observe(pool):
+        ec2.fault("CreateFleet", "RequestLimitExceeded", status=503, count=None)
+        await pool.deploy(1)
+        shown: dict[str, Any] = {}
+
+        async def told() -> bool:
+            claims = await pool.claims()
+            shown.update(condition(claims[0], "Launched") if claims else {})
+            return shown.get("reason") == "RequestLimitExceeded"
+
+        await until(told)
+        assert shown["status"] == "Unknown"
+        assert shown["message"].startswith("EC2 has throttled CreateFleet for ")
+        assert "the next try is at " in shown["message"]
+        ec2.clear_faults()
+        await pool.running(1)
+        (claim,) = await pool.claims()
+        launched = condition(claim, "Launched")
+        assert (launched["status"], launched.get("message", "")) == ("True", "")
+        await pool.scale(0)
+
+
 async def test_a_node_that_joins_late(make_pool: MakePool, observe: Observe, ec2: Ec2Admin) -> None:
     """The pods wait for it, through batches of other pods, and nothing is bought a second time."""
     pool = await make_pool(requirements=SMALL)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 from activities.ec2.errors import EC2Error
+from activities.ec2.rate_limits import Throttling
 from activities.kubernetes.resources import NODECLAIMS, NODES, PODS
 from tenon.ec2.cluster import Cluster
 from tenon.lifecycle.messages.base import ClaimRef
@@ -136,6 +138,9 @@ class Ec2:
 
     def why_ended(self, instance_id: str) -> tuple[str, str] | None:
         return self.ended
+
+    def throttling(self, calls: Iterable[str]) -> Throttling | None:
+        return None
 
     def price(self, *_: str) -> float:
         return 0.1
