@@ -57,7 +57,9 @@ from tenon.lifecycle.messages.disruption import (
     OpenCommand,
     Replacement,
 )
+from tenon.lifecycle.messages.provisioning import LaunchBreaker
 from tenon.provisioning.claims import name_after, replacement_claim_body
+from tenon.provisioning.launch_breakers import held_as_a_whole, without_held_types
 from tenon.provisioning.overlays import Overlaid
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.problem import problem_of
@@ -294,8 +296,7 @@ class MoveFinder:
         sold = await self._sold()
         snapshot = self._view.snapshot()
         reserved = self._batcher.reserved()
-        refused = frozenset(self._refusals.breakers())
-        model = await compute(_model, snapshot, sold, self._policy, reserved, refused, self._tables)
+        model = await compute(_model, snapshot, sold, self._policy, reserved, self._refusals.breakers(), self._tables)
         known = await compute(self._elsewhere.added_to, nodes, model.details, self._now())
         return replace(self._outline(known, open_commands), model=model), sold
 
@@ -379,12 +380,13 @@ def _model(
     sold: Overlaid,
     policy: PlanPolicy,
     reserved: Mapping[str, Sequence[Pod]],
-    refused: Collection[str],
+    breakers: Mapping[str, LaunchBreaker],
     tables: TypeTables,
 ) -> ClusterModel:
     static = {pool.metadata.name for pool, _ in sold.sold if pool.spec.replicas is not None}
-    problem = problem_of(snapshot, [], sold.sold, policy, reserved)
-    return model_of(problem, snapshot.node_details(sold.types_by_pool()), static, refused, tables)
+    problem = problem_of(snapshot, [], without_held_types(sold.sold, breakers, breakers), policy, reserved)
+    details = snapshot.node_details(sold.types_by_pool())  # the nodes of held types have their prices all the same
+    return model_of(problem, details, static, held_as_a_whole(breakers), tables)
 
 
 def _count_timeouts(methods: Sequence[Method], limit: Limit) -> None:

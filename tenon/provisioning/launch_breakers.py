@@ -28,7 +28,8 @@ def pools_for_plans(pools: Sequence[NodePool], breakers: OpenBreakers, launching
 
     ``launching`` are the pools with a NodeClaim that waits for its instance.
     """
-    return [pool for pool in pools if not (_as_a_whole(pool, breakers) and pool.metadata.name in launching)]
+    left_out = held_as_a_whole(breakers) & set(launching)
+    return [pool for pool in pools if pool.metadata.name not in left_out]
 
 
 def without_held_types(
@@ -43,9 +44,9 @@ def without_held_types(
     ]
 
 
-def _as_a_whole(pool: NodePool, breakers: OpenBreakers) -> bool:
-    breaker = breakers.get(pool.metadata.name)
-    return breaker is not None and not breaker.instance_types
+def held_as_a_whole(breakers: OpenBreakers) -> frozenset[str]:
+    """Return the pools that launch nothing for now, whatever the instance type."""
+    return frozenset(name for name, breaker in breakers.items() if not breaker.instance_types)
 
 
 def _without(types: Sequence[InstanceType], held: Collection[str]) -> Sequence[InstanceType]:

@@ -202,6 +202,13 @@ async def test_a_look_knows_what_ec2_refuses() -> None:
     at.refusals.update([refused(None, "default", "Unauthorized", "you may not", START + timedelta(minutes=59))])
     assert [pool.limits for pool in (await model(at)).problem.pools] == [{"nodes": 0}]
 
+    at = Setting("a", methods=[watching])
+    breaker = refused(None, "default", "InvalidAMIID", "gone", START + timedelta(minutes=59), instance_types=[first])
+    at.refusals.update([breaker])
+    (pool,) = (await model(at)).problem.pools
+    assert {kind.name for kind in pool.instance_types} == {kind.name for kind in CATALOG[1:]}, "only the refused type"
+    assert pool.limits != {"nodes": 0}
+
 
 MEASURED = "Command x saves $0.1000 an hour; $0.1600 was predicted"
 
