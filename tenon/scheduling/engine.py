@@ -8,7 +8,7 @@ whatever order its parts come.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -21,6 +21,7 @@ from tenon.scheduling.constrained_placement import Placer
 from tenon.scheduling.daemons import read_daemons
 from tenon.scheduling.deadline import Expired, never, without_rules
 from tenon.scheduling.domains import Domains
+from tenon.scheduling.exclusive_claims import in_turns
 from tenon.scheduling.explanation.topology_conflicts import obstacle
 from tenon.scheduling.explanation.unschedulable_pods import explain
 from tenon.scheduling.first_fit_baseline import FleetPlan, Order, best, is_worthwhile
@@ -51,17 +52,24 @@ def solve(
     the same lists of instance types passes the same ``tables``, so that each list is indexed once. The pods with the
     keys in ``last`` are placed after all others.
     """
-    tables = tables or TypeTables()
-    problem = _without_ignored_preferences(problem)
-    found = _complete(problem, expired, tables, last=last)
-    if found.comparable and not expired() and not last:
-        found = best(found, [_complete(problem, expired, tables, order) for order in Order])
-    return found.plan
+    known = tables or TypeTables()
+    asked = _without_ignored_preferences(problem)
+    return in_turns(asked, lambda part: _best_plan(part, expired, known, last), expired)
 
 
 def solve_by_first_fit(problem: Problem, order: Order, tables: TypeTables | None = None) -> Plan:
     """Return the plan of plain first-fit for the same problem: the baseline for the plans of `solve`."""
-    return _complete(_without_ignored_preferences(problem), never, tables or TypeTables(), order).plan
+    known = tables or TypeTables()
+    asked = _without_ignored_preferences(problem)
+    return in_turns(asked, lambda part: _complete(part, never, known, order).plan, never)
+
+
+def _best_plan(problem: Problem, expired: Expired, tables: TypeTables, last: frozenset[str]) -> Plan:
+    """Return the engine's plan, or that of plain first-fit if it is cheaper."""
+    found = _complete(problem, expired, tables, last=last)
+    if found.comparable and not expired() and not last:
+        found = best(found, [_complete(problem, expired, tables, order) for order in Order])
+    return found.plan
 
 
 def _complete(
@@ -97,12 +105,7 @@ def _solve(
 
     With ``in_turn``, pods are placed one after another in queue order and stay where they are: plain first-fit.
     """
-    users = {claim: pod.key for node in problem.nodes for pod in node.pods for claim in pod.exclusive}
-    refused = {
-        pod.key: reason
-        for pod in problem.pods
-        if (reason := pod.unsupported or _unknown(pod, problem) or _in_use(pod, users))
-    }
+    refused = {pod.key: reason for pod in problem.pods if (reason := pod.unsupported or _unknown(pod, problem))}
     pods = [pod for pod in problem.pods if pod.key not in refused] if refused else list(problem.pods)
     names = resource_names([*pods, *problem.daemons])
     topology = Topology(problem)
@@ -281,14 +284,6 @@ def _unknown(pod: Pod, problem: Problem) -> str:
                 return (
                     f"a term over {term.key} chooses namespaces by label, and labels of namespaces are not known here"
                 )
-    return ""
-
-
-def _in_use(pod: Pod, users: Mapping[str, str]) -> str:
-    """Why a pod must wait for another one to release a claim; empty if it need not."""
-    for claim in pod.exclusive:
-        if users.get(claim, pod.key) != pod.key:
-            return f"its volume claim {claim} is ReadWriteOncePod and in use by pod {users[claim]}: stop that pod first"
     return ""
 
 

@@ -70,14 +70,3 @@ def test_sch074_a_shared_volume_counts_once_and_other_drivers_are_not_counted() 
     other = replicas(3, prefix="efs", attachments=(("efs.csi.aws.com", "default/many"),))
     plan = solve(problem([*shared, *other], pool(), nodes=[there]))
     assert len(plan.placements["n"]) == 6
-
-
-def test_sch070_a_pod_waits_for_the_pod_that_uses_its_claim_of_one_pod_at_a_time() -> None:
-    running = pod("old", exclusive=("default/token",))
-    pods = [pod("new", exclusive=("default/token",)), pod("other", exclusive=("default/free",))]
-    plan = solve(problem(pods, pool(), nodes=[node("n", pods=(running,))]))
-    assert [p.name for p in plan.placements["n"]] == ["other"]
-    assert plan.unschedulable == {
-        "default/new": "its volume claim default/token is ReadWriteOncePod and in use by pod default/old: "
-        "stop that pod first"
-    }
