@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Coroutine, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -24,17 +24,18 @@ from activities.kubernetes.resources import NODECLAIMS
 from cli.application import create_app
 from cli.console import output_console
 from cli.context import Context, ContextError, resolve
-from cli.refusals import QUERY_TIMEOUT, RefusalsUnknownError, refusals_of
+from cli.refusals import QUERY_TIMEOUT, RefusalsUnknownError, purchase_pauses_of, refusals_of
 from tenon.ec2.avoided import shortages
 from tenon.errors import TenonError
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.timestamps import format_instant
 from tenon.lifecycle.breaker import sentence
 from tenon.lifecycle.messages.node import Keep
-from tenon.lifecycle.messages.provisioning import LaunchBreaker, LaunchReport
+from tenon.lifecycle.messages.provisioning import LaunchBreaker, LaunchReport, PurchasePause
 from tenon.lifecycle.remedies import remedies, report
 from tenon.lifecycle.state import NodeState
 from tenon.lifecycle.timeline import details
+from tenon.provisioning.purchase_pauses import list_sentence
 from worker.runtime.encrypted_payloads import PayloadCodecError
 from worker.runtime.temporal_client import TemporalError, connect
 from worker.settings import parse_duration
@@ -198,13 +199,14 @@ def show(name: Name, cluster: Cluster = None, output: Output = "table") -> None:
 @app.command("list")
 def list_nodes(cluster: Cluster = None, output: Output = "table", blocked: Blocked = False) -> None:
     """List the nodes that exist or are starting, and what blocks the blocked ones."""
-    rows, states, refusals = _run(_collect(cluster, blocked))
+    rows, states, refusals, pauses = _run(_collect(cluster, blocked))
     breakers, scarce = refusals.breakers, shortages(refusals.refused, utc_now())
     if output == "json":
         nodes = [row | _explained(states.get(row["nodeClaim"])) for row in rows]
-        print(json.dumps([*nodes, *map(_breaker_row, breakers), *map(_shortage_row, scarce)], indent=2))
+        held = [*map(_breaker_row, breakers), *map(_shortage_row, scarce), *map(_pause_row, pauses)]
+        print(json.dumps([*nodes, *held], indent=2))
         return
-    if not rows and not breakers and not scarce:
+    if not rows and not breakers and not scarce and not pauses:
         print("No node is blocked." if blocked else "No nodes.", file=sys.stderr)
         return
     header = ("NodeClaim", "Stage", "NodePool", "Type", "Zone", "Capacity", "Blocked", "Expires")
@@ -218,6 +220,8 @@ def list_nodes(cluster: Cluster = None, output: Output = "table", blocked: Block
         _print(console, f"**NodePool {breaker.pool}**: {sentence(breaker)}; {probe}")
     for text in scarce:
         _print(console, f"**EC2**: {text}")
+    for pause in pauses:
+        _print(console, f"**Pods**: {list_sentence(pause)}")
 
 
 def _print(console: Console, markdown: str) -> None:
@@ -236,8 +240,8 @@ def _columns(rows: Sequence[Sequence[str]]) -> str:
 
 async def _collect(
     cluster: str | None, blocked: bool
-) -> tuple[list[dict[str, str]], dict[str, NodeState], LaunchReport]:
-    """Return the list's rows, the states of the blocked nodes, and what EC2 refuses."""
+) -> tuple[list[dict[str, str]], dict[str, NodeState], LaunchReport, Sequence[PurchasePause]]:
+    """Return the list's rows, the states of the blocked nodes, and what EC2 and kube-scheduler refuse."""
     context, client = await _connect(cluster)
     query = f'WorkflowType = "NodeClaim" AND ExecutionStatus = "Running" AND {names.CLUSTER.name} = "{context.cluster}"'
     if blocked:
@@ -257,21 +261,37 @@ async def _collect(
 
     found = await bounded([row for row in rows if row["blocked"]], CONCURRENCY, ask)
     states = {state.claim.name: state for state in found if state is not None}
-    return rows, states, await _refusals(client, context.cluster) if blocked else LaunchReport()
+    if not blocked:
+        return rows, states, LaunchReport(), []
+    refusals = await _or_nothing(refusals_of(client, context.cluster), LaunchReport())
+    return rows, states, refusals, await _or_nothing(purchase_pauses_of(client, context.cluster), ())
 
 
-async def _refusals(client: Client, cluster: str) -> LaunchReport:
-    """Return what EC2 refuses, or nothing if the provisioner's workflow does not answer."""
+async def _or_nothing(answer: Awaitable[T], nothing: T) -> T:
+    """Return the answer of the provisioner's workflow, or ``nothing`` if it does not answer."""
     try:
-        return await refusals_of(client, cluster)
+        return await answer
     except RefusalsUnknownError as error:
         print(error, file=sys.stderr)
-        return LaunchReport()
+        return nothing
 
 
 def _shortage_row(text: str) -> dict[str, Any]:
     """What EC2 refuses of the whole account as a JSON row without a NodeClaim and a NodePool."""
     return {"nodeClaim": "", "nodePool": "", "blocked": "yes", "why": text}
+
+
+def _pause_row(pause: PurchasePause) -> dict[str, Any]:
+    """Pods for which no node is bought now, as a JSON row without a NodeClaim."""
+    return {
+        "nodeClaim": "",
+        "nodePool": pause.pool,
+        "blocked": "yes",
+        "why": list_sentence(pause),
+        "pods": pause.pods,
+        "waitingPods": pause.waiting,
+        "until": format_instant(pause.until) if pause.until is not None else "",
+    }
 
 
 def _breaker_row(breaker: LaunchBreaker) -> dict[str, Any]:

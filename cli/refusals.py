@@ -1,18 +1,21 @@
-"""Asks the provisioner's workflow of a cluster what EC2 refuses."""
+"""Asks the provisioner's workflow of a cluster what EC2 and kube-scheduler refuse."""
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Sequence
 from datetime import timedelta
+from typing import TypeVar
 
 from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from tenon.errors import TenonError
-from tenon.lifecycle.messages.provisioning import LaunchReport
+from tenon.lifecycle.messages.provisioning import LaunchReport, PurchasePause
 from workflows import names
 from workflows.provisioner import ProvisionerWorkflow
 
 QUERY_TIMEOUT = timedelta(seconds=10)
+T = TypeVar("T")
 
 
 class RefusalsUnknownError(TenonError):
@@ -26,12 +29,30 @@ async def refusals_of(client: Client, cluster: str, within: timedelta = QUERY_TI
         RefusalsUnknownError: the workflow does not answer.
     """
     handle = client.get_workflow_handle(names.provisioner_id(cluster))
+    answer = await _answer(handle.query(ProvisionerWorkflow.launches, rpc_timeout=within), "what EC2 refuses")
+    return answer or LaunchReport()
+
+
+async def purchase_pauses_of(
+    client: Client, cluster: str, within: timedelta = QUERY_TIMEOUT
+) -> Sequence[PurchasePause]:
+    """Return the pods for which no nodes are bought now, or none if the cluster has no provisioner.
+
+    Raises:
+        RefusalsUnknownError: the workflow does not answer.
+    """
+    handle = client.get_workflow_handle(names.provisioner_id(cluster))
+    query = handle.query(ProvisionerWorkflow.purchase_pauses, rpc_timeout=within)
+    return await _answer(query, "for which pods it buys no nodes") or []
+
+
+async def _answer(query: Awaitable[T], what: str) -> T | None:
     try:
-        return await handle.query(ProvisionerWorkflow.launches, rpc_timeout=within)
+        return await query
     except WorkflowQueryFailedError as error:
         why = str(error)
     except RPCError as error:
         if error.status is RPCStatusCode.NOT_FOUND:
-            return LaunchReport()
+            return None
         why = error.message
-    raise RefusalsUnknownError(f"the provisioner's workflow does not say what EC2 refuses: {why}")
+    raise RefusalsUnknownError(f"the provisioner's workflow does not say {what}: {why}")

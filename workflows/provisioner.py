@@ -159,3 +159,9 @@ class ProvisionerWorkflow(PlannerCaller):
         breakers = breaker.merged(self.breakers, LaunchReport(), now)
         avoided = {key: until for key, until in self.avoided.items() if until > now}
         return LaunchReport(refused=grouped(avoided), breakers=list(breakers.values()))
+
+    @workflow.query
+    def purchase_pauses(self) -> list[PurchasePause]:
+        """The pods that nodes were bought for and did not get, while no more nodes are bought for them."""
+        now = workflow.now()
+        return [pause for pause in self.pauses if pause.until is not None and pause.until > now]

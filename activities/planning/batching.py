@@ -151,6 +151,10 @@ class Batcher:
         """
         return self._unused.buys_again(pods, self._now())
 
+    def explained(self, group: str, refusal: str) -> None:
+        """Note why kube-scheduler does not place the pods of a group, for whoever asks the workflow."""
+        self._unused.explained(group, refusal)
+
     def told_of_pause(self, pods: Iterable[Pod]) -> None:
         """Record that these pods got an event about their pause. They come back when it ends."""
         now = self._now()

@@ -289,6 +289,7 @@ class Planner:
                 continue
             if pause.group not in refusals:
                 refusals[pause.group] = refusal = await self._refusal(pod)
+                self._batcher.explained(pause.group, refusal)
                 pool = next((pool for pool in self._view.node_pools() if pool.metadata.name == pause.pool), None)
                 if pool is not None:
                     message = pool_sentence(pause, pod.key, refusal)

@@ -13,7 +13,17 @@ from activities import loggers
 from activities.planning.interfaces import ClusterView
 from tenon.kube.pod import Pod
 from tenon.lifecycle.messages.provisioning import PurchasePause
-from tenon.provisioning.purchase_pauses import group_of, is_open, kept, supply_version, with_unused_node, without_gone
+from tenon.provisioning.purchase_pauses import (
+    group_of,
+    is_open,
+    kept,
+    supply_version,
+    with_pods,
+    with_refusal,
+    with_unused_node,
+    without_ended,
+    without_gone,
+)
 
 log = loggers.PROVISIONER
 
@@ -31,6 +41,8 @@ class UnusedNodes:
         self._supply = ""
         """The versions of the NodePools at the last look. Empty if no group is known."""
         self._adopted = False
+        self._waiting: list[Pod] = []
+        """The pods that waited at the last look."""
 
     def adopt(self, pauses: Iterable[PurchasePause]) -> None:
         """Take over what the workflow has kept from an earlier process, once."""
@@ -41,15 +53,19 @@ class UnusedNodes:
     def update(self, waiting: Iterable[Pod]) -> None:
         """Read the NodePools, and forget the groups of which no pod waits: all are placed or gone."""
         self._supply = self._current_supply() if self._pauses else ""
+        self._waiting = list(waiting)
         claims = self._view.claim_names()
         self._counted = {pair for pair in self._counted if pair[0] in claims}
         if not self._pauses:
             self._groups.clear()
             return
-        pods = list(waiting)
-        groups = {self._group(pod) for pod in pods}
-        self._pauses = {name: without_gone(pause, claims) for name, pause in self._pauses.items() if name in groups}
-        uids = {pod.uid for pod in pods}
+        groups = {self._group(pod) for pod in self._waiting}
+        self._pauses = {
+            name: without_ended(without_gone(pause, claims), self._supply)
+            for name, pause in self._pauses.items()
+            if name in groups
+        }
+        uids = {pod.uid for pod in self._waiting}
         self._groups = {uid: known for uid, known in self._groups.items() if uid in uids}
 
     def buys_again(self, pods: Iterable[Pod], now: datetime) -> dict[str, PurchasePause]:
@@ -88,9 +104,20 @@ class UnusedNodes:
         pause = self._pauses.get(self._group(pod))
         return pause if pause is not None and is_open(pause, self._supply, now) else None
 
+    def explained(self, group: str, refusal: str) -> None:
+        """Note what kube-scheduler says about a pod of the group."""
+        if group in self._pauses:
+            self._pauses[group] = with_refusal(self._pauses[group], refusal)
+
     def kept(self) -> list[PurchasePause]:
-        """What the workflow keeps for the next leader."""
-        return kept(self._pauses.values())
+        """What the workflow keeps for the next leader, and for operators who ask which pods wait."""
+        if not self._pauses:
+            return []
+        pods: dict[str, list[str]] = {}
+        for pod in self._waiting:
+            pods.setdefault(self._group(pod), []).append(pod.key)
+        found = kept(self._pauses.values())
+        return [with_pods(pause, pods[pause.group]) if pause.group in pods else pause for pause in found]
 
     def _group(self, pod: Pod) -> str:
         known = self._groups.get(pod.uid)

@@ -16,7 +16,7 @@ from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirements
 from tenon.kube.timestamps import format_instant
 from tenon.lifecycle.messages.provisioning import PurchasePause
-from tenon.sentences import counted
+from tenon.sentences import counted, shortened
 
 FREE_NODES = 2
 """How many nodes may stay without their pods before the first pause: other pods may have taken the first one's room."""
@@ -24,6 +24,10 @@ FIRST_PAUSE = timedelta(minutes=1)
 MAX_PAUSE = timedelta(hours=1)
 MAX_KEPT = 50
 """How many groups of pods a workflow remembers, those with the latest pauses."""
+MAX_NAMED = 3
+"""How many pods of a group a workflow remembers by name."""
+MAX_REFUSAL = 300
+"""How many letters of kube-scheduler's sentence about a group a workflow remembers."""
 
 _OF_ONE_POD = frozenset(
     {
@@ -103,6 +107,21 @@ def is_open(pause: PurchasePause, supply: str, now: datetime) -> bool:
     return pause.until is not None and now < pause.until and pause.supply == supply
 
 
+def without_ended(pause: PurchasePause, supply: str) -> PurchasePause:
+    """Forget the end of a pause that a changed NodePool or EC2NodeClass has ended, so that no list shows it as open."""
+    return evolve(pause, until=None) if pause.until is not None and pause.supply != supply else pause
+
+
+def with_pods(pause: PurchasePause, pods: Collection[str]) -> PurchasePause:
+    """Note which pods of the group wait, by key."""
+    return evolve(pause, pods=sorted(pods)[:MAX_NAMED], waiting=len(pods))
+
+
+def with_refusal(pause: PurchasePause, refusal: str) -> PurchasePause:
+    """Note what kube-scheduler says about one of the pods. An empty sentence teaches nothing."""
+    return evolve(pause, refusal=shortened(refusal, MAX_REFUSAL)) if refusal else pause
+
+
 def kept(pauses: Iterable[PurchasePause]) -> list[PurchasePause]:
     """Return what a workflow remembers, so that another process goes on with it."""
     latest = sorted(pauses, key=lambda pause: (pause.until is not None, pause.until, pause.nodes, pause.group))
@@ -123,6 +142,23 @@ def pool_sentence(pause: PurchasePause, pod: str, refusal: str) -> str:
         f"{counted(pause.nodes, 'node')} became ready without the pods that Tenon bought them for, such as {pod}; "
         f"kube-scheduler about the pod: {_quoted(refusal)}. {_until(pause)}"
     )
+
+
+def list_sentence(pause: PurchasePause) -> str:
+    """Say the same in a list of all pauses, with the names of the pods."""
+    return (
+        f"Tenon bought {counted(pause.nodes, 'node')} for {named_pods(pause)}, and kube-scheduler placed none of them "
+        f"there: {_quoted(pause.refusal)}. {_until(pause)}, unless they, a NodePool or an EC2NodeClass change"
+    )
+
+
+def named_pods(pause: PurchasePause) -> str:
+    """Name the pods that wait: 'pods shop/a, shop/b, shop/c and 2 more'."""
+    if not pause.pods:  # from an earlier version
+        return f"pods of NodePool {pause.pool}"
+    more = pause.waiting - len(pause.pods)
+    noun = "pod" if pause.waiting == 1 else "pods"
+    return f"{noun} {', '.join(pause.pods)}" + (f" and {more} more" if more > 0 else "")
 
 
 def existing_node_sentence(node: str, since: datetime, refusal: str) -> str:

@@ -6,7 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from typer.testing import CliRunner, Result
 
 from cli.node import app
 from tenon.lifecycle.messages.base import ClaimRef
+from tenon.lifecycle.messages.provisioning import PurchasePause
 from tenon.lifecycle.state import NodeClaimInput
 from tests.workflows.guarded_node import BUDGET, Guarded, state_of
 from tests.workflows.node_workflow import Handle, live, newest
@@ -143,6 +144,50 @@ async def test_the_nodepools_that_ec2_refuses_are_listed_with_the_blocked_nodes(
         assert f"EC2: {sentence}" in " ".join(table.output.split())
         assert (shortage["nodeClaim"], shortage["nodePool"]) == ("", "")
         assert shortage["why"].startswith(sentence)
+        plain = await asyncio.to_thread(tenon, "list", "--cluster", cluster, "-o", "json")
+        assert json.loads(plain.stdout) == []
+
+
+async def test_sch018_pods_for_which_no_nodes_are_bought_are_listed_with_the_blocked_nodes(
+    temporal: WorkflowEnvironment, tenon: Tenon, cluster: str
+) -> None:
+    """Which pods, until when, and kube-scheduler's own sentence. A pause that is over is not listed."""
+    now = datetime.now(UTC)
+    until_then = now + timedelta(minutes=5)
+    planning = Planning()
+    planning.pauses = [
+        PurchasePause(group="over", nodes=3, pods=["shop/old-0"], waiting=1, until=now - timedelta(minutes=1)),
+        PurchasePause(group="none", nodes=1, pods=["shop/new-0"], waiting=1),
+        PurchasePause(
+            group="scratch",
+            nodes=2,
+            pool="web",
+            pods=["shop/db-0", "shop/db-1", "shop/db-2"],
+            waiting=7,
+            refusal="0/3 nodes are available: 3 Insufficient ephemeral-storage.",
+            until=until_then,
+        ),
+    ]
+    async with provisioner(temporal, cluster, planning) as handle:
+        planning.pods.set()
+
+        async def known() -> bool:
+            return await handle.query(ProvisionerWorkflow.purchase_pauses) != []
+
+        await until(known)
+        table = await asyncio.to_thread(tenon, "list", "--cluster", cluster, "--blocked")
+        assert table.exit_code == 0, table.output
+        said = (
+            "Tenon bought 2 nodes for pods shop/db-0, shop/db-1, shop/db-2 and 4 more, and kube-scheduler placed none "
+            'of them there: "0/3 nodes are available: 3 Insufficient ephemeral-storage". Tenon buys no more nodes for '
+            f"them until {until_then:%Y-%m-%dT%H:%M:%SZ}, unless they, a NodePool or an EC2NodeClass change"
+        )
+        assert f"Pods: {said}" in " ".join(table.output.split())
+        assert "shop/old-0" not in table.output
+        assert "shop/new-0" not in table.output
+        answer = await asyncio.to_thread(tenon, "list", "--cluster", cluster, "--blocked", "-o", "json")
+        (row,) = json.loads(answer.stdout)
+        assert (row["nodeClaim"], row["nodePool"], row["why"], row["waitingPods"]) == ("", "web", said, 7)
         plain = await asyncio.to_thread(tenon, "list", "--cluster", cluster, "-o", "json")
         assert json.loads(plain.stdout) == []
 

@@ -144,6 +144,30 @@ async def test_sch018_paused_pods_take_room_that_exists() -> None:
     assert at.batcher.nominated_nodes() == {"roomy"}
 
 
+async def test_sch018_a_pause_names_its_pods_and_what_kube_scheduler_says() -> None:
+    """`tenon node list --blocked` asks the workflow, which knows only what a pause says."""
+    at = Buying(*replicas(5))
+    at.refuse("p-0")
+    while len(await at.buy()):
+        pass
+    (pause,) = at.kept()
+    assert (pause.pods, pause.waiting) == (["default/p-0", "default/p-1", "default/p-2"], 5)
+    assert pause.refusal == REFUSAL
+    at.view.pods = at.view.pods[3:]
+    assert at.undecided() == []
+    (pause,) = at.kept()
+    assert (pause.pods, pause.waiting, pause.refusal) == (["default/p-3", "default/p-4"], 2, REFUSAL)
+
+
+async def test_sch018_a_pause_that_a_changed_nodepool_ends_is_not_kept_as_open() -> None:
+    at = Buying(pod("a"))
+    assert [len(await at.buy()) for _ in range(3)] == [1, 1, 0]
+    assert at.kept()[0].until is not None
+    at.view.pools = [node_pool(generation=2)]
+    assert at.undecided() == ["a"]
+    assert at.kept()[0].until is None
+
+
 async def test_sch018_a_change_of_the_pod_or_a_nodepool_ends_a_pause() -> None:
     at = Buying(pod("a"))
     await at.buy()

@@ -15,11 +15,16 @@ from tenon.kube.requirements import Requirements
 from tenon.lifecycle.messages.provisioning import PurchasePause
 from tenon.provisioning.purchase_pauses import (
     MAX_KEPT,
+    MAX_NAMED,
+    MAX_REFUSAL,
     group_of,
     is_open,
     kept,
+    list_sentence,
     pause_sentence,
     supply_version,
+    with_pods,
+    with_refusal,
     with_unused_node,
     without_gone,
 )
@@ -111,6 +116,18 @@ def test_sch018_every_process_gives_a_group_the_same_name() -> None:
         for seed in ("1", "2")
     }
     assert len(names) == 1
+
+
+def test_sch018_what_a_workflow_keeps_of_a_pause_is_bounded() -> None:
+    """kube-scheduler's sentence may name a thousand nodes, and a group may have a thousand pods."""
+    pause = with_refusal(with_pods(after(1, 2), [f"shop/p-{n}" for n in range(1000)]), "0/5000 nodes: " * 1000)
+    assert len(pause.refusal) <= MAX_REFUSAL + 1
+    assert (len(pause.pods), pause.waiting) == (MAX_NAMED, 1000)
+    assert with_refusal(pause, "").refusal == pause.refusal, "a pod that cannot be read says nothing"
+
+
+def test_sch018_a_pause_of_an_earlier_version_names_its_nodepool() -> None:
+    assert "bought 2 nodes for pods of NodePool default, and" in list_sentence(after(1, 2))
 
 
 def test_sch018_a_workflow_keeps_the_latest_pauses() -> None:

@@ -77,7 +77,13 @@ class PurchasePause(Message):
     pauses: int = 0
     """How many pauses there were, including the current one."""
     until: datetime | None = None
-    """The end of the current or the last pause."""
+    """The end of the current or the last pause. None if there was none, or if a changed NodePool has ended it."""
+    pods: list[str] = Field(default_factory=list)
+    """The first few of the pods that wait, as namespace/name."""
+    waiting: int = 0
+    """How many of the pods wait."""
+    refusal: str = ""
+    """Why kube-scheduler does not place one of them, in its own words, shortened."""
 
 
 class PlanResult(Message):
