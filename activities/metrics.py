@@ -313,7 +313,8 @@ FOREIGN_FINALIZERS = Gauge(
 )
 BLOCKED_CLAIMS = Gauge(
     "tenon_nodeclaims_blocked",
-    "NodeClaims whose workflow is blocked and needs an operator's attention, as of this replica's last sweep.",
+    "NodeClaims whose workflow is blocked and needs an operator's attention, as the leader sees them each minute.",
+    ["nodepool"],
     multiprocess_mode="mostrecent",
 )
 WORKFLOW_TASK_FAILURES = Counter(

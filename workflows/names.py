@@ -5,11 +5,12 @@ from __future__ import annotations
 from temporalio.common import SearchAttributeKey
 
 from tenon.lifecycle import ids
-from tenon.lifecycle.ids import UID_MEMO, nodeclaim_id, open_nodeclaims_query
+from tenon.lifecycle.ids import UID_MEMO, blocked_nodeclaims_query, nodeclaim_id, open_nodeclaims_query
 
 __all__ = [
     "SEARCH_ATTRIBUTES",
     "UID_MEMO",
+    "blocked_nodeclaims_query",
     "command_id",
     "disruption_id",
     "lane_queue",

@@ -50,11 +50,6 @@ class NodeWorkflows:
             ]
         )
 
-    async def blocked(self) -> int:
-        """The number of open NodeClaim workflows that are blocked and need an operator's attention."""
-        query = f"{ids.open_nodeclaims_query(self._cluster)} AND {ids.BLOCKED_ATTRIBUTE} = true"
-        return (await self._client.count_workflows(query)).count
-
     async def is_open(self, claim: str) -> bool:
         """Whether the claim's workflow is running."""
         try:

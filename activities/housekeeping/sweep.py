@@ -81,10 +81,6 @@ class Housekeeping:
         for found in later:
             _add(figures, found.kind, "found", "put_off")
         self._measure(seen)
-        try:
-            metrics.BLOCKED_CLAIMS.set(await workflows.blocked())
-        except RPCError as error:
-            unread["blocked workflows"] = error.message[:MAX_ERROR_LENGTH]
         if not unread:
             metrics.HOUSEKEEPING_SUCCESS.set(self._now().timestamp())
         return HousekeepingResult(

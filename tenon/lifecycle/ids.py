@@ -21,3 +21,8 @@ def open_nodeclaims_query(cluster: str) -> str:
     return (
         f"{CLUSTER_ATTRIBUTE} = '{cluster}' AND WorkflowType = '{NODECLAIM_WORKFLOW}' AND ExecutionStatus = 'Running'"
     )
+
+
+def blocked_nodeclaims_query(cluster: str) -> str:
+    """Return the visibility query for those of them that are blocked and need an operator."""
+    return f"{open_nodeclaims_query(cluster)} AND {BLOCKED_ATTRIBUTE} = true"

@@ -122,6 +122,24 @@ def test_sweeps_that_never_succeed_alert_too(tmp_path: Path) -> None:
     course(tmp_path, "TenonSweepsDoNotWork", {name: "_x119 0x60"}, fires={"130m": [], "140m": [{}]})
 
 
-def test_blocked_nodes_alert_after_ten_minutes(tmp_path: Path) -> None:
-    fires: dict[str, list[dict[str, str]]] = {"10m": [], "16m": [{}], "35m": []}
-    course(tmp_path, "TenonNodesNeedYou", {"tenon_nodeclaims_blocked": "0x4 2x25 0x30"}, fires=fires)
+def test_blocked_nodes_alert_after_ten_minutes_and_name_their_nodepool(tmp_path: Path) -> None:
+    pool = [{"nodepool": "web"}]
+    fires: dict[str, list[dict[str, str]]] = {"10m": [], "15m": pool, "29m": pool, "30m": []}
+    series = {
+        'tenon_nodeclaims_blocked{nodepool="web",instance="a"}': "0x4 2x24 0x30",
+        'tenon_nodeclaims_blocked{nodepool="fine",instance="a"}': "0x60",
+        'leader_election_master_status{instance="a"}': "1x60",
+    }
+    course(tmp_path, "TenonNodesNeedYou", series, fires=fires)
+
+
+def test_blocked_nodes_that_an_earlier_leader_counted_alert_nobody(tmp_path: Path) -> None:
+    """A replica that lost the Lease keeps its last count."""
+    fires: dict[str, list[dict[str, str]]] = {"15m": [{"nodepool": "web"}], "25m": [], "50m": []}
+    series = {
+        'tenon_nodeclaims_blocked{nodepool="web",instance="a"}': "2x60",
+        'leader_election_master_status{instance="a"}': "1x19 0x40",
+        'tenon_nodeclaims_blocked{nodepool="web",instance="b"}': "_x20 0x40",
+        'leader_election_master_status{instance="b"}': "0x19 1x40",
+    }
+    course(tmp_path, "TenonNodesNeedYou", series, fires=fires)

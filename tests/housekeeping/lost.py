@@ -166,16 +166,14 @@ class Cluster:
             },
         )
 
-    async def start(self, claim: str, *, deaf: bool = False, blocked: bool = False) -> WorkflowHandle[Any, Any]:
-        """The claim's workflow, as the bridge starts it, or as it is when it waits for somebody."""
+    async def start(self, claim: str, *, deaf: bool = False) -> WorkflowHandle[Any, Any]:
+        """The claim's workflow, as the bridge starts it."""
         return await self.client.start_workflow(
             Life.run,
             NodeClaimInput(claim=ClaimRef(cluster=self.name, name=claim, uid="deaf" if deaf else f"uid-{claim}")),
             id=names.nodeclaim_id(self.name, claim),
             task_queue=names.task_queue(self.name),
-            search_attributes=TypedSearchAttributes(
-                [SearchAttributePair(names.CLUSTER, self.name), SearchAttributePair(names.BLOCKED, blocked)]
-            ),
+            search_attributes=TypedSearchAttributes([SearchAttributePair(names.CLUSTER, self.name)]),
             memo={names.UID_MEMO: f"uid-{claim}"},
         )
 

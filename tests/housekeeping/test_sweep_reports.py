@@ -26,22 +26,6 @@ async def test_another_controllers_finalizer_is_reported_and_starts_no_workflow(
     assert REGISTRY.get_sample_value("tenon_nodeclaims_foreign_finalizers", held) == 0
 
 
-async def test_nodes_that_wait_for_somebody_are_counted(lost: Cluster) -> None:
-    """An alert needs a number: how many NodeClaims are blocked, until they are not."""
-    for name in ("stuck-0", "stuck-1", "fine"):
-        lost.put_claim(name, lost.buy(name, Name=f"node-{name}"), "Registered")
-        lost.put_node(name, f"aws:///us-west-2a/{name}")
-    handles = [await lost.start(name, blocked=name.startswith("stuck")) for name in ("stuck-0", "stuck-1", "fine")]
-    await lost.until_open({"stuck-0", "stuck-1", "fine"})
-    await lost.sweep()
-    assert REGISTRY.get_sample_value("tenon_nodeclaims_blocked") == 2
-    for handle in handles:
-        await handle.terminate()
-    await lost.until_open(set())
-    await lost.sweep()
-    assert REGISTRY.get_sample_value("tenon_nodeclaims_blocked") == 0
-
-
 async def test_dis74_what_an_instance_is_in_the_network_is_corrected_on_its_claim(lost: Cluster) -> None:
     """Nodes of older releases and of Karpenter do not say it, and somebody may change the groups of an instance."""
     subnet, groups = "tenon.sh/subnet-id", "tenon.sh/security-group-ids"

@@ -33,6 +33,7 @@ from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
 from worker.controllers.base import Controller
+from worker.controllers.blocked_nodes import BlockedNodesController
 from worker.controllers.capacity_buffer import CapacityBufferController
 from worker.controllers.capacity_reservations import (
     CapacityBlockExpirationController,
@@ -217,6 +218,7 @@ async def _decide(client: Client, kube: Kube, settings: Settings, cache: Cluster
         group.create_task(DisruptionCommandController(client, kube, cache, cluster).run(), name="disruption commands")
         group.create_task(ReplacementController(client, cache, cluster).run(), name="replacements")
         group.create_task(NodeClassWorkflowController(client, cache, cluster).run(), name="nodeclass workflows")
+        group.create_task(BlockedNodesController(client, cache, cluster).run(), name="blocked nodes")
 
 
 async def _temporal_serves(client: Client) -> None:
