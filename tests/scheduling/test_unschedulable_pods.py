@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from tenon.apis import labels
 from tenon.kube.pod import Pod
+from tenon.kube.pod_rules import PodRules
 from tenon.kube.requirements import Requirements
 from tenon.kube.taints import Taint
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Pool
+from tests.scheduling.between_pods import near, spread, web
 from tests.scheduling.builders import DEDICATED, ZONES, asking, need, pod, pool, problem
 
 
@@ -213,3 +217,28 @@ def test_a_value_that_no_label_can_have_is_named() -> None:
         pod("p"), required_terms=(Requirements.of(need("team", "In", "x" * 64)), Requirements.of(need("a", "Exists")))
     )
     assert "no label can have that value" in reason(both, anyones)
+
+
+@pytest.mark.parametrize(
+    ("rules", "rule"),
+    [
+        (spread(), "its topology spread over topology.kubernetes.io/zone (maxSkew 1)"),
+        (near(), "its pod affinity over topology.kubernetes.io/zone"),
+    ],
+)
+def test_sch031_min_values_of_a_label_that_a_rule_between_pods_settles(rules: PodRules, rule: str) -> None:
+    """A node of the pod has one zone, so no node can offer two. What the reason advises gives the pod a node."""
+    pods = web(2, rules)
+    two = pool("default", need(labels.ZONE, "Exists", least=2))
+    plan = solve(problem(pods, two))
+    assert set(plan.unschedulable.values()) == {
+        f"NodePool default: {rule} puts each node into one topology.kubernetes.io/zone, but the minValues of the pool "
+        "ask for 2 values of it: lower them to 1, or set MIN_VALUES_POLICY to BestEffort"
+    }
+    assert not solve(problem(pods, pool("default", need(labels.ZONE, "Exists", least=1)))).unschedulable
+    assert not solve(problem(pods, two, min_values_best_effort=True)).unschedulable
+
+
+def test_sch031_min_values_of_the_zone_are_not_blamed_for_a_pod_that_is_too_large() -> None:
+    (big,) = web(1, spread(), cpu="200")
+    assert "needs 200 CPU" in reason(big, pool("default", need(labels.ZONE, "Exists", least=2)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tenon.scheduling.constrained_placement import Placer
 from tenon.scheduling.domain_candidates import MAX_CANDIDATES, DomainCandidate
@@ -56,6 +56,20 @@ def obstacle(pod_class: PodClass, placer: Placer, counts: TopologyCounts) -> str
         for rule, where in sorted(blocked.items())
     )
     return f"{said}, and in {_listed(open_to)} no node can take it" if open_to else said
+
+
+def single_values(pod_class: PodClass, least: Mapping[str, int]) -> str:
+    """The rule between pods that gives a node one value of a label of which minValues need more; may be empty.
+
+    ``least`` are the minValues of a NodePool. Such a NodePool can never take the pod.
+    """
+    for name, key, _ in _single(pod_class.area or AreaRules()):
+        if least.get(key, 1) > 1:
+            return (
+                f"{name} puts each node into one {key}, but the minValues of the pool ask for {least[key]} values of "
+                "it: lower them to 1, or set MIN_VALUES_POLICY to BestEffort"
+            )
+    return ""
 
 
 def _blocking(

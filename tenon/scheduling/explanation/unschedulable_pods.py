@@ -11,6 +11,7 @@ from tenon.kube.requirements import Requirements, hint
 from tenon.kube.taints import Taint
 from tenon.scheduling.explanation.capacity_shortage import shortage
 from tenon.scheduling.explanation.requirement_conflicts import conflicts
+from tenon.scheduling.explanation.topology_conflicts import single_values
 from tenon.scheduling.label_values import impossible
 from tenon.scheduling.limits import Limits
 from tenon.scheduling.pod_classes import PodClass
@@ -83,6 +84,7 @@ def _reason(pod_class: PodClass, template: Template, limits: Limits, obstacle: s
         return _AND.join([*kept_off, _alternatives(pod_class, template, limits)])
     if kept_off:
         return _AND.join([*kept_off, *_shortage(pod_class, template, states, limits)])
+    obstacle = single_values(pod_class, template.least) or obstacle
     return shortage(pod_class, template, states, limits, obstacle) or obstacle or "no node of it could take the pod"
 
 
