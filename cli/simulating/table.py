@@ -172,5 +172,5 @@ def _totals(console: Console, totals: Document) -> None:
     )
     bound = totals["lowerBoundPricePerHour"]
     if bound:
-        text += f" (no plan costs less than ${bound:.4f})"
+        text += f" (lower bound ${bound:.4f})"
     console.print(f"[bold]{text}[/bold]; decided in {totals['solveSeconds']} s", highlight=False)

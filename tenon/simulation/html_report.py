@@ -57,8 +57,7 @@ def _bound(price: float, bound: float | None) -> str:
     if not bound or not price:
         return ""
     return (
-        f"<p class=quiet>No plan for these pods costs less than ${bound:.3f} an hour (proven lower bound): "
-        f"this one is at {price / bound:.2f} times that.</p>"
+        f"<p class=quiet>Proven lower bound: ${bound:.3f} an hour. This plan is at {price / bound:.2f} times that.</p>"
         f'<div class=scale title="lower bound ${bound:.3f} of ${price:.3f}">'
         f'<i style="width:{100 * min(1.0, bound / price):.1f}%"></i></div>'
     )

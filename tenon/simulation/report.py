@@ -13,6 +13,10 @@ from tenon.simulation.document import Document
 
 SHOWN = (CPU, MEMORY)
 """Resources whose usage is drawn."""
+BOUND = (
+    "The lower bound knows only resources, taints and node affinity, divides pods and nodes, and counts burstable "
+    "types with all of their CPU, so good plans cost more"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +92,8 @@ class Report:
         least = totals["lowerBoundCostPerHour"]
         if totals["nodes"] and totals["nodeCharge"]:
             text += f"; with it they come to ${totals['costPerHour']:.4f}"
-            text += f", and no plan to less than ${least:.4f}" if least else ""
-        return text
+            text += f" (lower bound ${least:.4f})" if least else ""
+        return f"{text}. {BOUND}" if least else text
 
 
 def report(decision: Decision, document: Document) -> Report:
