@@ -37,17 +37,20 @@ from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.hashing import EC2NODECLASS_VERSION, ec2nodeclass_hashes
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.apis.reasons import Reason
+from tenon.apis.shortage_price import price_factor, shortage_annotation
 from tenon.apis.validation import parse
 from tenon.ec2 import errors as codes
 from tenon.ec2.avoided import UNAVAILABLE_OFFERINGS_TTL, UnavailableOfferings
 from tenon.ec2.launched_labels import launched_labels
 from tenon.ec2.network_annotations import network_annotations
 from tenon.ec2.own_kubelet import with_own_kubelet
+from tenon.ec2.refused_price import cheapest_refused
 from tenon.evolve import evolve
 from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle.messages.base import ClaimRef, ErrorType
 from tenon.lifecycle.messages.launch import (
     ClaimView,
+    FleetOverride,
     Instance,
     LaunchInput,
     LaunchRequest,
@@ -67,6 +70,7 @@ CLASS_UNKNOWN = "NodeClassReadinessUnknown"
 SUBNET_FULL = codes.reason_for(codes.SUBNET_FULL)
 """The launch is retried in another subnet. It says nothing about the next launch of the NodePool."""
 SPOT_ROLE_MISSING = codes.reason_for(codes.SPOT_ROLE_MISSING)
+BOUGHT_IN_SHORTAGE = "BoughtInShortage"
 CREATE_SPOT_ROLE = "run aws iam create-service-linked-role --aws-service-name spot.amazonaws.com"
 RESUMED_AFTER = timedelta(seconds=15)
 """If a claim is older than this when its workflow starts, an earlier workflow may have launched it already."""
@@ -235,6 +239,7 @@ class Launching:
                 claim, given.claim, LaunchResult(waits=self._putting_off.breaker_wait(breaker))
             )
         result = await self._send(given, claim)
+        refused, result = result.unavailable, evolve(result, unavailable=[])
         if result.instance is None and result.reason == TEMPLATE_NOT_FOUND:
             # The next attempt creates the template again.
             return evolve(result, reason=Reason.TEMPLATE_GONE)
@@ -243,12 +248,16 @@ class Launching:
             if result.waits is not None and given.attempt and not (result.waits.unsettled or given.unsettled):
                 await self._record_attempt(given.claim, given.attempt + 1)
             return result
+        cheaper = cheapest_refused(given.request, refused, result.instance)
+        in_shortage = _shortage_annotation(claim, result.instance, cheaper)
         try:
-            await self._mark(given.claim, result.instance, claim, given.request.made_from)
+            await self._mark(given.claim, result.instance, claim, given.request.made_from, in_shortage)
         except nodeclaims.AnotherInstanceError as error:
             await terminate_surplus(self._ec2, self._recorder, claim, result.instance.id, error.provider_id)
             raise  # the next attempt continues with the instance that the claim has
         instance = result.instance
+        if in_shortage and cheaper is not None:
+            await self._recorder.publish(claim.body, BOUGHT_IN_SHORTAGE, _dearer(instance, cheaper), "Warning")
         log.info(
             "A NodeClaim launched",
             extra={
@@ -297,7 +306,7 @@ class Launching:
             metrics.LAUNCH_FAILURES.labels("", "", given.request.capacity_type, result.reason).inc()
             self._breakers.refused(pool, result.reason, result.message, instance_types)
         reason = Reason.INSUFFICIENT_CAPACITY if wanting else result.reason
-        return evolve(result, reason=reason, unavailable=[])
+        return evolve(result, reason=reason)
 
     async def _launched_before(
         self, claim: ClaimRecord, ref: ClaimRef, began: datetime, *, sent_before: bool = False
@@ -335,7 +344,12 @@ class Launching:
         return node_class
 
     async def _mark(
-        self, ref: ClaimRef, instance: Instance, claim: ClaimRecord, made_from: Mapping[str, str] | None = None
+        self,
+        ref: ClaimRef,
+        instance: Instance,
+        claim: ClaimRecord,
+        made_from: Mapping[str, str] | None = None,
+        in_shortage: Mapping[str, str] | None = None,
     ) -> None:
         """Write the launch on the claim.
 
@@ -345,6 +359,7 @@ class Launching:
             claim: the claim as read before the launch. The write reads it again if it has changed since.
             made_from: the hashes of the EC2NodeClass that the request was made from. If None, they are unknown, and the
                 current EC2NodeClass is used.
+            in_shortage: the annotation of a node that was bought in a capacity shortage.
         """
         node_class = await self._node_class(claim.node_class)
         own = with_own_kubelet(node_class, claim.annotations)
@@ -362,6 +377,7 @@ class Launching:
                 **self._asked_for(made_from, node_class),
                 **({} if in_group(claim) else nodeclaims.TAGGED),
                 **network_annotations(instance.subnet_id, instance.security_group_ids),
+                **(in_shortage or {}),
             },
             seen=claim.body,
         )
@@ -400,3 +416,18 @@ class Launching:
 def _instance_types(request: LaunchRequest) -> frozenset[str]:
     """The instance types of a request: what EC2 answers to it is about them."""
     return frozenset(row.instance_type for template in request.templates for row in template.overrides)
+
+
+def _shortage_annotation(claim: ClaimRecord, instance: Instance, cheaper: FleetOverride | None) -> dict[str, str]:
+    """The annotation of a node that costs far more than what EC2 refused; empty if the plan has written it already."""
+    if cheaper is None or labels.BOUGHT_IN_SHORTAGE in claim.annotations:
+        return {}
+    return shortage_annotation(instance.price, cheaper.price, price_factor(claim.annotations))
+
+
+def _dearer(instance: Instance, cheaper: FleetOverride) -> str:
+    return (
+        f"EC2 refused cheaper instance types, {cheaper.instance_type} at ${cheaper.price:.4f} an hour first, and "
+        f"launched {instance.instance_type} at ${instance.price:.4f}; Tenon replaces the node when they are available "
+        "again, if its NodePool allows consolidation"
+    )

@@ -36,6 +36,12 @@ def price_factor(annotations: Mapping[str, str]) -> float:
         return DEFAULT_FACTOR
 
 
+def copied_factor(annotations: Mapping[str, str]) -> dict[str, str]:
+    """Return the annotation that a NodeClaim copies from its NodePool, for the launch to compare prices."""
+    text = annotations.get(labels.SHORTAGE_PRICE_FACTOR)
+    return {} if text is None else {labels.SHORTAGE_PRICE_FACTOR: text}
+
+
 def shortage_annotation(price: float, usual_price: float | None, factor: float) -> dict[str, str]:
     """Return the annotation of a NodeClaim; empty if its price is at most so many times the usual one.
 

@@ -15,6 +15,7 @@ from tenon.apis.hashing import nodepool_hashes
 from tenon.apis.json_object import parse_json_object
 from tenon.apis.nodepool import NodePool
 from tenon.apis.reasons import Reason
+from tenon.apis.shortage_price import copied_factor
 from tenon.ec2.own_kubelet import own_kubelet
 from tenon.kube.planned_pods import format_planned_pods, format_pod_groups
 from tenon.kube.pod import Pod
@@ -98,6 +99,7 @@ def static_claim_body(planned: PlannedClaim, pool: NodePool, name: str) -> dict[
                 **pool.spec.template.metadata.annotations,
                 **nodepool_hashes(pool),
                 **own_kubelet(pool.metadata.annotations),
+                **copied_factor(pool.metadata.annotations),
                 labels.MIN_VALUES_RELAXED: "true" if planned.min_values_relaxed else "false",
             },
             "finalizers": [labels.TERMINATION_FINALIZER],
