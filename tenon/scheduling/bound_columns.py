@@ -14,7 +14,6 @@ from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirement, Requirements
 from tenon.kube.taints import Taint, Toleration
 from tenon.resources import total
-from tenon.scheduling.daemons import LATER_LABELS
 from tenon.scheduling.existing_nodes import lasting_taints
 from tenon.scheduling.model import OFFERING_KEYS, InstanceType, Node, Offering, Pool, Problem
 from tenon.scheduling.pod_classes import NO_TERM, Amounts
@@ -87,7 +86,7 @@ def to_buy(problem: Problem, demand: Demand) -> tuple[list[Column], dict[Reserva
     tables = TypeTables()
     for pool in problem.pools:
         table = tables.of(pool.instance_types, demand.names)
-        own = pool.requirements.with_(Requirements.from_labels({**pool.labels, labels.NODEPOOL: pool.name}))
+        own = pool.of_nodes
         opened = _opened(pool, own, table, demand.choices)
         daemons = [daemon for daemon in problem.daemons if _constraints(daemon).tolerates(pool.taints)]
         for number, instance_type in enumerate(table.types):
@@ -170,7 +169,7 @@ def _daemon_requests(
     if not daemons:
         return (0,) * len(names)
     offer_labels = {key: value for key, value in zip(OFFERING_KEYS, offering.values, strict=True) if value}
-    known = own.with_(instance_type.requirements).with_(LATER_LABELS)
+    known = own.with_(instance_type.requirements)
     known = known.with_(Requirements.from_labels({**offer_labels, labels.INSTANCE_TYPE: instance_type.name}))
     sure = [
         daemon

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tenon.kube.pod import Pod
+from tenon.kube.requirements import Requirements
 from tenon.resources import CPU, MEMORY, Resources
 from tenon.scheduling.fleet import Fleet
 from tenon.scheduling.limits import RESERVATION, Limits, counts_nodes
-from tenon.scheduling.model import PlannedClaim
+from tenon.scheduling.model import LATER_LABELS, PlannedClaim
 from tenon.scheduling.packing import Bin, Load
 from tenon.scheduling.requirement_defaults import with_default_values
 from tenon.scheduling.template import State, Template
@@ -119,7 +120,7 @@ def _claim(template: Template, node: Bin, listed: _List, pods: tuple[Pod, ...]) 
         pool=template.pool.name,
         pods=pods,
         instance_types=listed.names,
-        requirements=requirements,
+        requirements=Requirements({key: r for key, r in requirements.items() if key not in LATER_LABELS}),
         requests=_requests(template.table.names, node.amounts, state, listed.types),
         price=cheapest.price,
         offering=cheapest.key,

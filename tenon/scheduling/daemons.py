@@ -6,16 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from tenon.apis import labels
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirements
 from tenon.scheduling.model import OFFERING_KEYS
 from tenon.scheduling.pod_classes import NO_TERM, Amounts, PodClass
 from tenon.scheduling.topology import Topology
 from tenon.scheduling.type_table import TypeTable
-
-LATER_LABELS = Requirements.from_labels({labels.REGISTERED: "true", labels.INITIALIZED: "true"})
-"""Labels that every node gets eventually. DaemonSets that wait for them count."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -133,12 +129,10 @@ def _union(sets: Iterable[int]) -> int:
 
 def _places_of(template: Launchable, requirements: Requirements, daemon: Daemon) -> dict[int, int]:
     """Map each offer to the types on which the DaemonSet may run, on a node with these requirements, by any term."""
-    known = template.requirements.with_(LATER_LABELS)
-    node = requirements.with_(LATER_LABELS)
     found: dict[int, int] = {}
     for term in daemon.pod_class.terms:
-        if known.conflict(term, template.known) is None:
-            together = node.with_(term)
+        if template.requirements.conflict(term, template.known) is None:
+            together = requirements.with_(term)
             if not any(together[key].contradicts() for key in term):
                 for offer, types in template.offers_for(together).items():
                     found[offer] = found.get(offer, 0) | types

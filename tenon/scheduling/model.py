@@ -25,6 +25,8 @@ OFFERING_KEYS = (
     labels.RESERVATION_INTERRUPTIBLE,
 )
 """The labels that a node gets from the offering that it is bought by."""
+LATER_LABELS = Requirements.from_labels({labels.REGISTERED: "true", labels.INITIALIZED: "true"})
+"""Labels that every node of a NodePool gets when it is registered and initialized. Pods may wait for them."""
 NODE_CHARGE = 0.02
 """Dollars an hour added to the price of each node, because a kubelet, DaemonSets, addresses and upkeep are not free.
 Between plans that cost nearly the same, the one with fewer nodes is better. About half the price of one vCPU.
@@ -103,6 +105,12 @@ class Pool:
     """Zones in which the pool's node class has subnets; empty if unknown."""
     lacking: str = ""
     """Why the pool has no instance type, in words that follow the pool's name; empty if it has one."""
+
+    @property
+    def of_nodes(self) -> Requirements:
+        """What holds for the labels of the pool's nodes, with those that every node gets in time."""
+        own = Requirements.from_labels({**self.labels, labels.NODEPOOL: self.name})
+        return self.requirements.with_(own).with_(LATER_LABELS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,8 +70,7 @@ class Template:
         """Whether packing must stop and return what it has."""
         self.node_charge = node_charge
         self.shares = shares or BlastRadius()
-        requirements = pool.requirements.with_(Requirements.from_labels({**pool.labels, labels.NODEPOOL: pool.name}))
-        self.requirements = requirements
+        self.requirements = requirements = pool.of_nodes
         self.contradiction = next((key for key in sorted(requirements) if requirements[key].contradicts()), "")
         """A label for which the pool's own requirements and labels leave no value; empty if there is none."""
         self.table = table

@@ -21,6 +21,9 @@ from worker.cache.usage import pool_usages
 
 INITIALIZED = {"labels": {"karpenter.sh/nodepool": "pool", "karpenter.sh/initialized": "true"}}
 
+STARTED = {"karpenter.sh/registered": "true", "karpenter.sh/initialized": "true"}
+"""Labels that a node gets while it starts. Pods that select them find room on it."""
+
 
 def only(found: ClusterState) -> Node:
     (one,) = scheduling_nodes(found, NOW)
@@ -62,6 +65,7 @@ def test_a_starting_node_promises_what_its_claim_says_sch_090() -> None:
     assert found.taints == (Taint(key="team", effect="NoSchedule", value="a"),)
     assert found.allocatable == {"cpu": 4000, "pods": 10, "nvidia.com/gpu": 1}
     assert found.labels["karpenter.sh/nodepool"] == "pool"
+    assert STARTED.items() <= found.labels.items()
 
     done = only(state(nodes=[replace(node(taints=taints, meta=INITIALIZED), ready=False)], claims=claims))
     assert done.initialized is True
@@ -94,7 +98,7 @@ def test_a_claim_without_a_node_counts_with_its_planned_pods_sch_090() -> None:
     one = only(found)
     assert (one.name, one.initialized) == ("claim", False)
     assert one.used == {"cpu": 1100, "pods": 2}
-    assert one.labels == {"kubernetes.io/arch": "arm64", "karpenter.sh/nodepool": "pool"}
+    assert one.labels == {"kubernetes.io/arch": "arm64", "karpenter.sh/nodepool": "pool", **STARTED}
     assert one.requirements is not None
     assert one.requirements["topology.kubernetes.io/zone"].values == ("a", "b")
     assert found.planned(NOW) == {"uid-wanted": "claim"}

@@ -20,7 +20,7 @@ from tenon.kube.requirements import Requirements
 from tenon.kube.taints import Taint
 from tenon.provisioning.claims import planned_requests
 from tenon.resources import Resources, total
-from tenon.scheduling.model import Node
+from tenon.scheduling.model import LATER_LABELS, Node
 from worker.cache.evacuating_pods import leaving
 from worker.cache.quantities import claimed, stated
 from worker.cache.state import ClusterState
@@ -110,8 +110,7 @@ class Expected:
         """
         hard = [taint for taint in taints if taint.effect != "PreferNoSchedule"]
         if managed:
-            started = {key: "true" for key in (labels.REGISTERED, labels.INITIALIZED) if key not in node}
-            node = node.with_(Requirements.from_labels(started))
+            node = node.with_(Requirements({key: r for key, r in LATER_LABELS.items() if key not in node}))
         return [daemon for daemon in self.all_daemons if _tolerates(daemon, hard) and _matches(daemon, node)]
 
     def planned(self, claim: str) -> list[Pod]:
@@ -161,7 +160,7 @@ def _existing(
     known = record.labels
     taints, allocatable = record.taints, record.allocatable
     if claim is not None and not initialized:
-        known = {**claim.labels, **record.labels}
+        known = {**LATER_LABELS.labels(), **claim.labels, **record.labels}
         taints = _lasting_taints(taints, claim)
         allocatable = {**claimed(claim, "allocatable"), **stated(allocatable)}
     elif claim is not None and record.ready:
@@ -220,7 +219,7 @@ def _in_flight(claim: ClaimRecord, expected: Expected) -> Node:
     taken = [*daemons, *planned] if launched else planned
     return Node(
         name=claim.name,
-        labels={**requirements.labels(), **claim.labels},
+        labels={**LATER_LABELS.labels(), **requirements.labels(), **claim.labels},
         taints=taints,
         allocatable=allocatable if launched else planned_requests(claim.annotations),
         used=total(pod.requests for pod in taken),
