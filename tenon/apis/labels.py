@@ -100,6 +100,8 @@ ON_DEMAND = "on-demand"
 
 # Annotations
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
+DO_NOT_REPAIR = "karpenter.sh/do-not-repair"
+"""On a Node or its NodeClaim, ``true`` keeps node repair away from it. Karpenter knows it since 1.15."""
 POD_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 DO_NOT_EVICT = "karpenter.sh/do-not-evict"
 """The name of `DO_NOT_DISRUPT` on a Pod before v1."""

@@ -1,6 +1,7 @@
 """Which nodes are replaced because they are unhealthy, and when too many are (SCH-104).
 
-Repair is forceful: it ignores budgets, do-not-disrupt and terminationGracePeriod. So it stops when many nodes of a
+Repair is forceful: it ignores budgets, do-not-disrupt and terminationGracePeriod. An operator who examines a node
+keeps repair away by an annotation of its own. Repair also stops when many nodes of a
 NodePool are unhealthy at once, because then the cause is probably not the nodes. The same limit holds for nodes that
 leave because of EC2's status checks.
 """
@@ -8,10 +9,11 @@ leave because of EC2's status checks.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from tenon.apis import labels
 from tenon.kube.records import NodeCondition
 
 
@@ -65,6 +67,14 @@ def _fault(condition: NodeCondition) -> Fault | None:
     if not condition.since:
         return Fault(condition, None)
     return Fault(condition, datetime.fromtimestamp(condition.since, UTC) + toleration)
+
+
+def why_kept(node: Mapping[str, str], claim: Mapping[str, str]) -> str:
+    """Why a node is not repaired, by the annotations of its Node and its NodeClaim. Empty if it may be."""
+    for kind, on_object in (("Node", node), ("NodeClaim", claim)):
+        if on_object.get(labels.DO_NOT_REPAIR) == "true":
+            return f"The {kind} has the annotation {labels.DO_NOT_REPAIR}: remove it so that the node is replaced"
+    return ""
 
 
 def max_unhealthy(total: int) -> int:

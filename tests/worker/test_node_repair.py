@@ -134,6 +134,26 @@ async def test_dis84_do_not_disrupt_does_not_stop_repair() -> None:
         assert world.repaired() == ["a"]
 
 
+@pytest.mark.parametrize("kind", ["Node", "NodeClaim"])
+async def test_n15_021_an_operator_keeps_repair_away_from_a_node(kind: str) -> None:
+    """N15-021, N15-644: while somebody examines it, and no longer."""
+    async with watched() as world:
+        for name in "abcde":
+            world.node(name, "Unknown" if name == "a" else "True")
+        held = world.kube.objects[{"Node": "nodes", "NodeClaim": "nodeclaims"}[kind], "", "a"]
+        held["metadata"].setdefault("annotations", {})["karpenter.sh/do-not-repair"] = "true"
+        await asyncio.sleep(HALF_AN_HOUR + 1)
+        assert world.repaired() == []
+        told = {event[:2]: event[3] for event in world.recorder.events if event[2] == "NodeRepairBlocked"}
+        assert told.keys() == {("Node", "a"), ("NodeClaim", "a")}
+        assert set(told.values()) == {
+            f"The {kind} has the annotation karpenter.sh/do-not-repair: remove it so that the node is replaced"
+        }
+        held["metadata"]["annotations"]["karpenter.sh/do-not-repair"] = "false"
+        await asyncio.sleep(BLOCKED_RETRY.total_seconds() + 1)
+        assert world.repaired() == ["a"]
+
+
 async def test_sch104_a_node_that_recovers_or_that_the_cache_is_wrong_about_stays() -> None:
     async with watched() as world:
         for name in "abcdefghij":

@@ -6,8 +6,9 @@ then drains the node by force, and pending pods get new nodes as usual.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from activities import metrics
 from activities.clock import utc_now
@@ -18,7 +19,7 @@ from activities.kubernetes.nodeclaims import annotate_claim, delete_with_finaliz
 from activities.kubernetes.resources import NODES
 from tenon.apis import labels
 from tenon.apis.reasons import Reason
-from tenon.disruption.repair import BLOCKED, Breaker, Fault, fault_of
+from tenon.disruption.repair import BLOCKED, Breaker, Fault, fault_of, why_kept
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.conditions import condition
 from tenon.kube.records import NodeRecord
@@ -113,20 +114,21 @@ class NodeRepairController(Controller):
             for subject in subjects(claim, node):
                 await self._recorder.publish(subject, BLOCKED, why, "Warning")
             return
-        if await self._is_still(node, fault):
-            await self._repair(claim, node, fault)
-
-    async def _is_still(self, node: NodeRecord, fault: Fault) -> bool:
-        """Whether the API server confirms what the cache says. A repair cannot be undone."""
         fresh = await self._kube.get(NODES, node.name)
-        if fresh is None or fresh["metadata"].get("uid") != node.uid:
-            return False
-        return condition(fresh, fault.condition.type).get("status") == fault.condition.status
+        if fresh is not None and _is_still(fresh, node, fault):
+            await self._repair(claim, node, fault, fresh["metadata"].get("annotations") or {})
 
-    async def _repair(self, cached: ClaimRecord, node: NodeRecord, fault: Fault) -> None:
+    async def _repair(
+        self, cached: ClaimRecord, node: NodeRecord, fault: Fault, annotations: Mapping[str, str]
+    ) -> None:
+        """Delete the claim, unless an annotation of it or of the Node (``annotations``) keeps repair away."""
         ref = ClaimRef(cluster=self._cluster, name=cached.name, uid=cached.uid)
         claim = await read_claim(self._kube, ref)
         if claim is None or claim.deleting:
+            return
+        if why := why_kept(annotations, claim.annotations):
+            for subject in subjects(cached, node):
+                await self._recorder.publish(subject, BLOCKED, why, "Warning")
             return
         now = self._now()
         if claim.termination_timestamp is None or claim.termination_timestamp > now:
@@ -150,6 +152,12 @@ class NodeRepairController(Controller):
         ).inc()
         mode = Reason.UNHEALTHY.termination_mode
         metrics.CLAIMS_DISRUPTED.labels(Reason.UNHEALTHY.snake_case, claim.pool, capacity_type, "", mode).inc()
+
+
+def _is_still(fresh: Mapping[str, Any], node: NodeRecord, fault: Fault) -> bool:
+    """Whether the API server confirms what the cache says. A repair cannot be undone."""
+    same = fresh["metadata"].get("uid") == node.uid
+    return same and condition(fresh, fault.condition.type).get("status") == fault.condition.status
 
 
 def _snake_case(type_: str) -> str:
