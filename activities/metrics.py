@@ -305,6 +305,11 @@ HOUSEKEEPING_SUCCESS = Gauge(
     "Time of the last sweep that read everything; alert if it is older than a few intervals.",
     multiprocess_mode="max",
 )
+LIST_PRICES_TIME = Gauge(
+    "tenon_list_prices_timestamp_seconds",
+    "Time of the on-demand prices that plans use: when the price list was read, or the date of the table.",
+    multiprocess_mode="mostrecent",
+)
 FOREIGN_FINALIZERS = Gauge(
     "tenon_nodeclaims_foreign_finalizers",
     "Deleted NodeClaims that only another controller's finalizer holds, as of this replica's last sweep.",

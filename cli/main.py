@@ -22,6 +22,7 @@ COMMANDS = {
     "generate": "cli.generate",
     "handback": "cli.handback",
     "node": "cli.node",
+    "prices": "cli.prices",
     "sandbox": "cli.sandbox",
     "settings": "cli.settings",
     "simulate": "cli.simulate",

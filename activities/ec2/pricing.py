@@ -1,8 +1,8 @@
-"""EC2 prices: list prices from the price list service, or a built-in table, and spot prices from the price history.
+"""EC2 prices: list prices from the price list service, or a table, and spot prices from the price history.
 
 Prices are cached for twelve hours. A failing service never stops a launch: the last known prices stay in use. Before
-the first answer, list prices are those of a built-in table, and spot capacity counts at the list price. `warnings`
-says which prices are not the region's own.
+the first answer, list prices are those of the operator's table or a built-in one, and spot capacity counts at the list
+price. `warnings` says which prices are not the region's own, or are old.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TypeVar
 
-from activities import loggers
+from activities import loggers, metrics
 from activities.clock import utc_now
 from activities.ec2.client import Ec2
 from activities.ec2.errors import EC2Error, translated
 from activities.ec2.price_list import dedicated_prices, list_prices
-from activities.ec2.price_tables import built_in_table
+from activities.ec2.price_tables import OLD_AFTER, PriceTableError, built_in_table, read_table
 from tenon.ec2.capacity import Item
 from tenon.ec2.instance_types import Prices, without_list_price
 
@@ -35,10 +35,26 @@ _PRODUCTS = ("Linux/UNIX", "Linux/UNIX (Amazon VPC)")
 class Pricing:
     """Reads the current prices and refreshes them when they expire. Thread-safe."""
 
-    def __init__(self, clients: Ec2, clock: Callable[[], float] = time.monotonic, *, isolated: bool = False) -> None:
-        """``isolated``: do not call the price list service, which has no VPC endpoint; use the built-in list prices."""
+    def __init__(
+        self,
+        clients: Ec2,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        isolated: bool = False,
+        table_path: str = "",
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        """``isolated``: do not call the price list service, which has no VPC endpoint; use the prices of a table.
+
+        ``table_path``: the file of the setting PRICE_TABLE; empty for a built-in table.
+
+        Raises:
+            PriceTableError: the file cannot be used.
+        """
         self._clients = clients
         self._clock = clock
+        self._now = now
+        self._table_path = table_path
         self._no_list = (
             "the price list service has no endpoint in an isolated VPC"
             if isolated
@@ -47,13 +63,13 @@ class Pricing:
             else ""
         )
         self._lock = threading.Lock()
-        self._table = built_in_table(clients.region)
+        self._table = read_table(table_path, clients.region) if table_path else built_in_table(clients.region)
         self._prices = Prices(on_demand=self._table.on_demand)
         self._version = 0
         self._is_listed = False
         """Whether the list prices are those of the price list. They may be equal to the built-in ones."""
         self._refresh_at: float | None = None
-        self._dedicated: Mapping[str, float] = {}
+        self._listed_dedicated: Mapping[str, float] = {}
         """On-demand prices of dedicated instances, once they are needed: few clusters need this half of the list."""
         self._dedicated_refresh_at: float | None = None
         self._dedicated_prices: tuple[int, Prices] | None = None
@@ -65,13 +81,9 @@ class Pricing:
 
         Does not wait for prices that are being read, and says nothing before they have been read once.
         """
-        found: list[str] = []
         prices, failures, region = self._prices, dict(self._failures), self._clients.region
-        if not self._is_listed and "list" in failures and not (self._no_list and region in self._table.regions):
-            found.append(
-                f"the on-demand prices of {region} are unknown ({failures['list']}): Tenon uses those of "
-                f"{self._table.region}, from {self._table}"
-            )
+        stand_in = self._stand_in_warning()
+        found = [stand_in] if stand_in else []
         if not prices.spot and "spot" in failures:
             found.append(
                 f"the spot prices of {region} are unknown ({failures['spot']}): Tenon uses on-demand prices for spot"
@@ -82,6 +94,21 @@ class Pricing:
                 "those of shared tenancy"
             )
         return found
+
+    def _stand_in_warning(self) -> str:
+        """Which table stands in for the price list and why it may be wrong; empty if the prices are the region's."""
+        table, region = self._table, self._clients.region
+        if self._is_listed or "list" not in self._failures:
+            return ""
+        is_old = table.is_old(self._now().date())
+        meant = region in table.regions and (self._no_list or table.path)
+        if meant and not is_old:
+            return ""
+        age = f", which is more than {OLD_AFTER.days} days old" if is_old else ""
+        return (
+            f"the on-demand prices of {region} are unknown ({self._failures['list']}): Tenon uses those of "
+            f"{table.region}, from {table}{age}; `tenon prices {region}` writes a table for the setting PRICE_TABLE"
+        )
 
     @property
     def list_source(self) -> str:
@@ -133,18 +160,47 @@ class Pricing:
         self._refresh_at = self._clock() + (TTL_SECONDS if complete else RETRY_SECONDS)
         old = self._prices
         self._is_listed = self._is_listed or bool(on_demand)
-        list_prices = on_demand or old.on_demand
-        new = Prices(on_demand=list_prices, spot=spot or old.spot)
+        if not self._is_listed:
+            self._read_table_again()
+        unlisted = old.on_demand if self._is_listed else self._table.on_demand
+        new = Prices(on_demand=on_demand or unlisted, spot=spot or old.spot)
         if new != old:
             self._version += 1
             self._prices = new
+        if on_demand:
+            metrics.LIST_PRICES_TIME.set(self._now().timestamp())
+        elif not self._is_listed:
+            metrics.LIST_PRICES_TIME.set(datetime.fromisoformat(self._table.as_of).replace(tzinfo=UTC).timestamp())
+        if warning := self._stand_in_warning():
+            log.warning(
+                "The worker plans with on-demand prices that may be wrong",
+                extra={"region": self._clients.region, "error": warning},
+            )
+
+    def _read_table_again(self) -> None:
+        """Read the file of the operator, which may have changed: Kubernetes writes a changed ConfigMap into it."""
+        if not self._table_path:
+            return
+        try:
+            table = read_table(self._table_path, self._clients.region)
+        except PriceTableError as error:
+            log.warning("The worker failed to read its price table and keeps the last one", extra={"error": str(error)})
+            return
+        if table != self._table:
+            self._version += 1
+            self._table = table
+
+    @property
+    def _dedicated(self) -> Mapping[str, float]:
+        """On-demand prices of dedicated instances; empty if they are not known."""
+        return self._listed_dedicated or self._table.dedicated
 
     def _refresh_dedicated(self) -> None:
         found: Mapping[str, float] = {} if self._no_list else self._read("dedicated", self._dedicated_list)
         self._dedicated_refresh_at = self._clock() + (TTL_SECONDS if found or self._no_list else RETRY_SECONDS)
-        if found and found != self._dedicated:
+        if found and found != self._listed_dedicated:
             self._version += 1
-            self._dedicated = found
+            self._listed_dedicated = found
 
     def _read(self, kind: str, ask: Callable[[], Mapping[Key, float]]) -> Mapping[Key, float]:
         try:

@@ -63,20 +63,25 @@ class Ec2Provider:
         vm_memory_overhead: Decimal = Decimal("0.075"),
         reserved_enis: int = 0,
         isolated: bool = False,
+        price_table: str = "",
         expressions: bool = False,
         reserved_capacity: bool = True,
         refresh: Refresh = DEFAULT,
         dry_runs: bool = True,
         zonal_shift: bool = False,
     ) -> None:
-        """``reserved_capacity`` is the gate ReservedCapacity, ``zonal_shift`` the setting ENABLE_ZONAL_SHIFT."""
+        """``reserved_capacity`` is the gate ReservedCapacity, ``zonal_shift`` the setting ENABLE_ZONAL_SHIFT.
+
+        Raises:
+            PriceTableError: the file ``price_table`` (the setting PRICE_TABLE) cannot be used.
+        """
         self._shifts = ZonalShifts(clients, cluster.name) if zonal_shift else None
         self._reservations = CapacityReservations(clients) if reserved_capacity else None
         self.cluster = cluster
         self._clients = clients
         self.catalogue = Catalogue(
             clients,
-            Pricing(clients, isolated=isolated),
+            Pricing(clients, isolated=isolated, table_path=price_table),
             vm_memory_overhead=vm_memory_overhead,
             reserved_enis=reserved_enis,
             reservations=self._reservations,

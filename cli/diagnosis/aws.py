@@ -37,7 +37,7 @@ def check_aws(aws: Ec2, settings: Settings, roles: Iterable[str], now: Callable[
         return [fault("AWS", f"{error.explained.rstrip('.')}.", ATTACH)]
     found = [ok("AWS", f"AWS answers in {aws.region}."), *_clock(answer, now())]
     found += _rights(aws, settings)
-    found.append(check_prices(aws, isolated=settings.isolated_vpc))
+    found.append(check_prices(aws, settings, now))
     found += _queue(aws, settings.interruption_queue)
     return [*found, *(_access(aws, settings.cluster_name, role) for role in sorted(set(roles)))]
 

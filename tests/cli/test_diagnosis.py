@@ -234,6 +234,26 @@ def test_aws130_types_that_the_built_in_table_lacks_are_named(server: Server, mo
     assert "NodeOverlay" in found.mend
 
 
+def test_aws130_the_age_of_a_table_and_a_file_that_cannot_be_used_are_findings(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offer_few_types(monkeypatch.setattr)
+    file = tmp_path / "prices.json"
+    table = price_tables.built_in_table("us-west-2")
+    old = replace(table, region="us-west-2", as_of="2025-01-01", regions=frozenset(["us-west-2"]))
+    file.write_text(price_tables.table_text(old))
+    found = prices(server, isolated_vpc=True, price_table=str(file))
+    assert found.state is State.WARNING
+    assert f"the table of us-west-2 in {file} (as of 2025-01-01), which is more than 180 days old" in found.sentence
+    assert "`tenon prices us-west-2`" in found.sentence
+    file.write_text(price_tables.table_text(replace(old, as_of=datetime.now(UTC).date().isoformat())))
+    assert prices(server, isolated_vpc=True, price_table=str(file)).state is State.OK
+    file.write_text("{}")
+    found = prices(server, isolated_vpc=True, price_table=str(file))
+    assert found.state is State.FAULT
+    assert found.sentence.startswith(f"PRICE_TABLE cannot be used: The file {file} is no table of list prices")
+
+
 def test_aws131_types_that_the_price_list_lacks_are_named(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is complete, so AWS does not sell them on demand, and nothing is wrong."""
     offer_few_types(monkeypatch.setattr)

@@ -17,6 +17,8 @@ from activities.ec2.provider import Ec2Provider
 from activities.ec2.ttl_cache import Refresh, TtlCache
 from tenon.apis.conditions import is_true
 from tests.ec2.samples import node_claim, node_class
+from worker.runtime.assembly import _ec2
+from worker.settings import Settings, SettingsError
 
 if TYPE_CHECKING:
     from sandbox.ec2.server import Server
@@ -169,6 +171,13 @@ def test_set22_in_an_isolated_vpc_the_price_list_is_never_asked(clients: Ec2, se
     spot_before = asked(server, "DescribeSpotPriceHistory")
     assert pricing.current()[0] == version
     assert asked(server, "DescribeSpotPriceHistory") == spot_before
+
+
+def test_a_price_table_that_cannot_be_used_stops_the_worker(clients: Ec2, server: Server) -> None:
+    """A worker that planned with other prices than its operator gave would buy wrong nodes."""
+    settings = Settings(cluster_name="sandbox", price_table="/none/prices.json")
+    with pytest.raises(SettingsError, match=r"PRICE_TABLE cannot be used: The file /none/prices\.json cannot be read"):
+        _ec2(clients, settings, "1.33", "")
 
 
 def test_set29_what_is_to_be_looked_up_less_often_is_used_again(clients: Ec2, server: Server) -> None:

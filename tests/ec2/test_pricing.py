@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from prometheus_client import REGISTRY
 
 from activities.ec2.catalogue import Catalogue
 from activities.ec2.client import Ec2, pricing_region
 from activities.ec2.errors import EC2Error
-from activities.ec2.price_tables import built_in_table
+from activities.ec2.price_tables import PriceTable, built_in_table, table_text
 from activities.ec2.pricing import RETRY_SECONDS, TTL_SECONDS, Pricing
 from sandbox.ec2.authorization.identities import worker_key
 from tenon.apis.ec2nodeclass import EC2NodeClass
@@ -159,10 +161,21 @@ class Region:
         return self.pages[self.asked[-1]]
 
 
-def prices_of(region: Region, **options: Any) -> Pricing:
-    pricing = Pricing(cast("Any", region), **options)
+def prices_of(region: Region, now: str = "2025-02-01", **options: Any) -> Pricing:
+    """Prices that were read once on a day on which no built-in table was old."""
+    pricing = Pricing(cast("Any", region), now=lambda: datetime.fromisoformat(now).replace(tzinfo=UTC), **options)
     pricing.current()
     return pricing
+
+
+def table_file(path: Path, region: str, dedicated: float) -> str:
+    """A file as `tenon prices` prints it, with prices of m5.large."""
+    currency = built_in_table(region).currency
+    table = PriceTable(
+        region, "2026-11-01", frozenset([region]), currency, {"m5.large": 0.115}, {"m5.large": dedicated}
+    )
+    path.write_text(table_text(table))
+    return str(path)
 
 
 def test_aws131_prices_of_china_are_in_yuan() -> None:
@@ -202,6 +215,70 @@ def test_aws133_govcloud_has_no_price_list_and_uses_its_own_table() -> None:
     assert prices.of("m5.large", "us-gov-west-1a", "on-demand") == 0.121
     assert pricing.warnings() == []
     assert pricing.list_source == "the built-in table of us-gov-west-1 (as of 2025-01-20)"
+
+
+@pytest.mark.parametrize(("now", "is_said"), [("2025-07-18", False), ("2025-07-20", True)])
+def test_aws130_a_table_is_said_to_be_old_after_180_days(now: str, is_said: bool) -> None:
+    """GovCloud never gets newer prices by itself, and lacks the families that AWS added since."""
+    pricing = prices_of(Region("us-gov-west-1", "USD", 9.9, 0.04), now)
+    assert [
+        "from the built-in table of us-gov-west-1 (as of 2025-01-20), which is more than 180 days old" in each
+        and "`tenon prices us-gov-west-1` writes a table for the setting PRICE_TABLE" in each
+        for each in pricing.warnings()
+    ] == [True] * is_said
+
+
+def test_aws130_the_age_of_a_table_does_not_matter_while_the_price_list_answers() -> None:
+    pricing = prices_of(Region("cn-north-1", "CNY", 1.2, 0.5), "2030-01-01")
+    assert pricing.warnings() == []
+
+
+def test_aws130_a_metric_and_the_log_say_how_old_the_prices_are(caplog: pytest.LogCaptureFixture) -> None:
+    prices_of(Region("us-gov-west-1", "USD", 9.9, 0.04), "2026-11-26")
+    assert (
+        REGISTRY.get_sample_value("tenon_list_prices_timestamp_seconds")
+        == datetime(2025, 1, 20, tzinfo=UTC).timestamp()
+    )
+    (line,) = [each for each in caplog.records if "prices that may be wrong" in each.message]
+    assert line.__dict__["region"] == "us-gov-west-1"
+    assert "more than 180 days old" in line.__dict__["error"]
+    prices_of(Region("cn-north-1", "CNY", 1.2, 0.5), "2026-11-26")
+    assert (
+        REGISTRY.get_sample_value("tenon_list_prices_timestamp_seconds")
+        == datetime(2026, 11, 26, tzinfo=UTC).timestamp()
+    )
+
+
+def test_aws130_the_operators_table_replaces_the_built_in_one(tmp_path: Path) -> None:
+    """Also for dedicated instances, for which no built-in table has prices."""
+    path = table_file(tmp_path / "prices.json", "eu-central-1", 0.122)
+    pricing = prices_of(Region("eu-central-1", "USD", 9.9, 0.04), "2026-11-26", isolated=True, table_path=path)
+    assert pricing.current()[1].on_demand == {"m5.large": 0.115}
+    assert pricing.current(dedicated=True)[1].on_demand == {"m5.large": 0.122}
+    assert pricing.warnings() == []
+    assert pricing.list_source == f"the table of eu-central-1 in {path} (as of 2026-11-01)"
+
+
+def test_aws130_the_price_list_goes_before_the_operators_table(tmp_path: Path) -> None:
+    path = table_file(tmp_path / "prices.json", "eu-central-1", 0.122)
+    pricing = prices_of(Region("eu-central-1", "USD", 9.9, 0.04), table_path=path)
+    assert pricing.current()[1].on_demand == {"m5.large": 9.9}
+
+
+def test_aws130_a_changed_table_counts_at_the_next_look_and_a_broken_one_does_not(tmp_path: Path) -> None:
+    """Kubernetes replaces the file of a changed ConfigMap while the worker runs."""
+    clock, file = Clock(), tmp_path / "prices.json"
+    path = table_file(file, "us-gov-west-1", 0.13)
+    pricing = prices_of(Region("us-gov-west-1", "USD", 9.9, 0.04), clock=clock, table_path=path)
+    before = pricing.current(dedicated=True)[0]
+    table_file(file, "us-gov-west-1", 0.14)
+    clock.now = TTL_SECONDS
+    version, prices = pricing.current(dedicated=True)
+    assert version > before
+    assert prices.on_demand == {"m5.large": 0.14}
+    file.write_text("{")
+    clock.now = 2 * TTL_SECONDS
+    assert pricing.current(dedicated=True) == (version, prices)
 
 
 def test_aws130_a_type_that_a_table_lacks_is_not_bought_at_another_regions_price() -> None:

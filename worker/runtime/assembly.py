@@ -24,6 +24,7 @@ from activities.disruption_requests import disrupt
 from activities.ec2.client import Ec2
 from activities.ec2.cluster import describe_cluster, version_by_eks
 from activities.ec2.errors import EC2Error
+from activities.ec2.price_tables import PriceTableError
 from activities.ec2.provider import Ec2Provider
 from activities.ec2.ttl_cache import Refresh
 from activities.gate import Gate
@@ -89,7 +90,11 @@ class Clients:
 
 
 async def connect(settings: Settings) -> Clients:
-    """Connect to Kubernetes and EC2."""
+    """Connect to Kubernetes and EC2.
+
+    Raises:
+        SettingsError: no region is set, or PRICE_TABLE cannot be used in it.
+    """
     gate = Gate()
     kube = await Kube.connect(qps=settings.kube_client_qps, burst=settings.kube_client_burst, gate=gate)
     answer = await kube.request("GET", "/version")  # fails early, with a clear error, if the address is wrong
@@ -161,18 +166,22 @@ def _ec2(clients: Ec2, settings: Settings, version: str, dns_ip: str) -> Ec2Prov
         server_version=version,
         dns_ip=dns_ip,
     )
-    return Ec2Provider(
-        clients,
-        cluster,
-        vm_memory_overhead=Decimal(str(settings.vm_memory_overhead_percent)),
-        reserved_enis=settings.reserved_enis,
-        isolated=settings.isolated_vpc,
-        expressions=settings.aws_feature_gates.node_class_cel,
-        reserved_capacity=settings.feature_gates.reserved_capacity,
-        zonal_shift=settings.enable_zonal_shift,
-        refresh=Refresh(settings.ami_refresh_interval, settings.subnet_refresh_interval),
-        dry_runs=not settings.disable_dry_run,
-    )
+    try:
+        return Ec2Provider(
+            clients,
+            cluster,
+            vm_memory_overhead=Decimal(str(settings.vm_memory_overhead_percent)),
+            reserved_enis=settings.reserved_enis,
+            isolated=settings.isolated_vpc,
+            price_table=settings.price_table,
+            expressions=settings.aws_feature_gates.node_class_cel,
+            reserved_capacity=settings.feature_gates.reserved_capacity,
+            zonal_shift=settings.enable_zonal_shift,
+            refresh=Refresh(settings.ami_refresh_interval, settings.subnet_refresh_interval),
+            dry_runs=not settings.disable_dry_run,
+        )
+    except PriceTableError as error:
+        raise SettingsError(f"PRICE_TABLE cannot be used: {error}") from None
 
 
 async def warm_up(clients: Clients) -> None:

@@ -49,6 +49,11 @@ class Settings(BaseModel):
     )
     eks_control_plane: bool = Field(False, description="Ask EKS, not the API server, for the version of Kubernetes.")
     isolated_vpc: bool = Field(False, description="Call no service without a VPC endpoint: no price list, no IAM.")
+    price_table: str = Field(
+        "",
+        description="Path of a file with list prices of the region, which `tenon prices` writes, for when the price "
+        "list cannot be read; empty: the built-in prices.",
+    )
     interruption_queue: str = Field(
         "", description="Name of the SQS queue with notices of interruptions; empty: none is read."
     )
