@@ -45,17 +45,19 @@ class LaunchBreakers:
         self._wait_seconds = wait_seconds
         self._avoided_until: dict[OfferingKey, datetime] = {}
         self._open: dict[str, LaunchBreaker] = {}
+        """By key: of a NodePool, of an EC2NodeClass, or of the account."""
         self._closed: set[str] = set()
         self._answered: dict[str, datetime] = {}
         self._unanswered: dict[str, int] = {}
         self._turns: dict[tuple[str, bool], dict[str, datetime]] = {}
-        """NodePool, and whether its breaker holds the claim, then claim: the start of a launch that others wait for."""
+        """Key of a breaker, or NodePool without one, and which of these it is, then claim: the start of a launch that
+        others wait for."""
         self._ended: dict[str, int] = {}
         """NodePool to the number of its instances in a row that ended while they booted."""
         self._asked: dict[str, dict[str, datetime]] = {}
-        """NodePool, then claim, to when its breaker last held the claim back."""
+        """Key of a breaker, then claim, to when it last held the claim back."""
         self._probed: dict[str, dict[str, datetime]] = {}
-        """NodePool, then claim, to when it last probed."""
+        """Key of a breaker, then claim, to when it last probed."""
         self._changed = asyncio.Event()
         self.news = asyncio.Event()
         """Set while there is something to report to the provisioner workflow."""
@@ -78,10 +80,16 @@ class LaunchBreakers:
             self._avoided_until[offering.key] = until
             self.news.set()
 
-    # --- NodePools ---
+    # --- launches ---
 
     async def admit(
-        self, pool: str, claim: str, instance_types: Collection[str] = (), *, sends: bool = False
+        self,
+        pool: str,
+        claim: str,
+        instance_types: Collection[str] = (),
+        *,
+        node_class: str = "",
+        sends: bool = False,
     ) -> LaunchBreaker | None:
         """Wait for the claim's turn. Return None if it may proceed, else the breaker that holds it back.
 
@@ -90,18 +98,17 @@ class LaunchBreakers:
         """
         give_up = asyncio.get_running_loop().time() + self._wait_seconds
         while True:
-            now, breaker = self._now(), self._open.get(pool)
-            if breaker is not None and not rules.holds_back(breaker, instance_types):
-                breaker = None
+            now, held = self._now(), self._holding(pool, node_class, instance_types)
+            key, breaker = held or (pool, None)
             if not pool or (breaker is None and not (sends and self._in_doubt(pool, now))):
                 return None
             if breaker is not None:
-                if now < breaker.next_probe_at or self._yields(breaker, claim, now):
-                    self._asked.setdefault(pool, {})[claim] = now
+                if now < breaker.next_probe_at or self._yields(key, breaker, claim, now):
+                    self._asked.setdefault(key, {})[claim] = now
                     return breaker
-                if self._takes_turn((pool, True), claim, now, 1):
-                    self._asked.get(pool, {}).pop(claim, None)
-                    self._probed.setdefault(pool, {})[claim] = now
+                if self._takes_turn((key, True), claim, now, 1):
+                    self._asked.get(key, {}).pop(claim, None)
+                    self._probed.setdefault(key, {})[claim] = now
                     return None
             elif self._takes_turn((pool, False), claim, now, FIRST_LAUNCHES):
                 return None
@@ -115,29 +122,29 @@ class LaunchBreakers:
             except TimeoutError:
                 continue
 
-    def launched(self, pool: str, instance_types: Collection[str] = ()) -> None:
+    def launched(self, pool: str, instance_types: Collection[str] = (), *, node_class: str = "") -> None:
         """Record that EC2 accepted a launch of the pool with these types, with or without capacity for it."""
         self._answered[pool] = self._now()
         self._unanswered.pop(pool, None)
-        breaker = self._open.get(pool)
-        if breaker is not None and breaker.boots:
-            pause = rules.boot_pause(breaker.failures)
-            self._open[pool] = evolve(breaker, next_probe_at=self._now() + pause)  # one purchase, then the next pause
-            self.news.set()
-        elif breaker is not None and (breaker.outage or rules.holds_back(breaker, instance_types)):
-            del self._open[pool]
-            self._asked.pop(pool, None)
-            self._probed.pop(pool, None)
-            self._closed.add(pool)
-            self.news.set()
+        for key in rules.keys_of(pool, node_class):
+            breaker = self._open.get(key)
+            if breaker is not None and breaker.boots:
+                pause = rules.boot_pause(breaker.failures)
+                self._open[key] = evolve(breaker, next_probe_at=self._now() + pause)  # one purchase, then a pause
+                self.news.set()
+            elif breaker is not None and (breaker.outage or rules.holds_back(breaker, instance_types)):
+                self._close(key)
 
-    def refused(self, pool: str, reason: str, message: str, instance_types: Collection[str] = ()) -> None:
+    def refused(
+        self, pool: str, reason: str, message: str, instance_types: Collection[str] = (), *, node_class: str = ""
+    ) -> None:
         """Record that EC2 refused a launch of the pool for a reason that applies to the next launch of these types too.
 
-        If ``instance_types`` is empty, it applies to every launch of the pool.
+        If ``instance_types`` is empty, it applies to every launch of the pool. If ``node_class`` is given, the reason
+        applies to all NodePools of this EC2NodeClass.
         """
         self._unanswered.pop(pool, None)
-        self._record_refusal(pool, reason, message, instance_types, outage=False)
+        self._record_refusal(pool, reason, message, instance_types, outage=False, node_class=node_class)
 
     def unanswered(self, pool: str, reason: str, message: str) -> None:
         """Record that EC2 did not answer or failed internally. The breaker opens after `UNANSWERED` such calls."""
@@ -178,7 +185,7 @@ class LaunchBreakers:
         """The current state, for the provisioner workflow."""
         self.avoided()
         now = self._now()
-        self._open = {pool: breaker for pool, breaker in self._open.items() if not rules.untried(breaker, now)}
+        self._open = {key: breaker for key, breaker in self._open.items() if not rules.untried(breaker, now)}
         return LaunchReport(
             refused=grouped(self._avoided_until),
             breakers=[breaker for _, breaker in sorted(self._open.items())],
@@ -193,25 +200,53 @@ class LaunchBreakers:
         """Take over what was known before this process started. What the process itself has seen takes precedence."""
         now = self._now()
         self._avoided_until = {**by_offering(kept.refused, now), **self._avoided_until}
-        for breaker in kept.breakers:
+        for key, breaker in rules.by_key(kept.breakers).items():
             launches = breaker.pool in self._answered and not breaker.instance_types
             if not launches and not rules.untried(breaker, now):
-                self._open.setdefault(breaker.pool, breaker)
+                self._open.setdefault(key, breaker)
 
     def _record_refusal(
-        self, pool: str, reason: str, message: str, instance_types: Collection[str], *, outage: bool
+        self,
+        pool: str,
+        reason: str,
+        message: str,
+        instance_types: Collection[str],
+        *,
+        outage: bool,
+        node_class: str = "",
     ) -> None:
         if not pool:
             return
         if not instance_types:
             self._answered.pop(pool, None)
-        self._closed.discard(pool)
-        before = self._open.get(pool)
-        self._open[pool] = rules.refused(
-            before, pool, reason, message, self._now(), outage=outage, instance_types=instance_types
+        key = rules.key_of(pool, node_class)
+        self._closed.discard(key)
+        before = self._open.get(key)
+        self._open[key] = rules.refused(
+            before,
+            pool,
+            reason,
+            message,
+            self._now(),
+            outage=outage,
+            instance_types=instance_types,
+            node_class=node_class,
         )
-        if self._open[pool] is not before:
+        if self._open[key] is not before:
             self.news.set()
+
+    def _holding(self, pool: str, node_class: str, instance_types: Collection[str]) -> tuple[str, LaunchBreaker] | None:
+        """The breaker that holds back a launch for longest, with its key."""
+        keys = (key for key in rules.keys_of(pool, node_class) if key in self._open)
+        held = [(key, self._open[key]) for key in keys if rules.holds_back(self._open[key], instance_types)]
+        return max(held, key=lambda each: each[1].next_probe_at, default=None)
+
+    def _close(self, key: str) -> None:
+        del self._open[key]
+        self._asked.pop(key, None)
+        self._probed.pop(key, None)
+        self._closed.add(key)
+        self.news.set()
 
     def _in_doubt(self, pool: str, now: datetime) -> bool:
         answered = self._answered.get(pool)
@@ -224,14 +259,14 @@ class LaunchBreakers:
         self._turns[key] = {**turns, claim: now}
         return True
 
-    def _yields(self, breaker: LaunchBreaker, claim: str, now: datetime) -> bool:
+    def _yields(self, key: str, breaker: LaunchBreaker, claim: str, now: datetime) -> bool:
         """Whether the claim leaves the probe to a claim that waits and has not probed yet, or not for longer."""
-        if claim in self._turns.get((breaker.pool, True), {}) or now >= breaker.next_probe_at + ROTATION:
+        if claim in self._turns.get((key, True), {}) or now >= breaker.next_probe_at + ROTATION:
             return False
-        probed = self._probed.get(breaker.pool, {})
+        probed = self._probed.get(key, {})
         if claim not in probed:
             return False
-        waiting = self._asked.get(breaker.pool, {})
+        waiting = self._asked.get(key, {})
         return any(
             now - asked < STILL_WAITS and (other not in probed or probed[other] < probed[claim])
             for other, asked in waiting.items()

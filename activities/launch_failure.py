@@ -15,10 +15,12 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
 from activities.launch_breakers import LaunchBreakers
 from tenon.apis.reasons import Reason
+from tenon.ec2.class_faults import ClassFault, class_fault
 from tenon.ec2.errors import reason_for
 from tenon.evolve import evolve
 from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle import launch_retry as rules
+from tenon.lifecycle.breaker import subject
 from tenon.lifecycle.messages.base import ClaimRef
 from tenon.lifecycle.messages.launch import ClaimView, LaunchResult, LaunchWait, PrepareLaunchResult
 from tenon.lifecycle.messages.provisioning import LaunchBreaker
@@ -50,16 +52,16 @@ class LaunchRetry:
         self._tries = tries or _tries_of_activity
 
     def breaker_wait(self, breaker: LaunchBreaker) -> LaunchWait:
-        """Why and until when a launch waits for a NodePool's breaker."""
+        """Why and until when a launch waits for a breaker."""
         return LaunchWait(
             reason=breaker.reason,
-            message=f"{breaker.message} (held back while such launches of NodePool {breaker.pool} are refused)",
+            message=f"{breaker.message} (held back while such launches of {subject(breaker)} are refused)",
             answered=not breaker.outage,
             held=True,
             not_before=max(breaker.next_probe_at, self._now() + MIN_PAUSE),
         )
 
-    async def failed(self, ref: ClaimRef, pool: str, error: EC2Error) -> LaunchWait:
+    async def failed(self, ref: ClaimRef, claim: ClaimRecord, error: EC2Error) -> LaunchWait:
         """Why a failed call postpones the launch.
 
         Raises:
@@ -70,9 +72,12 @@ class LaunchRetry:
         reason = reason_for(error.code, error.message)
         message = str(error)  # with EC2's code, which the reason may not show
         if not error.retryable:
-            self._breakers.refused(pool, reason, message)
+            fault = class_fault(error.code, error.message, error.operation)
+            types = claim.instance_types if fault == ClassFault.IMAGE else ()
+            node_class = claim.node_class if fault else ""
+            self._breakers.refused(claim.pool, reason, message, types, node_class=node_class)
         elif not isinstance(error, ThrottledError):
-            self._breakers.unanswered(pool, reason, message)
+            self._breakers.unanswered(claim.pool, reason, message)
         if error.retryable and self._tries() < TRIES_IN_PLACE:
             await nodeclaims.mark_launch_failed(self._kube, ref, reason, message, self._now)
             raise error

@@ -41,6 +41,7 @@ from tenon.apis.shortage_price import price_factor, shortage_annotation
 from tenon.apis.validation import parse
 from tenon.ec2 import errors as codes
 from tenon.ec2.avoided import UNAVAILABLE_OFFERINGS_TTL, UnavailableOfferings
+from tenon.ec2.class_faults import ClassFault
 from tenon.ec2.launched_labels import launched_labels
 from tenon.ec2.network_annotations import network_annotations
 from tenon.ec2.own_kubelet import with_own_kubelet
@@ -114,7 +115,9 @@ class Launching:
         view = evolve(nodeclaims.view_of(claim), initialization_timeout_seconds=self._initialization_seconds)
         waits_for_launch = not claim.deleting and not claim.provider_id
         if waits_for_launch and (
-            breaker := await self._breakers.admit(view.pool, given.claim.name, claim.instance_types)
+            breaker := await self._breakers.admit(
+                view.pool, given.claim.name, claim.instance_types, node_class=claim.node_class
+            )
         ):
             return await self._putting_off.unprepared(claim, given.claim, view, self._putting_off.breaker_wait(breaker))
         request: LaunchRequest | None = None
@@ -190,7 +193,7 @@ class Launching:
             self._breakers.refused(view.pool, wait.reason, wait.message)
             return await self._putting_off.unprepared(claim, given.claim, view, wait)
         except EC2Error as error:
-            wait = await self._putting_off.failed(given.claim, view.pool, error)
+            wait = await self._putting_off.failed(given.claim, claim, error)
             return await self._putting_off.unprepared(claim, given.claim, view, wait)
         group = await with_heartbeat(self._groups.wait_complete(claim)) if attempt == 1 else None
         if attempt > 1 or (group is None and in_group(claim)):
@@ -234,7 +237,9 @@ class Launching:
             wait = LaunchWait(reason=nodeclaims.LAUNCH_FAILED, message=message)
             return await self._putting_off.unlaunched(claim, given.claim, LaunchResult(waits=wait))
         wanted = sorted(_instance_types(given.request))
-        if breaker := await self._breakers.admit(claim.pool, given.claim.name, wanted, sends=True):
+        if breaker := await self._breakers.admit(
+            claim.pool, given.claim.name, wanted, node_class=claim.node_class, sends=True
+        ):
             return await self._putting_off.unlaunched(
                 claim, given.claim, LaunchResult(waits=self._putting_off.breaker_wait(breaker))
             )
@@ -281,7 +286,7 @@ class Launching:
             async with self._throttled.shown(given.claim, SENDING):
                 result = await with_heartbeat(asyncio.get_running_loop().run_in_executor(self._senders, send))
         except EC2Error as error:
-            wait = await self._putting_off.failed(given.claim, pool, error)
+            wait = await self._putting_off.failed(given.claim, claim, error)
             return LaunchResult(waits=wait)
         for refused in result.unavailable:
             if refused.capacity_type != given.request.capacity_type:
@@ -301,10 +306,13 @@ class Launching:
             )
         wanting = result.instance is None and result.waits is None
         if result.instance is not None or wanting or result.reason == SUBNET_FULL:
-            self._breakers.launched(pool, instance_types)
+            self._breakers.launched(pool, instance_types, node_class=claim.node_class)
         elif result.waits is not None and result.waits.answered and result.reason != TEMPLATE_NOT_FOUND:
             metrics.LAUNCH_FAILURES.labels("", "", given.request.capacity_type, result.reason).inc()
-            self._breakers.refused(pool, result.reason, result.message, instance_types)
+            fault = result.waits.class_fault
+            types = frozenset() if fault == ClassFault.WHOLE else instance_types
+            node_class = claim.node_class if fault else ""
+            self._breakers.refused(pool, result.reason, result.message, types, node_class=node_class)
         reason = Reason.INSUFFICIENT_CAPACITY if wanting else result.reason
         return evolve(result, reason=reason)
 

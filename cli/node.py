@@ -29,7 +29,7 @@ from tenon.ec2.avoided import shortages
 from tenon.errors import TenonError
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.timestamps import format_instant
-from tenon.lifecycle.breaker import sentence
+from tenon.lifecycle.breaker import sentence, subject
 from tenon.lifecycle.messages.node import Keep
 from tenon.lifecycle.messages.provisioning import LaunchBreaker, LaunchReport, PurchasePause
 from tenon.lifecycle.remedies import remedies, report
@@ -217,7 +217,7 @@ def list_nodes(cluster: Cluster = None, output: Output = "table", blocked: Block
             _print(console, f"**{name}**: {state.blocked}\n\n" + "\n".join(f"- {r}" for r in remedies(state)))
     for breaker in breakers:
         probe = f"tried again at {format_instant(breaker.next_probe_at)}"
-        _print(console, f"**NodePool {breaker.pool}**: {sentence(breaker)}; {probe}")
+        _print(console, f"**{subject(breaker)}**: {sentence(breaker)}; {probe}")
     for text in scarce:
         _print(console, f"**EC2**: {text}")
     for pause in pauses:
@@ -295,10 +295,11 @@ def _pause_row(pause: PurchasePause) -> dict[str, Any]:
 
 
 def _breaker_row(breaker: LaunchBreaker) -> dict[str, Any]:
-    """A paused NodePool as a JSON row without a NodeClaim."""
+    """A NodePool or an EC2NodeClass whose launches wait as a JSON row without a NodeClaim."""
     return {
         "nodeClaim": "",
         "nodePool": breaker.pool,
+        "nodeClass": breaker.node_class,
         "blocked": "yes",
         "why": sentence(breaker),
         "nextProbeAt": format_instant(breaker.next_probe_at),

@@ -68,7 +68,7 @@ class ProvisionerWorkflow(PlannerCaller):
         self.batch = begin.batch or int(workflow.now().timestamp())
         self.avoided = {u.offering.key: u.until for u in begin.unavailable}
         self.avoided |= by_offering(begin.refused, workflow.now())
-        self.breakers = {one.pool: one for one in begin.breakers}
+        self.breakers = breaker.by_key(begin.breakers)
         self.pauses = begin.pauses
         self.reports = 0
         self.breakers_changed = False
@@ -142,10 +142,13 @@ class ProvisionerWorkflow(PlannerCaller):
         self.reports += 1
         now = workflow.now()
         self.avoided |= by_offering(report.refused, now)
-        before = breaker.sentences(self.breakers.values())
+        before = self._sentences()
         self.breakers = breaker.merged(self.breakers, report, now)
-        if breaker.sentences(self.breakers.values()) != before:
+        if self._sentences() != before:
             self.breakers_changed = True
+
+    def _sentences(self) -> dict[str, str]:
+        return {key: breaker.sentence(each) for key, each in self.breakers.items()}
 
     @workflow.query
     def last(self) -> PlanResult | None:

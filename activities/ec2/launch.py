@@ -14,6 +14,7 @@ from activities.ec2.launch_templates import LaunchTemplates
 from activities.ec2.single_flight import SingleFlight
 from tenon.apis import labels
 from tenon.ec2 import errors as codes
+from tenon.ec2.class_faults import class_fault
 from tenon.ec2.launch_template import tag_list
 from tenon.ec2.tags import group_tags
 from tenon.evolve import evolve
@@ -101,7 +102,8 @@ class Launcher:
         reason = codes.reason_for(error.code, error.message)
         message = codes.without_encoded_text(str(error))
         # EC2 may have accepted the same request before and its answer may be lost. The caller decides.
-        waits = None if unavailable else LaunchWait(reason=reason, message=message, unsettled=True)
+        fault = class_fault(error.code, error.message)
+        waits = None if unavailable else LaunchWait(reason=reason, message=message, unsettled=True, class_fault=fault)
         return LaunchResult(unavailable=unavailable, reason=reason, message=message, waits=waits)
 
     def _result(self, request: LaunchRequest, answer: CreateFleetResultTypeDef) -> LaunchResult:
@@ -129,7 +131,8 @@ class Launcher:
         reason = codes.reason_for(code, text)
         message = f"{code}: {text} ({len(failures)} of {len(_tried(request))} offerings refused)"
         kept = busy is not None or not unavailable
-        waits = LaunchWait(reason=reason, message=message, answered=busy is None) if kept else None
+        fault = class_fault(code, text)
+        waits = LaunchWait(reason=reason, message=message, answered=busy is None, class_fault=fault) if kept else None
         return LaunchResult(unavailable=unavailable, reason=reason, message=message, waits=waits)
 
     def _unavailable(self, request: LaunchRequest, failures: Sequence[dict[str, Any]]) -> list[OfferingRef]:

@@ -6,17 +6,20 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 
 from activities.clock import utc_now
+from tenon.apis.nodepool import NodePool
 from tenon.ec2.avoided import UnavailableOfferings
 from tenon.kube.offerings import OfferingKey
-from tenon.lifecycle.breaker import sentence, untried
+from tenon.lifecycle.breaker import by_key, sentence, untried
 from tenon.lifecycle.messages.provisioning import LaunchBreaker
 from tenon.provisioning.capacity_shortage import PoolShortage, TriedLaunch, is_over, refused_again
+from tenon.provisioning.launch_breakers import by_pool
 
 
 class LaunchRefusals:
     """Holds the open launch breakers and the offerings to avoid.
 
-    Calls ``on_change`` with each NodePool whose breaker opens, closes or changes, or whose shortage does.
+    Calls ``on_change`` with the key of each breaker that opens, closes or changes, which is its NodePool for most, and
+    with each NodePool whose shortage does.
     """
 
     def __init__(
@@ -35,10 +38,10 @@ class LaunchRefusals:
     def update(self, breakers: Iterable[LaunchBreaker]) -> None:
         """Replace the breakers by those that the workflow reports."""
         self.known = True
-        before, self._breakers = self._breakers, {breaker.pool: breaker for breaker in breakers}
-        for pool in sorted(before.keys() | self._breakers.keys()):
-            if _shown(before.get(pool)) != _shown(self._breakers.get(pool)):
-                self._on_change(pool)
+        before, self._breakers = self._breakers, by_key(breakers)
+        for key in sorted(before.keys() | self._breakers.keys()):
+            if _shown(before.get(key)) != _shown(self._breakers.get(key)):
+                self._on_change(key)
 
     def avoid(self, until: Mapping[OfferingKey, datetime]) -> None:
         """Replace the offerings that EC2 refused recently, each with the time until which plans avoid it."""
@@ -76,10 +79,10 @@ class LaunchRefusals:
             return None
         return found
 
-    def breakers(self) -> dict[str, LaunchBreaker]:
-        """NodePool name to its breaker, without breakers that no launch has tried for a long time."""
+    def breakers(self, pools: Iterable[NodePool]) -> dict[str, LaunchBreaker]:
+        """By NodePool, the breaker that holds it back, without those that no launch has tried for a long time."""
         now = self._now()
-        return {pool: breaker for pool, breaker in self._breakers.items() if not untried(breaker, now)}
+        return by_pool({key: each for key, each in self._breakers.items() if not untried(each, now)}, pools)
 
 
 def _shown(breaker: LaunchBreaker | None) -> str | None:

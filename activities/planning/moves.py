@@ -296,7 +296,8 @@ class MoveFinder:
         sold = await self._sold()
         snapshot = self._view.snapshot()
         reserved = self._batcher.reserved()
-        model = await compute(_model, snapshot, sold, self._policy, reserved, self._refusals.breakers(), self._tables)
+        breakers = self._refusals.breakers(self._view.node_pools())
+        model = await compute(_model, snapshot, sold, self._policy, reserved, breakers, self._tables)
         known = await compute(self._elsewhere.added_to, nodes, model.details, self._now())
         return replace(self._outline(known, open_commands), model=model), sold
 

@@ -50,9 +50,9 @@ from tenon.ec2.avoided import avoided_until, by_offering
 from tenon.kube.conditions import condition
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
-from tenon.lifecycle.breaker import sentences
+from tenon.lifecycle.breaker import sentence
 from tenon.lifecycle.messages.provisioning import PlanInput, PlanResult, PurchasePause
-from tenon.provisioning.launch_breakers import only_probes, pools_for_plans, without_held_types
+from tenon.provisioning.launch_breakers import only_probes, pools_for_plans, probed, without_held_types
 from tenon.provisioning.overlays import Overlaid
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.problem import problem_of, with_pool_reasons
@@ -219,13 +219,13 @@ class Planner:
         fingerprint = self._view.fingerprint()  # before anything is read, so that later changes count as new
         if not self._batcher.undecided():
             return None
-        breakers = self._refusals.breakers()
         usable = usable_pools(self._view.node_pools(), self._view.node_class)
-        launching = self._view.launching_pools() if breakers else frozenset()
-        pools = pools_for_plans(usable, breakers, launching) if breakers else usable
+        breakers = self._refusals.breakers(usable)
+        closed = probed(breakers, self._view.launching_pools(), self._now()) if breakers else frozenset()
+        pools = pools_for_plans(usable, breakers, closed) if breakers else usable
         seen = await self._instance_types(pools)
         if breakers:
-            seen = replace(seen, sold=without_held_types(seen.sold, breakers, launching))
+            seen = replace(seen, sold=without_held_types(seen.sold, breakers, closed))
         undecided = self._batcher.undecided()  # again, because EC2 may have taken seconds and pods may have gone
         if not undecided:
             return None
@@ -242,8 +242,7 @@ class Planner:
             asking = [pod for pod in asking if pod.key not in pauses]
             problem, solved = await self._solve(asking, seen, part * RETRY_SECONDS)
         paused = await self._pause_sentences(waiting, pauses)
-        held = [pool.metadata.name for pool in usable if pool.metadata.name in breakers]
-        left_out = sentences(breakers[name] for name in held if name in launching)
+        left_out = {name: sentence(breakers[name]) for name in closed}
         plan = only_probes(with_pool_reasons(solved.plan, self._view, asking, left_out), breakers, batch)
         metrics.SCHEDULING_SECONDS.labels("provisioner").observe(solved.seconds)
         ready = frozenset(node.name for node in problem.nodes if node.initialized)
@@ -339,7 +338,8 @@ class Planner:
 
     def _remember(self, made: _Decision, written: Written, given: PlanInput) -> None:
         by_key = {pod.key: pod for pod in made.asking}
-        offered_again = min(self._avoided(given).values(), default=None)
+        probes = (each.next_probe_at for each in given.breakers if each.node_class)
+        offered_again = min((*self._avoided(given).values(), *probes), default=None)
         unplaced = [by_key[key] for key in made.plan.unschedulable]
         self._batcher.unschedulable(unplaced, made.fingerprint, offered_again)
         self._batcher.told_of_pause(by_key[key] for key in made.paused)

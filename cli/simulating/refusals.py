@@ -12,7 +12,7 @@ from cli.context import ContextError, resolve
 from cli.refusals import RefusalsUnknownError, refusals_of
 from tenon.ec2.avoided import by_offering, shortages
 from tenon.kube.offerings import OfferingKey
-from tenon.lifecycle.breaker import sentence
+from tenon.lifecycle.breaker import sentence, subject
 from tenon.lifecycle.messages.provisioning import LaunchReport
 from tenon.sentences import counted
 from worker.runtime.encrypted_payloads import PayloadCodecError
@@ -38,7 +38,7 @@ def read_avoided(notes: list[str]) -> Mapping[OfferingKey, datetime]:
     what = f"avoids {counted(len(avoided), 'offering')} that EC2 refused" if avoided else "avoids no offering"
     notes.append(f"the provisioner of cluster {cluster} {what}, and so does this plan")
     notes.extend(shortages(report.refused, now))
-    notes.extend(f"NodePool {one.pool}: {sentence(one)}; this plan uses it all the same" for one in report.breakers)
+    notes.extend(f"{subject(one)}: {sentence(one)}; this plan uses it all the same" for one in report.breakers)
     return avoided
 
 

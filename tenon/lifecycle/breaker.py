@@ -1,10 +1,13 @@
-"""The launch breaker of a NodePool: after EC2 refuses a launch, only one launch at a time probes, at growing intervals.
+"""The launch breaker: after EC2 refuses a launch, only one such launch at a time probes, at growing intervals.
 
 A cause such as an IAM policy, an AMI or an instance profile affects every NodeClaim that requests the same. Without a
 breaker, each of a hundred claims would retry on its own and use up the EC2 calls that other NodePools need.
 
-The breaker holds back only the instance types of the refused requests. A NodePool may have an AMI for each
-architecture, or one whose snapshot is larger than a volume. So a refusal of some types says nothing about others.
+A breaker has the size of what EC2 refused. What comes from the EC2NodeClass, such as an AMI or an instance profile,
+concerns all NodePools of this class and no others. Most other causes concern one NodePool, and a few the account.
+
+The breaker holds back only the instance types of the refused requests. A class may have an AMI for each architecture,
+or one whose snapshot is larger than a volume. So a refusal of some types says nothing about others.
 """
 
 from __future__ import annotations
@@ -25,6 +28,25 @@ FIRST_BOOT_PAUSE, MAX_BOOT_PAUSE = timedelta(seconds=30), timedelta(minutes=5)
 """How long until the next purchase after that. The pause doubles."""
 NAMED_TYPES = 3
 """How many held instance types a sentence names."""
+ACCOUNT = "*"
+"""The key of the breaker for all launches. No NodePool can have this name."""
+
+
+def key_of(pool: str, node_class: str = "") -> str:
+    """Return the key of the breaker for an EC2NodeClass, else for a NodePool, else for the account."""
+    return f"EC2NodeClass/{node_class}" if node_class else pool or ACCOUNT
+
+
+def keys_of(pool: str, node_class: str) -> list[str]:
+    """Return the keys of all breakers that may hold back a launch of this NodePool with this EC2NodeClass."""
+    return [key_of(pool), *([key_of("", node_class)] if node_class else []), ACCOUNT]
+
+
+def subject(breaker: LaunchBreaker) -> str:
+    """Name what EC2 refuses, for a sentence."""
+    if breaker.node_class:
+        return f"EC2NodeClass {breaker.node_class}"
+    return f"NodePool {breaker.pool}" if breaker.pool else "this account"
 
 
 def refused(
@@ -36,8 +58,11 @@ def refused(
     *,
     outage: bool = False,
     instance_types: Collection[str] = (),
+    node_class: str = "",
 ) -> LaunchBreaker:
     """Return the breaker after EC2 refused a launch of the pool with these instance types, or with any if empty.
+
+    If ``node_class`` is given, the refusal is about this EC2NodeClass, and so about all its NodePools.
 
     A refusal that arrives before the next probe is due answers a launch that was sent before the breaker opened, or a
     launch of other types. It does not postpone the probe.
@@ -51,11 +76,13 @@ def refused(
         return present if types == present.instance_types else evolve(present, instance_types=types)
     failures = present.failures + 1 if present else 1
     return LaunchBreaker(
-        pool=pool,
+        pool="" if node_class else pool,
+        node_class=node_class,
         reason=reason,
         message=message,
         failures=failures,
         opened_at=present.opened_at if present else now,
+        refused_at=now,
         next_probe_at=now + pause(failures),
         outage=outage,
         instance_types=types,
@@ -92,20 +119,25 @@ def untried(breaker: LaunchBreaker, now: datetime) -> bool:
 
 
 def merged(present: Mapping[str, LaunchBreaker], report: LaunchReport, now: datetime) -> dict[str, LaunchBreaker]:
-    """Return the open breakers by pool, after a report from one io process."""
-    reported = {breaker.pool: breaker for breaker in report.breakers}
-    every = {**{pool: breaker for pool, breaker in present.items() if pool not in report.closed}, **reported}
-    return {pool: breaker for pool, breaker in sorted(every.items()) if not untried(breaker, now)}
+    """Return the open breakers by key, after a report from one io process."""
+    reported = by_key(report.breakers)
+    every = {**{key: breaker for key, breaker in present.items() if key not in report.closed}, **reported}
+    return {key: breaker for key, breaker in sorted(every.items()) if not untried(breaker, now)}
+
+
+def by_key(breakers: Iterable[LaunchBreaker]) -> dict[str, LaunchBreaker]:
+    """Return each breaker by the key of what it holds back."""
+    return {key_of(breaker.pool, breaker.node_class): breaker for breaker in breakers}
 
 
 def sentence(breaker: LaunchBreaker) -> str:
-    """Say what the pool does not launch for now, and why."""
+    """Say what launches are held back, of a NodePool or an EC2NodeClass that the context names, and why."""
     names = breaker.instance_types
     types = f" of {first_few(names, NAMED_TYPES)}" if names else ""
-    why = "its instances end while they boot" if breaker.boots else "EC2 refuses them"
+    if breaker.boots:
+        why = "its instances end while they boot"
+    elif breaker.node_class:
+        why = f"EC2 refuses what {subject(breaker)} asks for"
+    else:
+        why = "EC2 refuses them"
     return f"its launches{types} are held back because {why}: {breaker.reason}: {breaker.message}"
-
-
-def sentences(breakers: Iterable[LaunchBreaker]) -> dict[str, str]:
-    """Map each pool to the reason why it launches nothing for now."""
-    return {breaker.pool: sentence(breaker) for breaker in breakers}

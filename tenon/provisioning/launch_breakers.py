@@ -1,9 +1,10 @@
 """NodePools whose launches EC2 refuses: what a plan may still buy from them, and what their condition says.
 
-A NodeClaim of such a pool that waits for its launch acts as a probe. While there is one, plans make no more claims of
-the instance types that are held back, which would only wait as well: pods get other types of the pool, or go to other
-pools that accept them. If there is none, a plan makes one: otherwise Tenon would never notice that EC2 accepts such
-launches again.
+A NodeClaim that waits for its launch acts as a probe for all NodePools that the same refusal holds back. While there is
+one, plans make no more claims of the instance types that are held back, which would only wait as well: pods get other
+types of the pool, or go to other pools that accept them. If there is none, a plan makes one, because otherwise Tenon
+would never notice that EC2 accepts such launches again. If the refusal is about an EC2NodeClass, plans make it only
+when the next probe is due. Until then, pools of other classes serve its pods.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from datetime import datetime
 from tenon.apis.common import Condition
 from tenon.apis.conditions import get_condition, is_true, set_condition
 from tenon.apis.nodepool import NODE_LAUNCH_HEALTHY, NodePool
-from tenon.lifecycle.breaker import holds_back, sentence
+from tenon.lifecycle.breaker import holds_back, key_of, keys_of, sentence
 from tenon.lifecycle.messages.provisioning import LaunchBreaker
 from tenon.scheduling.model import InstanceType, Plan
 
@@ -23,25 +24,56 @@ OpenBreakers = Mapping[str, LaunchBreaker]
 """The open launch breakers, by NodePool."""
 
 
-def pools_for_plans(pools: Sequence[NodePool], breakers: OpenBreakers, launching: Collection[str]) -> list[NodePool]:
-    """Return the pools that plans may use: all except those that are held back as a whole and already have a probe.
+def by_pool(open_breakers: OpenBreakers, pools: Iterable[NodePool]) -> dict[str, LaunchBreaker]:
+    """Return the breaker that holds each pool back: its own, its EC2NodeClass's, or the account's.
+
+    ``open_breakers``: by key (`tenon.lifecycle.breaker.key_of`). Of several, one that holds back all types comes first.
+    """
+    found = {}
+    for pool in pools if open_breakers else ():
+        keys = keys_of(pool.metadata.name, pool.spec.template.spec.node_class_ref.name)
+        holding = [open_breakers[key] for key in keys if key in open_breakers]
+        if holding:
+            found[pool.metadata.name] = min(holding, key=lambda breaker: bool(breaker.instance_types))
+    return found
+
+
+def probed(breakers: OpenBreakers, launching: Collection[str], now: datetime) -> frozenset[str]:
+    """Return the pools that are held back and for which plans make no probe.
 
     ``launching`` are the pools with a NodeClaim that waits for its instance.
     """
-    left_out = held_as_a_whole(breakers) & set(launching)
+    by_subject: dict[str, list[str]] = {}
+    for name, breaker in breakers.items():
+        by_subject.setdefault(_subject(breaker), []).append(name)
+    return frozenset(
+        name
+        for names in by_subject.values()
+        for name in names
+        if not set(launching).isdisjoint(names) or (breakers[name].node_class and now < breakers[name].next_probe_at)
+    )
+
+
+def pools_for_plans(pools: Sequence[NodePool], breakers: OpenBreakers, probed: Collection[str]) -> list[NodePool]:
+    """Return the pools that plans may use: all except those that are held back as a whole and need no probe."""
+    left_out = held_as_a_whole(breakers) & set(probed)
     return [pool for pool in pools if pool.metadata.name not in left_out]
 
 
 def without_held_types(
-    sold: Iterable[tuple[NodePool, Sequence[InstanceType]]], breakers: OpenBreakers, launching: Collection[str]
+    sold: Iterable[tuple[NodePool, Sequence[InstanceType]]], breakers: OpenBreakers, probed: Collection[str]
 ) -> list[tuple[NodePool, Sequence[InstanceType]]]:
-    """Mark the types that a breaker of a pool holds back as unavailable in this pool, if the pool has a probe."""
+    """Mark the types that a breaker of a pool holds back as unavailable in this pool, if it needs no probe."""
     return [
         (pool, _without(types, breakers[pool.metadata.name].instance_types))
-        if pool.metadata.name in breakers and pool.metadata.name in launching
+        if pool.metadata.name in breakers and pool.metadata.name in probed
         else (pool, types)
         for pool, types in sold
     ]
+
+
+def _subject(breaker: LaunchBreaker) -> str:
+    return key_of(breaker.pool, breaker.node_class)
 
 
 def held_as_a_whole(breakers: OpenBreakers) -> frozenset[str]:
@@ -59,7 +91,7 @@ def _unavailable(each: InstanceType) -> InstanceType:
 
 
 def only_probes(plan: Plan, breakers: OpenBreakers, turn: int = 0) -> Plan:
-    """Keep at most one NodeClaim of what each pool holds back. The pods of its other such claims wait.
+    """Keep at most one NodeClaim of what each refusal holds back. The pods of the other such claims wait.
 
     ``turn`` is a number that grows with each plan, so that not always the same claim probes.
     """
@@ -67,7 +99,7 @@ def only_probes(plan: Plan, breakers: OpenBreakers, turn: int = 0) -> Plan:
     for number, claim in enumerate(plan.claims):
         breaker = breakers.get(claim.pool)
         if breaker is not None and holds_back(breaker, claim.instance_types):
-            held.setdefault(claim.pool, []).append(number)
+            held.setdefault(_subject(breaker), []).append(number)
     probes = {numbers[turn % len(numbers)] for numbers in held.values()}
     waits = {number for numbers in held.values() for number in numbers} - probes
     kept, waiting = [], {}

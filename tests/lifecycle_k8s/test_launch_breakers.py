@@ -201,3 +201,20 @@ async def test_a_claim_probes_again_if_no_other_claim_does() -> None:
     assert await breakers.admit("web", "only") is not None
     clock.instant += ROTATION
     assert await breakers.admit("web", "only") is None
+
+
+async def test_a_refusal_of_a_class_holds_back_its_nodepools_and_no_others() -> None:
+    clock = Clock()
+    breakers = LaunchBreakers(clock, wait_seconds=0.0)
+    breakers.refused("web", "InstanceProfileNameInvalid", "no such profile", node_class="broken")
+    held = await breakers.admit("batch", "b", node_class="broken", sends=True)
+    assert held is not None
+    assert (held.pool, held.node_class) == ("", "broken")
+    assert await breakers.admit("web", "w", node_class="mended", sends=True) is None
+    clock.instant = held.next_probe_at
+    assert await breakers.admit("batch", "b", node_class="broken", sends=True) is None, "one NodePool probes for both"
+    assert await breakers.admit("web", "w2", node_class="broken", sends=True) is not None
+    breakers.launched("batch", ["m5.large"], node_class="broken")
+    breakers.leave("b")
+    assert await breakers.admit("web", "w2", node_class="broken", sends=True) is None
+    assert breakers.report() == LaunchReport(closed=["EC2NodeClass/broken"])

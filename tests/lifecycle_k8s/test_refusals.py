@@ -19,11 +19,15 @@ from activities.launch_breakers import LaunchBreakers
 from activities.launch_failure import TRIES_IN_PLACE
 from activities.launching import RESUMED_AFTER, Launching
 from tenon.apis.reasons import Reason
+from tenon.ec2.class_faults import ClassFault
+from tenon.evolve import evolve
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle import machine
 from tenon.lifecycle.launch_retry import LAUNCH_TIMEOUT
 from tenon.lifecycle.messages.base import ActivityName
 from tenon.lifecycle.messages.launch import (
+    FleetOverride,
+    FleetTemplate,
     Instance,
     LaunchGroup,
     LaunchInput,
@@ -291,3 +295,33 @@ async def test_a_preparation_looks_for_an_earlier_launch_only_if_its_workflow_is
     later = await launching.prepare(PrepareLaunchInput(claim=REF, began_at=world.clock()))
     assert later.view.instance is not None
     assert later.request is None
+
+
+@pytest.mark.parametrize(
+    ("fault", "types"), [(ClassFault.WHOLE, []), (ClassFault.IMAGE, ["m5.large"]), (ClassFault.NONE, ["m5.large"])]
+)
+async def test_aws049_a_refusal_has_the_size_of_what_ec2_refused(fault: ClassFault, types: list[str]) -> None:
+    """An instance profile is the whole class's, an image that of some of its types, and other causes a NodePool's."""
+    wait = evolve(UNAUTHORIZED, class_fault=fault)
+    answer = LaunchResult(reason=wait.reason, message=wait.message, waits=wait)
+    world, launching = waiting(Refuser(launch=answer))
+    breakers = LaunchBreakers(world.clock)
+    launching = Launching(
+        world.kube, world.recorder, cast("Any", Refuser(launch=answer)), world.clock, breakers=breakers, tries=lambda: 1
+    )
+    row = FleetOverride(instance_type="m5.large", zone="us-west-2a", subnet_id="subnet-a", price=0.1)
+    template = FleetTemplate(name="t", image_id="ami-1", overrides=[row])
+    await launching.launch(LaunchInput(claim=REF, request=evolve(REQUEST, templates=[template])))
+    (breaker,) = breakers.report().breakers
+    assert (breaker.node_class, breaker.pool) == (("default", "") if fault else ("", "web"))
+    assert breaker.instance_types == types
+
+
+async def test_aws049_a_template_that_ec2_refuses_holds_back_the_class() -> None:
+    error = EC2Error("InvalidParameterValue", "a tag is too long", operation="CreateLaunchTemplate")
+    world, _ = waiting(Refuser())
+    breakers = LaunchBreakers(world.clock)
+    refuser = cast("Any", Refuser(prepare=error))
+    launching = Launching(world.kube, world.recorder, refuser, world.clock, breakers=breakers, tries=lambda: 1)
+    await launching.prepare(PrepareLaunchInput(claim=REF))
+    assert [each.node_class for each in breakers.report().breakers] == ["default"]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 from tenon.apis import labels
 from tenon.lifecycle.breaker import UNTRIED_FOR, refused
 from tenon.lifecycle.messages.provisioning import AwaitBatchInput, RefusedTypes
-from tests.planning.fake_view import START, node_pool
+from tests.planning.fake_view import START, node_class, node_pool
 from tests.planning.setting import BATCH, Setting
 from tests.scheduling.builders import CATALOG, asking, need, pod
 
@@ -93,3 +94,46 @@ async def test_not_always_the_same_claim_probes() -> None:
         (body,) = at.kube.objects.values()
         chosen.add(body["metadata"]["annotations"][labels.PLANNED_PODS])
     assert len(chosen) == 2
+
+
+OF_CLASS = refused(None, "", "InstanceProfileNameInvalid", "no such profile", START, node_class="default")
+
+
+def class_of(name: str) -> dict[str, Any]:
+    return {"template/spec/nodeClassRef/name": name}
+
+
+async def test_pods_go_to_a_pool_of_another_class_until_a_probe_is_due() -> None:
+    """No NodeClaim waits for the refused class, and none is made for it as long as it would only wait."""
+    at = Setting(pod("a"))
+    at.view.pools = [node_pool("default"), node_pool("same-class"), node_pool("other", class_of("other"))]
+    at.view.classes["other"] = node_class("other")
+    given = BATCH.model_copy(update={"breakers": [OF_CLASS]})
+    assert len((await at.planner.plan(given)).claims) == 1
+    assert at.pools_used() == {"other"}
+
+
+async def test_one_nodepool_of_a_refused_class_probes_for_all_of_them() -> None:
+    at = Setting(pod("a", cpu=BIG), pod("b", cpu=BIG), asking("c", need(labels.NODEPOOL, "In", "same-class"), cpu=BIG))
+    at.view.pools = [node_pool("default"), node_pool("same-class")]
+    at.now = OF_CLASS.next_probe_at
+    given = BATCH.model_copy(update={"breakers": [OF_CLASS]})
+    result = await at.planner.plan(given)
+    assert (len(result.claims), result.unschedulable) == (1, 2)
+    at = Setting(pod("a", cpu=BIG))
+    at.view.pools = [node_pool("default"), node_pool("same-class")]
+    at.now = OF_CLASS.next_probe_at
+    at.view.launching = {"default"}
+    assert (await at.planner.plan(given)).claims == []
+
+
+async def test_pods_that_only_a_refused_class_serves_are_planned_again_when_a_probe_is_due() -> None:
+    at = Setting(pod("a"))
+    for _ in range(3):
+        at.batcher.unschedulable(at.view.pods, at.view.fingerprint())  # so that its own pause is long by now
+    at.now = START + timedelta(minutes=1)
+    late = OF_CLASS.model_copy(update={"next_probe_at": at.now + timedelta(seconds=15)})
+    assert (await at.planner.plan(BATCH.model_copy(update={"breakers": [late]}))).claims == []
+    assert at.batcher.undecided() == []
+    at.now = late.next_probe_at
+    assert at.batcher.undecided() == at.view.pods

@@ -133,7 +133,7 @@ class NodePoolStatusController(Controller):
         if self._measured:
             self._metrics.measure(pool, usage)
             if self._refusals.known:
-                self._metrics.measure_breaker(record.name, is_open=record.name in self._refusals.breakers())
+                self._metrics.measure_breaker(record.name, is_open=bool(self._refusals.breakers([pool])))
         class_generation = self._class_generation(pool)
         status = self._status(pool, usage, class_generation)
         self._events.log_unknown_values(pool)
@@ -168,7 +168,7 @@ class NodePoolStatusController(Controller):
         results = self._registrations.of(pool, class_generation)
         conditions = with_registration_health(conditions, results, now=now, observed_generation=generation)
         if self._refusals.known:
-            breaker = self._refusals.breakers().get(name)
+            breaker = self._refusals.breakers([pool]).get(name)
             conditions = with_launch_health(conditions, breaker, now=now, observed_generation=generation)
             launched = self._launched.get(name)
             shortage = self._refusals.shortage(name, launched)

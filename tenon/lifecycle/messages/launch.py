@@ -165,6 +165,8 @@ class LaunchWait(Message):
     """True if EC2 can buy an instance only for a request with another token, which may be sent at once."""
     launched: bool = False
     """True if the claim was launched before, and only whether its instance still exists is unknown."""
+    class_fault: str = ""
+    """What of the EC2NodeClass EC2 refused: `tenon.ec2.class_faults`."""
 
 
 class PrepareLaunchResult(Message):

@@ -30,12 +30,13 @@ class RefusedTypes(Message):
 
 
 class LaunchBreaker(Message):
-    """A NodePool whose launches EC2 refuses. They wait, except for an occasional probe.
+    """Launches that EC2 refuses. They wait, except for an occasional probe.
 
-    Launches of other instance types do not wait, if EC2's refusals were about the requests of some types.
+    These are the launches of a NodePool, of an EC2NodeClass, or of the account if neither is named. Launches of other
+    instance types do not wait, if EC2's refusals were about the requests of some types.
     """
 
-    pool: str
+    pool: str = ""
     reason: str
     message: str
     failures: int = 1
@@ -47,7 +48,11 @@ class LaunchBreaker(Message):
     boots: bool = False
     """EC2 accepts the launches, but the instances end before their Nodes join."""
     instance_types: list[str] = Field(default_factory=list)
-    """The instance types of the refused requests, sorted; empty if no launch of the NodePool can succeed."""
+    """The instance types of the refused requests, sorted; empty if no launch can succeed."""
+    node_class: str = ""
+    """The EC2NodeClass, if EC2's refusals are about it. Launches of all its NodePools wait."""
+    refused_at: datetime | None = None
+    """When EC2 last refused a launch or ended an instance. NodeClaims that are older do not keep their pods."""
 
 
 class LaunchReport(Message):
@@ -56,7 +61,7 @@ class LaunchReport(Message):
     refused: list[RefusedTypes] = Field(default_factory=list)
     breakers: list[LaunchBreaker] = Field(default_factory=list)
     closed: list[str] = Field(default_factory=list)
-    """NodePools whose launches succeed again."""
+    """NodePools whose launches succeed again, and the keys of EC2NodeClasses (`tenon.lifecycle.breaker.key_of`)."""
 
 
 class PurchasePause(Message):
