@@ -126,7 +126,7 @@ def why_not_placed(record: PodRecord) -> str:
         return f"it has ended (phase {record.phase})"
     if record.deleting:
         return "it is being deleted"
-    if record.nominated:
+    if record.nominated_node:
         return "kube-scheduler makes room for it on an existing node (status.nominatedNodeName)"
     if record.daemon:
         return "a DaemonSet owns it, whose pods come with each node"

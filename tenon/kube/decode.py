@@ -82,7 +82,7 @@ def decode_pod(raw: bytes | msgspec.Raw) -> PodRecord:
         deleting=metadata.deletion_timestamp is not None,
         unschedulable=scheduled is not None and scheduled.status == "False" and scheduled.reason == "Unschedulable",
         untried=scheduled is None,
-        nominated=bool(status.nominated_node_name),
+        nominated_node=sys.intern(status.nominated_node_name or ""),
         gated=bool(spec.scheduling_gates),
         opted_out=_avoids_nodepools(pod.required_terms),
         volumes=_volumes(metadata, spec),

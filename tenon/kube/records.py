@@ -60,8 +60,8 @@ class PodRecord:
     """The scheduler reported that the pod fits on no node."""
     untried: bool = False
     """The scheduler has not reported yet whether it can place the pod."""
-    nominated: bool = False
-    """The scheduler has nominated a node and is preempting pods there."""
+    nominated_node: str = ""
+    """The node on which the scheduler is making room for the pod by preemption; empty if there is none."""
     gated: bool = False
     opted_out: bool = False
     """The pod requires nodes that belong to no NodePool."""
@@ -111,7 +111,7 @@ class PodRecord:
         """Whether the pod has no node, and Tenon may buy one for it if the scheduler finds none."""
         return (
             not self.node_name
-            and not self.nominated
+            and not self.nominated_node
             and not self.daemon
             and not self.mirror
             and not self.gated

@@ -104,6 +104,17 @@ def test_a_claim_without_a_node_counts_with_its_planned_pods_sch_090() -> None:
     assert found.planned(NOW) == {"uid-wanted": "claim"}
 
 
+def test_sch001_a_nominated_pod_holds_its_room_until_it_goes_elsewhere() -> None:
+    found = state(nodes=[node()], pods=[running("a", "n")])
+    used = []
+    for nominated in ("n", "other", "n", ""):
+        record = waiting("preempts", cpu="2", status={"nominatedNodeName": nominated} if nominated else {})
+        found.pods.on_event(record.key, record)
+        used.append((only(found).used, [one.name for one in only(found).pods]))
+    alone, beside = ({"cpu": 1000, "pods": 1}, ["a"]), ({"cpu": 3000, "pods": 2}, ["a", "preempts"])
+    assert used == [beside, alone, beside, alone]
+
+
 def test_a_claim_without_an_instance_promises_what_its_pods_asked_for_sch_005() -> None:
     """A pod that comes in place of one that was evicted finds room there: nothing is bought twice."""
     annotations = {

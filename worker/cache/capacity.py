@@ -82,7 +82,7 @@ def daemon_pods(state: ClusterState) -> list[Pod]:
 
 
 class Expected:
-    """The pods still to come to a node: DaemonSet pods, and pods that a claim was bought for."""
+    """The pods still to come to a node: DaemonSet pods, pods that a claim was bought for, and nominated pods."""
 
     def __init__(self, state: ClusterState, now: float) -> None:
         self.all_daemons = state.kept_nodes.common(tuple(daemon_pods(state)))
@@ -92,6 +92,10 @@ class Expected:
         """UIDs of the pods that a claim was bought for."""
         self._left: set[str] = set()
         """The Nodes that those of them leave that run."""
+        self._nominated = {
+            node_name: [state.scheduling_pod(record) for record in records]
+            for node_name, records in state.nominated_pods().items()
+        }
         by_uid = {record.uid: record for record in (*state.pending(), *state.pods_to_move())}
         for uid, claim in state.planned(now).items():
             if uid in by_uid:
@@ -100,8 +104,9 @@ class Expected:
                 self._left.add(by_uid[uid].node_name)
 
     def concerns(self, node_name: str, claim: ClaimRecord | None) -> bool:
-        """Whether a pod that a claim was bought for is on its way to this node, or leaves it."""
-        return node_name in self._left or (claim is not None and claim.name in self._planned)
+        """Whether a pod is on its way to this node, or leaves it for a claim that was bought for it."""
+        on_its_way = node_name in self._nominated or (claim is not None and claim.name in self._planned)
+        return on_its_way or node_name in self._left
 
     def daemons(self, node: Requirements, taints: Iterable[Taint], *, managed: bool = True) -> list[Pod]:
         """The DaemonSet pods that belong on such a node, whether or not they are already there.
@@ -112,6 +117,10 @@ class Expected:
         if managed:
             node = node.with_(Requirements({key: r for key, r in LATER_LABELS.items() if key not in node}))
         return [daemon for daemon in self.all_daemons if _tolerates(daemon, hard) and _matches(daemon, node)]
+
+    def nominated(self, node_name: str) -> list[Pod]:
+        """The pods for which kube-scheduler makes room on a Node. It gives that room to no less important pod."""
+        return self._nominated.get(node_name, [])
 
     def planned(self, claim: str) -> list[Pod]:
         """The pods that are still on their way to a claim."""
@@ -172,7 +181,7 @@ def _existing(
     if expected.all_daemons:
         daemons = expected.daemons(Requirements.from_labels(known), taints, managed=claim is not None)
     missing = [daemon for daemon in daemons if daemon.uid not in served]
-    planned = expected.planned(claim.name) if claim is not None else []
+    planned = expected.nominated(record.name) + (expected.planned(claim.name) if claim is not None else [])
     return Node(
         name=record.name,
         labels=known,

@@ -147,6 +147,14 @@ class ClusterState:
         """Pods that wait for capacity, whether or not a plan covers them, sorted by key."""
         return [self._pending[key] for key in sorted(self._pending)]
 
+    def nominated_pods(self) -> dict[str, list[PodRecord]]:
+        """Pods for which kube-scheduler makes room on a node, by that node's name."""
+        nominated: dict[str, list[PodRecord]] = {}
+        for key in sorted(self._unbound):
+            if node_name := self._unbound[key].nominated_node:
+                nominated.setdefault(node_name, []).append(self._unbound[key])
+        return nominated
+
     def moving_pods(self) -> list[PodRecord]:
         """Pods that must move because their node is leaving, sorted by key."""
         there = (pod for name in self.moving.nodes() for pod in self.pods_by_key(name).values())
