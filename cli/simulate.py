@@ -190,7 +190,7 @@ def simulated(given: Given) -> Report:
         add_node_claims(objects)
     fill_in(objects, expressions=chosen.aws_gates().node_class_cel)
     if disruption:
-        compare_with_pools(objects, instant)
+        compare_with_pools(objects, instant, chosen.ca_bundle)
     cache = FiledCache(instant.timestamp(), default_spread)
     pending, undecodable = fill(cache, objects, moving=disruption)
     _stop_at(undecodable)

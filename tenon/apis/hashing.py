@@ -51,6 +51,14 @@ def ec2nodeclass_hash(node_class: EC2NodeClass, ca_bundle: str = "") -> str:
     return _digest({"spec": spec, "family": node_class.spec.resolved_family, "caBundle": ca_bundle})
 
 
+def changed_class_fields(before: EC2NodeClass, after: EC2NodeClass) -> tuple[list[str], list[str]]:
+    """Return the fields of the spec that differ: those that the hash covers, and the other ones."""
+    old, new = _plain(before.spec), _plain(after.spec)
+    changed = sorted(name for name in old.keys() | new.keys() if _text(old.get(name)) != _text(new.get(name)))
+    unhashed = {kubernetes_name(name) for name in UNHASHED_SELECTORS}
+    return [name for name in changed if name not in unhashed], [name for name in changed if name in unhashed]
+
+
 def nodepool_hashes(pool: NodePool) -> dict[str, str]:
     """The hash annotations of a pool and its NodeClaims."""
     return {labels.NODEPOOL_HASH: nodepool_hash(pool), labels.NODEPOOL_HASH_VERSION: NODEPOOL_VERSION}

@@ -93,6 +93,7 @@ class DesiredNode:
         types: Sequence[InstanceType] | None = None,
         *,
         ca_bundle: str = "",
+        class_hash: str = "",
     ) -> None:
         """Prepare the comparison.
 
@@ -102,12 +103,14 @@ class DesiredNode:
             types: the instance types of the class with every offering, also those that EC2 refuses at the moment; None
                 if they could not be read.
             ca_bundle: the certificate authority of the cluster that new nodes get.
+            class_hash: the hash that new nodes get from the class, if what the class selects is not known. Then only
+                the hash is compared with it.
         """
         self._pool = pool
         self._pool_hash = nodepool_hash(pool)
         self._requirements = Requirements.from_terms(term.to_dict() for term in pool.spec.template.spec.requirements)
         usable = node_class if node_class is not None and node_class.metadata.deletion_timestamp is None else None
-        self._class = _Class(pool, usable, types, ca_bundle) if usable is not None else None
+        self._class = _Class(pool, usable, types, ca_bundle, class_hash) if usable is not None else None
 
     def check(self, claim: ClaimRecord, now: datetime) -> Verdict:
         """Compare a NodeClaim of the pool that is launched."""
@@ -155,15 +158,20 @@ class _Class:
     """What the EC2NodeClass of a pool selects now."""
 
     def __init__(
-        self, pool: NodePool, node_class: EC2NodeClass, types: Sequence[InstanceType] | None, ca_bundle: str
+        self,
+        pool: NodePool,
+        node_class: EC2NodeClass,
+        types: Sequence[InstanceType] | None,
+        ca_bundle: str,
+        class_hash: str,
     ) -> None:
         self.name = node_class.metadata.name
         self._raw = node_class
-        self._hash = ec2nodeclass_hash(node_class, ca_bundle)
+        self._hash = class_hash or ec2nodeclass_hash(node_class, ca_bundle)
         without_kubelet = evolve(node_class, spec=evolve(node_class.spec, kubelet=None))
         self._hash_without_kubelet = ec2nodeclass_hash(without_kubelet, ca_bundle)
         self._kubelet = with_own_kubelet(node_class, pool.metadata.annotations).spec.kubelet
-        self._is_current = not not_ready(node_class) and not readiness_unknown(node_class)
+        self._is_current = not (class_hash or not_ready(node_class) or readiness_unknown(node_class))
         status = node_class.status
         self._subnets = {subnet.id: subnet.zone for subnet in status.subnets}
         self._groups = frozenset(group.id for group in status.security_groups)

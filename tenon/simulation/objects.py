@@ -96,6 +96,8 @@ class Objects:
     """What was ignored or changed, with the number of occurrences."""
     followed: dict[tuple[str, str], Found] = field(default_factory=dict)
     """Workloads looked up in a live cluster, by kind and key. Their pods already exist."""
+    replaced: dict[tuple[str, str], Found] = field(default_factory=dict)
+    """Objects of a live cluster that a file describes differently, by kind and key."""
     scheduler_configs: list[tuple[JsonObject, Source]] = field(default_factory=list)
     """kube-scheduler configurations, which are not cluster objects."""
 
@@ -130,7 +132,9 @@ class Objects:
             known = self.by_kind.setdefault(found.kind, {})
             if found.key not in known:
                 known[found.key] = found
-            elif not yields:
+            elif yields:
+                self.replaced[found.kind, found.key] = found
+            else:
                 self.faults.append(found.fault("", f"appears twice, first in {known[found.key].source}: keep one"))
 
     def _opened(self, value: Any, source: Source, deeper: int) -> Iterator[JsonObject]:

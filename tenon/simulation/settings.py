@@ -58,12 +58,14 @@ GATES_OF_AWS = "AWS_FEATURE_GATES"
 """Decides whether EC2NodeClasses may contain expressions."""
 SPREAD = "SCHEDULER_CONFIG"
 """A document or its path. It sets the default topology spread of pods without constraints."""
+CA_BUNDLE = "CLUSTER_CA_BUNDLE"
+"""The cluster's certificate authority. It decides whether nodes drifted from their EC2NodeClass."""
 _WITHOUT_EFFECT_ON_PLANS = """
 BATCH_MAX_DURATION BATCH_IDLE_DURATION IGNORE_DRA_REQUESTS KUBE_CLIENT_QPS
 KUBE_CLIENT_BURST METRICS_PORT HEALTH_PROBE_PORT ENABLE_PROFILING DISABLE_LEADER_ELECTION LEADER_ELECTION_NAME
 LEADER_ELECTION_NAMESPACE STAND_BY_NAMESPACES DISABLE_CONTROLLER_WARMUP
 DISABLE_CLUSTER_STATE_OBSERVABILITY CPU_REQUESTS MEMORY_LIMIT
-LOG_LEVEL LOG_OUTPUT_PATHS LOG_ERROR_OUTPUT_PATHS KARPENTER_SERVICE CLUSTER_NAME CLUSTER_ENDPOINT CLUSTER_CA_BUNDLE
+LOG_LEVEL LOG_OUTPUT_PATHS LOG_ERROR_OUTPUT_PATHS KARPENTER_SERVICE CLUSTER_NAME CLUSTER_ENDPOINT
 ISOLATED_VPC PRICE_TABLE EKS_CONTROL_PLANE INTERRUPTION_QUEUE DISABLE_DRY_RUN
 ENABLE_ZONAL_SHIFT AMI_REFRESH_INTERVAL SUBNET_REFRESH_INTERVAL
 SECURITY_GROUP_REFRESH_INTERVAL LEGACY_NODE_REPAIR
@@ -97,6 +99,11 @@ class PlanSettings:
     def scheduler_config(self) -> str:
         """A kube-scheduler configuration or its path; empty if not set."""
         return self.stated.get(SPREAD, "")
+
+    @property
+    def ca_bundle(self) -> str:
+        """The cluster's certificate authority; empty if not set."""
+        return self.stated.get(CA_BUNDLE, "")
 
     def node_settings(self, node_class: EC2NodeClass) -> NodeSettings:
         """What a class and the settings say about the resources of its nodes."""
@@ -143,7 +150,7 @@ def read_settings(texts: Iterable[str]) -> tuple[PlanSettings, list[ManifestErro
                 settings.stated[name] = value
             except ValueError as error:
                 wrong = f"{name} cannot be used: {error}"
-        elif name == SPREAD:
+        elif name in (SPREAD, CA_BUNDLE):
             settings.stated[name] = value
         elif name in WITHOUT_EFFECT_ON_PLANS:
             notes.append(f"setting {name} has no effect on a simulation")

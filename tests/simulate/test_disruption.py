@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import yaml
 
-from tenon.apis.hashing import nodepool_hashes
+from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.apis.hashing import ec2nodeclass_hashes, nodepool_hashes
 from tenon.apis.nodepool import NodePool
-from tests.simulate.running import Answer, simulate
+from tenon.kube.claim_record import ClaimRecord
+from tenon.manifests.faults import Source
+from tenon.simulation.drifted_claims import compare_with_pools
+from tenon.simulation.objects import Objects
+from tests.simulate.api_server import ApiServer
+from tests.simulate.live_server import server
+from tests.simulate.running import Answer, catalogue, command, simulate
 from tests.simulate.shared_cluster import HOLD, LABELS, NOW, PATIENT, SHARED, TWO, node, pod
+
+__all__ = ["server"]
 
 
 def disrupted(folder: Path, text: str, *options: str, form: str = "json") -> Answer:
@@ -270,3 +280,81 @@ def test_a_handwritten_node_drifts_only_by_labels_that_it_has(tmp_path: Path) ->
     assert plan["disruption"] == []
     moved = disrupted(tmp_path, narrowed("us-west-2b") + node("n1", "m5.xlarge", "3900m") + pod("a", "n1", "3500m"))
     assert [command["reason"] for command in moved.plan["disruption"]] == ["Drifted"]
+
+
+NODE_CLASS = """
+---
+apiVersion: karpenter.k8s.aws/v1
+kind: EC2NodeClass
+metadata: {name: default}
+spec:
+  role: nodes
+  amiSelectorTerms: [{alias: al2023@latest}]
+  subnetSelectorTerms: [{tags: {a: b}}]
+  securityGroupSelectorTerms: [{tags: {a: b}}]
+"""
+CA = "Q0E="
+
+
+def class_hashes(text: str = NODE_CLASS) -> dict[str, str]:
+    """The annotations of a NodeClaim that was launched from the class in the cluster with this CA bundle."""
+    return ec2nodeclass_hashes(EC2NodeClass.model_validate(yaml.safe_load(text.removeprefix("\n---"))), CA)
+
+
+def test_dis71_a_changed_ec2nodeclass_shows_which_nodes_that_replaces(tmp_path: Path) -> None:
+    """The hash covers the CA bundle. Without it no node drifts, because nobody can tell."""
+    changed, ca = f"{NODE_CLASS}  userData: echo hello\n", ("--set", f"CLUSTER_CA_BUNDLE={CA}")
+    assert disrupted(tmp_path, WHEN_EMPTY + NODE_CLASS + claimed(class_hashes()), *ca).plan["disruption"] == []
+    (command,) = disrupted(tmp_path, WHEN_EMPTY + changed + claimed(class_hashes()), *ca).plan["disruption"]
+    assert (command["reason"], command["candidates"]) == ("Drifted", ["n1"])
+    assert disrupted(tmp_path, WHEN_EMPTY + changed + claimed(class_hashes())).plan["disruption"] == []
+    undone = WHEN_EMPTY + NODE_CLASS + claimed(class_hashes(), drifted="NodeClassDrift")
+    assert disrupted(tmp_path, undone, *ca).plan["disruption"] == []
+
+
+def test_dis71_a_class_that_differs_from_that_of_the_cluster_shows_which_nodes_that_replaces(
+    server: type[ApiServer], tmp_path: Path
+) -> None:
+    """The class of the cluster shows what changed, so nobody needs to know the CA bundle."""
+    parts = {part["kind"]: part for part in yaml.safe_load_all(WHEN_EMPTY + NODE_CLASS + claimed(class_hashes()))}
+    live_class = parts["EC2NodeClass"]
+    live_class["metadata"]["annotations"] = class_hashes()
+    server.objects = {
+        "nodepools": [parts["NodePool"]],
+        "ec2nodeclasses": [live_class],
+        "nodeclaims": [parts["NodeClaim"]],
+        "nodes": [parts["Node"]],
+        "pods": [parts["Pod"]],
+    }
+    options = ("--live", "--disruption", "-o", "json", "--catalog", str(catalogue(tmp_path)), "--node", "n1")
+
+    def with_file(text: str) -> Answer:
+        changed = tmp_path / "class.yaml"
+        changed.write_text(text)
+        return command("-f", str(changed), *options)
+
+    assert with_file(NODE_CLASS).plan["disruption"] == []
+    answer = with_file(f"{NODE_CLASS}  userData: echo hello\n  tags: {{team: red}}\n")
+    (found,) = answer.plan["disruption"]
+    assert found["reason"] == "Drifted"
+    elsewhere = with_file(
+        NODE_CLASS.replace("subnetSelectorTerms: [{tags: {a: b}}]", "subnetSelectorTerms: [{id: subnet-1}]")
+    )
+    assert elsewhere.plan["disruption"] == []
+    assert "only EC2 knows what the changed spec.subnetSelectorTerms selects" in elsewhere.err
+
+
+def test_dis71_a_claim_says_which_fields_of_its_class_a_file_changes() -> None:
+    objects, before = Objects(), NODE_CLASS.removeprefix("\n---")
+    objects.add(yaml.safe_load(f"{before}  userData: x\n  tags: {{a: b}}\n"), Source("file"))
+    live_class = yaml.safe_load(before)
+    live_class["metadata"]["annotations"] = class_hashes()
+    for body in (live_class, *yaml.safe_load_all(WHEN_EMPTY + claimed(class_hashes()))):
+        objects.add(body, Source("cluster"), yields=True)
+    compare_with_pools(objects, datetime(2026, 3, 1, tzinfo=UTC))
+    (claim,) = objects.of("NodeClaim")
+    drifted = ClaimRecord.of(claim.body).condition("Drifted")
+    assert (drifted["reason"], drifted["message"]) == (
+        "NodeClassDrift",
+        "spec.tags, spec.userData of EC2NodeClass default would change",
+    )

@@ -6,6 +6,7 @@ import pytest
 
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.simulation.settings import (
+    CA_BUNDLE,
     CHOICES,
     GATES,
     GATES_OF_AWS,
@@ -56,4 +57,4 @@ def test_what_is_malformed_is_one_fault(text: str, wrong: str) -> None:
 
 def test_every_setting_of_a_worker_is_known() -> None:
     names = {name.upper() for name in Settings.model_fields}
-    assert names - CHOICES.keys() - NUMBERS.keys() - {GATES, GATES_OF_AWS, SPREAD} <= WITHOUT_EFFECT_ON_PLANS
+    assert names - CHOICES.keys() - NUMBERS.keys() - {GATES, GATES_OF_AWS, SPREAD, CA_BUNDLE} <= WITHOUT_EFFECT_ON_PLANS
