@@ -7,7 +7,7 @@ ten thousand pods then takes a few megabytes. `tenon.kube.storage_decode` decode
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -88,7 +88,7 @@ def decode_pod(raw: bytes | msgspec.Raw) -> PodRecord:
         volumes=_volumes(metadata, spec),
         do_not_disrupt=do_not_disrupt_value(annotations) or "",
         surges=surges(annotations, pod.workload),
-        deletion_cost=_whole_number(annotations.get(labels.POD_DELETION_COST)),
+        disruption_cost=_disruption_cost(annotations),
         bound_at=instant(scheduled.last_transition_time) if scheduled and scheduled.status == "True" else 0.0,
     )
 
@@ -214,6 +214,12 @@ def scheduling_pod(metadata: Metadata, spec: PodSpec, status: PodStatus | None) 
 def _selector_owner(namespace: str, owner: Owner | None) -> tuple[str, str]:
     plural = OWNERS.get((owner.api_version, owner.kind)) if owner else None
     return share_value((plural, f"{namespace}/{owner.name}")) if owner and plural else NO_OWNER
+
+
+def _disruption_cost(annotations: Mapping[str, str]) -> int:
+    """Return the cost that a pod states for its eviction. A value that cannot be read is 0, whatever else it states."""
+    stated = annotations.get(labels.DISRUPTION_COST)
+    return _whole_number(annotations.get(labels.POD_DELETION_COST) if stated is None else stated)
 
 
 def _whole_number(text: str | None) -> int:

@@ -69,8 +69,8 @@ class PodRecord:
     """The value of the do-not-disrupt annotation; empty if absent."""
     surges: bool = False
     """A disruption command starts its new pod before it stops."""
-    deletion_cost: int = 0
-    """The value of the pod-deletion-cost annotation."""
+    disruption_cost: int = 0
+    """The value of the annotation disruption-cost, or else of pod-deletion-cost."""
     volumes: tuple[VolumeUse, ...] = ()
     """Its volumes that use claims. `Storage` resolves what they require of a node, which changes with the claims."""
     bound_at: float = 0.0

@@ -173,6 +173,21 @@ def test_a_pod_that_wants_no_pool_opts_out_sch_002(key: str) -> None:
     assert waiting(affinity=required(term("DoesNotExist"), term("Exists"))).provisionable
 
 
+@pytest.mark.parametrize(
+    ("annotations", "cost"),
+    [
+        ({}, 0),
+        ({"controller.kubernetes.io/pod-deletion-cost": "-5"}, -5),
+        ({"karpenter.sh/disruption-cost": "100", "controller.kubernetes.io/pod-deletion-cost": "-5"}, 100),
+        ({"karpenter.sh/disruption-cost": "dear", "controller.kubernetes.io/pod-deletion-cost": "-5"}, 0),
+        ({"controller.kubernetes.io/pod-deletion-cost": "1.5"}, 0),
+    ],
+)
+def test_n15_211_a_pod_states_its_cost(annotations: dict[str, str], cost: int) -> None:
+    """ANN-10, N15-023, N15-211, N15-212, N15-645: a cost for disruption alone goes before that for ReplicaSets."""
+    assert pod("a", meta={"annotations": annotations}).disruption_cost == cost
+
+
 def test_tolerations_and_taints_keep_kubernetes_defaults() -> None:
     assert pod(tolerations=[{"key": "a", "value": "b"}, {"operator": "Exists"}]).pod.tolerations == (
         Toleration(key="a", value="b"),

@@ -42,7 +42,7 @@ def with_eviction_cost(cache: ClusterCache, claim: ClaimRecord, now: datetime) -
     return replace(
         static_claim(cache, claim),
         empty=not pods,
-        cost=rescheduling_cost((pod.pod.priority, pod.deletion_cost) for pod in pods),
+        cost=rescheduling_cost((pod.pod.priority, pod.disruption_cost) for pod in pods),
         protected=bool(protection_of(claim, node, now)) or any(_is_protected(pod, now) for pod in pods),
     )
 
