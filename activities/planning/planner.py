@@ -60,6 +60,7 @@ from tenon.provisioning.purchase import explanations
 from tenon.provisioning.purchase_pauses import existing_node_sentence, pause_sentence, pool_sentence
 from tenon.provisioning.readiness import usable_pools
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
+from tenon.scheduling.local_disks import lost_disks
 from tenon.scheduling.model import Plan, Problem
 
 log = loggers.PROVISIONER
@@ -93,6 +94,8 @@ class _Decision:
     """For each NodeClaim of the plan, what the cheapest refused offering costs that would do; None if none."""
     paused: Mapping[str, str] = field(default_factory=dict)
     """Key to the reason, for pods that are in no part of the plan because earlier nodes did not get them."""
+    doubts: Mapping[str, str] = field(default_factory=dict)
+    """Key to the reason why kube-scheduler may not place the pod where the plan has it."""
     without_types: Mapping[str, str] = field(default_factory=dict)
     """Why no instance type is available, for each NodePool that has none."""
 
@@ -196,7 +199,7 @@ class Planner:
             )
         lacking = self._refused_launches.reasons(plan, pods, avoided_until)
         self._refused_launches.bought(written.claims)
-        await self._pod_events.publish(plan, filter(_waits, pods), written.names, made.in_flight, lacking)
+        await self._pod_events.publish(plan, filter(_waits, pods), written.names, made.in_flight, lacking, made.doubts)
         for pod, node, since in self._batcher.refused_on_nodes(filter(_waits, pods)):
             message = existing_node_sentence(node, since, await self._refusal(pod))
             await self._recorder.publish(pod_reference(pod), "FailedScheduling", message, "Warning")
@@ -265,6 +268,7 @@ class Planner:
             why,
             usual_prices,
             paused,
+            lost_disks(problem),
             without_types,
         )
 

@@ -55,6 +55,7 @@ class PodEvents:
         claims: Iterable[str],
         in_flight: Collection[str] = (),
         lacking: Mapping[str, str] | None = None,
+        doubts: Mapping[str, str] | None = None,
     ) -> None:
         """Publish the plan's result for its pods. Returns after the first events; the others follow in the background.
 
@@ -64,8 +65,9 @@ class PodEvents:
             claims: the names of the plan's NodeClaims.
             in_flight: the nodes with placements that are NodeClaims without a Node so far.
             lacking: what EC2 has no capacity for, by the key of the pod.
+            doubts: why kube-scheduler may not place the pod there, by the key of the pod.
         """
-        for event in _events(plan, {pod.key: pod for pod in pods}, claims, in_flight, lacking or {}):
+        for event in _events(plan, {pod.key: pod for pod in pods}, claims, in_flight, lacking or {}, doubts or {}):
             self._put(event)
         chosen = [one for _ in range(CONCURRENCY) if (one := self._next()) is not None]
         for one in chosen:
@@ -110,6 +112,7 @@ def _events(
     claims: Iterable[str],
     in_flight: Collection[str],
     lacking: Mapping[str, str],
+    doubts: Mapping[str, str],
 ) -> Iterable[_PodEvent]:
     for key, why in plan.unschedulable.items():
         if key in waiting:
@@ -128,7 +131,8 @@ def _events(
     for place, placed in places:
         for pod in placed[:_PODS_OF_A_PLACE]:
             if pod.key in waiting and pod.key not in lacking:
-                yield _PodEvent(pod, "Nominated", f"Pod should schedule on: {place}")
+                doubt = f", but {doubts[pod.key]}" if pod.key in doubts else ""
+                yield _PodEvent(pod, "Nominated", f"Pod should schedule on: {place}{doubt}")
 
 
 def pod_reference(pod: Pod) -> dict[str, Any]:

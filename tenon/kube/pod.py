@@ -16,6 +16,16 @@ from tenon.resources import Resources
 
 
 @dataclass(frozen=True, slots=True)
+class LocalDisk:
+    """A volume on a disk of one machine: the names of the volume and its claim, and the machine's host names."""
+
+    volume: str
+    claim: str
+    """``namespace/name``."""
+    hosts: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Pod:
     """A pod as scheduling sees it.
 
@@ -45,6 +55,8 @@ class Pod:
     """The (CSI driver, claim) of each volume that must be attached to its node."""
     exclusive: tuple[str, ...] = ()
     """Its claims (``namespace/name``) that only one pod at a time may use: those with ReadWriteOncePod."""
+    local_disks: tuple[LocalDisk, ...] = ()
+    """Its volumes that are on a disk of one machine."""
     workload: str = ""
     """Its controller as ``Kind/name``; for a ReplicaSet of a Deployment, the Deployment. Empty without a controller."""
     buffer: str = ""

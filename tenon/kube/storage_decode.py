@@ -96,7 +96,20 @@ def _volume(wire: VolumeObject) -> PersistentVolume:
         terms=_reachable_from(wire.spec, wire.metadata.labels or {}),
         driver=sys.intern(_driver(wire.spec)),
         leaving=wire.metadata.deletion_timestamp is not None,
+        hosts=_hosts(wire.spec),
     )
+
+
+def _hosts(spec: VolumeSpec) -> frozenset[str]:
+    """The host names of the machine that has a local volume; empty for other volumes."""
+    if spec.local is None and spec.host_path is None:
+        return frozenset()
+    required = spec.node_affinity.required if spec.node_affinity is not None else None
+    terms = (
+        _term(term, local=False) for term in (required.node_selector_terms if required is not None else None) or ()
+    )
+    asked = [term[labels.HOSTNAME] for term in terms if labels.HOSTNAME in term]
+    return frozenset(sys.intern(host) for wanted in asked if wanted.operator == IN for host in wanted.members)
 
 
 def _driver(spec: VolumeSpec) -> str:

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from tenon.apis import labels
 from tenon.errors import TenonError
-from tenon.kube.pod import Pod
+from tenon.kube.pod import LocalDisk, Pod
 from tenon.kube.requirements import IN, Requirement, Requirements
 from tenon.kube.structs import Object, PodSpec, read
 
@@ -84,6 +84,8 @@ class PersistentVolume:
     """OR-ed alternatives of the nodes that can access the volume. None for all nodes, empty for no node."""
     driver: str = ""
     leaving: bool = False
+    hosts: frozenset[str] = frozenset()
+    """The host names of the machine that has it on a disk. ``terms`` leave them out, because it may be gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,8 @@ def with_volumes(pod: Pod, uses: Sequence[VolumeUse], storage: Storage) -> Pod:
     )
     if exclusive:
         pod = replace(pod, exclusive=exclusive)
+    if disks := tuple(disk for use in uses if (disk := _local_disk(use, storage))):
+        pod = replace(pod, local_disks=disks)
     try:
         terms = _combined([found for use in uses if (found := _terms(use, storage)) is not None])
     except UnplacedVolumeError as error:
@@ -199,6 +203,14 @@ def _of_class(key: str, pvc: PersistentVolumeClaim, storage: Storage) -> tuple[R
         on_node = Requirements.of(Requirement.new(labels.HOSTNAME, IN, (pvc.selected_node,)))
         return tuple(term.with_(on_node) for term in found.terms or (Requirements(),))
     return found.terms
+
+
+def _local_disk(use: VolumeUse, storage: Storage) -> LocalDisk | None:
+    pvc = storage.pvc(use.pvc)
+    volume = storage.volume(pvc.volume) if pvc is not None and pvc.volume else None
+    if pvc is None or volume is None or not volume.hosts:
+        return None
+    return LocalDisk(pvc.volume, use.pvc, volume.hosts)
 
 
 def _driver(use: VolumeUse, storage: Storage) -> str:

@@ -27,6 +27,7 @@ from tenon.scheduling.explanation.unschedulable_pods import explain
 from tenon.scheduling.first_fit_baseline import FleetPlan, Order, best, is_worthwhile
 from tenon.scheduling.fleet import Fleet
 from tenon.scheduling.group_starts import GroupStarts
+from tenon.scheduling.local_disks import on_their_hosts
 from tenon.scheduling.model import Plan, Problem
 from tenon.scheduling.packing import Load
 from tenon.scheduling.pod_classes import PodClass, group, resource_names
@@ -54,7 +55,11 @@ def solve(
     """
     known = tables or TypeTables()
     asked = _without_ignored_preferences(problem)
-    return in_turns(asked, lambda part: _best_plan(part, expired, known, last), expired)
+
+    def plan_of(part: Problem) -> Plan:
+        return on_their_hosts(part, lambda held: _best_plan(held, expired, known, last))
+
+    return in_turns(asked, plan_of, expired)
 
 
 def solve_by_first_fit(problem: Problem, order: Order, tables: TypeTables | None = None) -> Plan:

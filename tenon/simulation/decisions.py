@@ -23,10 +23,13 @@ from tenon.provisioning.readiness import usable_pools
 from tenon.provisioning.solving import solve_with_buffers
 from tenon.provisioning.static_capacity import usable_static_pools
 from tenon.resources import Resources, add
+from tenon.scheduling.local_disks import lost_disks
 from tenon.scheduling.model import InstanceType, Plan, Problem
 from tenon.scheduling.reservations import with_places_taken
 from tenon.simulation.existing_room import Placements, placed_by_kube_scheduler, with_placements
 
+MAX_LOST_NOTES = 5
+"""Maximum number of notes about pods whose local volume is on a machine that is gone."""
 MAX_OVERLAP_NOTES = 5
 """Maximum number of notes about NodePools that accept the same pods."""
 
@@ -84,6 +87,9 @@ def decide(cluster: Cluster, question: Question, clock: Callable[[], float]) -> 
     seconds = clock() - began
     notes = [f"NodeOverlay {name} is left out: {why}" for name, why in sorted(seen.refused.items())]
     notes += overlap_notes(overlapping([pool for pool, _ in sold], cluster.node_class))[:MAX_OVERLAP_NOTES]
+    placed_keys = {pod.key for pods in (*plan.placements.values(), *(c.pods for c in plan.claims)) for pod in pods}
+    lost = [f"pod {key}: {why}" for key, why in lost_disks(problem).items() if key in placed_keys]
+    notes += lost[:MAX_LOST_NOTES]
     return Decision(problem, plan, seconds, notes, seen.sold)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tenon.kube.pod import LocalDisk
 from tenon.kube.records import PodRecord
 from tenon.kube.volumes import BIND_COMPLETED, SELECTED_NODE
 from tests.cache.objects import (
@@ -129,7 +130,27 @@ def test_a_disk_of_a_machine_does_not_tie_its_pod_to_that_machine_sch_070(source
     place = {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a"]}
     affinity = {"required": {"nodeSelectorTerms": [{"matchExpressions": [host, place]}]}}
     disk = volume("vol", nodeAffinity=affinity, **{source: {"path": "/disk"}, "csi": None})
-    assert asked(state(pvcs=[BOUND], volumes=[disk]), WITH_DATA) == [zone("a")]
+    found = state(pvcs=[BOUND], volumes=[disk])
+    assert asked(found, WITH_DATA) == [zone("a")]
+    assert found.scheduling_pod(WITH_DATA).local_disks == (LocalDisk("vol", "ns/data", frozenset({"gone"})),)
+
+
+@pytest.mark.parametrize(
+    ("host", "source"),
+    [
+        ({"operator": "NotIn", "values": ["a"]}, {"local": {"path": "/disk"}, "csi": None}),
+        ({"operator": "Exists"}, {"hostPath": {"path": "/disk"}, "csi": None}),
+        ({"operator": "In", "values": ["a"]}, {}),
+    ],
+    ids=["any other machine", "any machine", "a driver's volume"],
+)
+def test_a_volume_that_names_no_machine_or_has_a_driver_is_no_local_disk_sch_070(
+    host: dict[str, Any], source: dict[str, Any]
+) -> None:
+    expression = {"key": "kubernetes.io/hostname", **host}
+    affinity = {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}
+    found = state(pvcs=[BOUND], volumes=[volume("vol", nodeAffinity=affinity, **source)])
+    assert found.scheduling_pod(WITH_DATA).local_disks == ()
 
 
 def test_a_claim_that_waits_for_its_pod_is_made_where_its_class_allows_sch_071() -> None:

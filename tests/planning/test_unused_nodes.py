@@ -7,6 +7,7 @@ from datetime import timedelta
 from itertools import pairwise
 
 from activities.planning.planner import MAX_REFUSALS_READ
+from tenon.kube.pod import LocalDisk
 from tenon.kube.pod_rules import PodRules, PodTerm
 from tenon.kube.selectors import LabelSelector
 from tenon.lifecycle.messages.provisioning import BatchSummary, PlanInput, PurchasePause
@@ -47,6 +48,17 @@ class Buying(Setting):
 
     def said(self, name: str) -> list[str]:
         return [event[3] for event in self.recorder.events if event[1:3] == (name, "FailedScheduling")]
+
+
+async def test_sch070_a_pod_whose_local_volume_is_lost_gets_two_nodes_at_most_and_says_why() -> None:
+    at = Buying(pod("a", local_disks=(LocalDisk("disk", "default/data", frozenset({"gone"})),)))
+    assert [len(await at.buy()) for _ in range(3)] == [1, 1, 0]
+    nominated = [event[3] for event in at.recorder.events if event[1:3] == ("a", "Nominated")]
+    assert len(nominated) == 2
+    for message in nominated:
+        assert "its local volume disk is on Node gone, which is gone or leaving" in message
+        assert "the claim default/data has been deleted and created again" in message
+    assert "Tenon bought 2 nodes for this pod" in at.said("a")[-1]
 
 
 async def test_sch018_two_nodes_without_their_pod_pause_and_the_pod_says_so() -> None:

@@ -75,7 +75,22 @@ def test_sch070_alternatives_of_several_volumes_are_taken_together(tmp_path: Pat
 
 def test_sch070_a_local_disk_does_not_tie_its_pod_to_a_machine_that_is_gone(tmp_path: Path) -> None:
     disk = volume("disk", "gone", key="kubernetes.io/hostname", local={"path": "/x"})
-    assert simulate(tmp_path, POOL + disk + claim("data", volumeName="disk") + mounting("data")).plan["nodeClaims"]
+    answer = simulate(tmp_path, POOL + disk + claim("data", volumeName="disk") + mounting("data"))
+    assert answer.plan["nodeClaims"]
+    assert "note: pod default/web-0: its local volume disk is on Node gone, which is gone or leaving" in answer.err
+
+
+def test_sch070_a_local_disk_holds_its_pod_to_a_machine_that_is_there(tmp_path: Path) -> None:
+    disk = volume("disk", "n1", key="kubernetes.io/hostname", local={"path": "/x"})
+    bound = disk + claim("data", volumeName="disk")
+    there = node(labels={"kubernetes.io/hostname": "n1"})
+    answer = simulate(tmp_path, POOL + there + bound + mounting("data"))
+    assert answer.plan["existingNodes"] == [{"name": "n1", "pods": ["default/web-0"]}]
+    assert "local volume" not in answer.err
+    full = node(cpu="500m", labels={"kubernetes.io/hostname": "n1"})
+    assert "its local volume disk is on Node n1, which cannot take the pod now" in reason(
+        tmp_path, full + bound + mounting("data")
+    )
 
 
 @pytest.mark.parametrize("stated", [{"storageClassName": "waits"}, {}])
