@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from tenon.apis import labels
 from tenon.ec2.instance_types import without
 from tenon.kube.offerings import OfferingKey
+from tenon.kube.pod_rules import PodRules, PodTerm
+from tenon.kube.selectors import LabelSelector
 from tenon.scheduling.engine import solve
-from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
+from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer, UsualNodes
 from tenon.scheduling.model import Problem
 from tests.scheduling.builders import (
     AMD64,
@@ -114,6 +116,38 @@ def test_a_type_that_is_bought_in_a_shortage_is_not_called_the_cheapest_that_fit
         "next is r9gd.16xlarge, 24 % more expensive"
     )
     assert explainer.usual_price(claim) == 0.272
+
+
+MANY = catalog(
+    entry("c6g.large", 2, 4, 0.068, zones=["us-west-2a"], available=False),
+    entry("c6g.xlarge", 4, 8, 0.136, zones=["us-west-2a"], available=False),
+    entry("c6g.12xlarge", 48, 96, 1.632, zones=["us-west-2a"], available=False),
+)
+
+
+def test_the_usual_price_of_many_pods_is_that_of_several_small_nodes() -> None:
+    """No small type holds all pods, and the only refused type that does is not the cheapest way."""
+    asked = problem(replicas(6), pool("default", ON_DEMAND, types=LEFT))
+    (claim,) = solve(asked).claims
+    explainer = TypeChoiceExplainer(asked, {"default": [*MANY, *LEFT]}, refused(*(kind.name for kind in MANY)))
+    assert explainer.usual(claim) == UsualNodes("c6g.xlarge", 2, 0.272, UNTIL)
+    assert "EC2 refused 1 cheaper type, c6g.12xlarge at $1.6320 an hour" in explainer.why(claim)
+
+
+def test_small_nodes_that_each_need_daemonsets_are_no_cheaper_way() -> None:
+    agent = pod("agent", "3", "1Gi")
+    asked = problem(replicas(6), pool("default", ON_DEMAND, types=LEFT), daemons=[agent])
+    (claim,) = solve(asked).claims
+    explainer = TypeChoiceExplainer(asked, {"default": [*MANY, *LEFT]}, refused(*(kind.name for kind in MANY)))
+    assert explainer.usual(claim) == UsualNodes("c6g.12xlarge", 1, 1.632, UNTIL)
+
+
+def test_pods_that_must_run_together_are_not_divided_among_small_nodes() -> None:
+    together = PodRules(affinity=(PodTerm(labels.HOSTNAME, LabelSelector()),))
+    asked = problem(replicas(6, rules=together), pool("default", ON_DEMAND, types=LEFT))
+    (claim,) = solve(asked).claims
+    explainer = TypeChoiceExplainer(asked, {"default": [*MANY, *LEFT]}, refused(*(kind.name for kind in MANY)))
+    assert explainer.usual(claim) == UsualNodes("c6g.12xlarge", 1, 1.632, UNTIL)
 
 
 def test_refused_types_that_the_pods_could_not_use_are_not_named() -> None:

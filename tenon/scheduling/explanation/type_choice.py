@@ -15,6 +15,7 @@ from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import Requirement, Requirements
 from tenon.kube.timestamps import format_instant
 from tenon.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources, binary_unit
+from tenon.scheduling.explanation.equal_nodes import Division
 from tenon.scheduling.model import OFFERING_KEYS, InstanceType, Offering, PlannedClaim, Problem
 from tenon.sentences import counted
 
@@ -67,6 +68,11 @@ RefusedUntil = Callable[[OfferingKey], datetime | None]
 """Returns until when plans avoid an offering that EC2 refused; None if EC2 did not refuse it."""
 
 
+def nothing_refused(_: OfferingKey) -> datetime | None:
+    """A `RefusedUntil` for a market in which EC2 refuses nothing."""
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class _RefusedTypes:
     """The cheaper types that hold what a claim must hold, and that EC2 refused."""
@@ -80,6 +86,18 @@ class _RefusedTypes:
     """When it is tried again."""
 
 
+@dataclass(frozen=True, slots=True)
+class UsualNodes:
+    """The cheapest nodes of one type that EC2 refused and that would hold a claim's pods, of its capacity type."""
+
+    instance_type: str
+    count: int
+    price: float
+    """What they cost together, in dollars an hour."""
+    until: datetime
+    """When plans try the type again."""
+
+
 class TypeChoiceExplainer:
     """Explains the claims of a plan for one problem. Caches what claims share."""
 
@@ -87,7 +105,7 @@ class TypeChoiceExplainer:
         self,
         problem: Problem,
         sold: Mapping[str, Sequence[InstanceType]] | None = None,
-        refused_until: RefusedUntil = lambda _: None,
+        refused_until: RefusedUntil = nothing_refused,
     ) -> None:
         """Take the problem that was solved.
 
@@ -113,34 +131,61 @@ class TypeChoiceExplainer:
             self._explanations[same] = self._explain(claim, shelf, asked)
         return self._explanations[same]
 
-    def usual_price(self, claim: PlannedClaim) -> float | None:
-        """Return the price of the cheapest refused offering that would do, of the claim's capacity type; None if none.
+    def usual(self, claim: PlannedClaim) -> UsualNodes | None:
+        """Return what would be bought if EC2 had not refused it; None if EC2 refused nothing cheaper.
 
         Where EC2 refuses spot capacity, on-demand capacity is what the pool falls back to, at its usual price.
         """
         if claim.pool not in self._pools:
             return None
-        capacity_type = claim.offering.capacity_type
-        found = self._refused_sales(claim, self._market_of(claim))
-        return next((sale.price for sale, _ in found if sale.offering.capacity_type == capacity_type), None)
+        found: UsualNodes | None = None
+        tried: set[tuple[str, float]] = set()
+        division: Division | None = None
+        for sale, until in self._refused_sales(claim, self._market_of(claim)):
+            if found is not None and sale.price >= found.price:
+                break
+            if sale.offering.capacity_type != claim.offering.capacity_type or (sale.name, sale.price) in tried:
+                continue
+            tried.add((sale.name, sale.price))
+            count: int | None = 1
+            if _missing(claim.requests, sale.room):
+                division = division or Division(claim)
+                affordable = (found.price if found is not None else claim.price) / sale.price if sale.price else 0
+                count = division.nodes(sale.room, int(affordable))
+            if count and (found is None or count * sale.price < found.price):
+                found = UsualNodes(sale.name, count, count * sale.price, until)
+        return found
+
+    def usual_price(self, claim: PlannedClaim) -> float | None:
+        """Return the price of `usual`; None if EC2 refused nothing cheaper."""
+        found = self.usual(claim)
+        return None if found is None else found.price
+
+    def types_up_to(self, claim: PlannedClaim, price: float) -> tuple[str, ...]:
+        """Return the claim's types that cost at most so much an hour, cheapest first."""
+        if claim.pool not in self._pools:
+            return claim.instance_types
+        prices = self._market_of(claim).prices
+        return tuple(name for name in claim.instance_types if prices.get(name, 0.0) <= price)
 
     def _market_of(self, claim: PlannedClaim) -> _Market:
         shelf = self._pool_types(claim.pool)
         return _market(shelf, _asked(claim, shelf))
 
     def _refused_sales(self, claim: PlannedClaim, market: _Market) -> Iterator[tuple[_Sale, datetime]]:
-        """Cheaper sales that EC2 refused and that would hold the claim's pods, cheapest first."""
+        """Cheaper sales that EC2 refused, cheapest first. They may be too small for all of the claim's pods."""
         for sale in market.sold_out:
             if sale.price >= claim.price * (1 - _ALIKE):
                 break
             key = OfferingKey(sale.offering.capacity_type, sale.name, sale.offering.zone)
-            if not _missing(claim.requests, sale.room) and (until := self._refused_until(key)):
+            if until := self._refused_until(key):
                 yield sale, until
 
     def _refused(self, claim: PlannedClaim, market: _Market) -> _RefusedTypes | None:
         cheaper: dict[str, tuple[_Sale, datetime]] = {}
         for sale, until in self._refused_sales(claim, market):
-            cheaper.setdefault(sale.name, (sale, until))
+            if not _missing(claim.requests, sale.room):
+                cheaper.setdefault(sale.name, (sale, until))
         if not cheaper:
             return None
         first, until = next(iter(cheaper.values()))

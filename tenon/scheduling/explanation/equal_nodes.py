@@ -1,0 +1,67 @@
+"""How many nodes of one instance type would hold the pods of a claim, to tell what they would usually cost.
+
+A plan puts many pods on one large node when EC2 refuses all small ones. Then no refused type may hold them alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from tenon.kube.pod import Pod
+from tenon.resources import CPU, MEMORY, Resources, subtract, total
+from tenon.scheduling.model import PlannedClaim
+
+MAX_KINDS = 50
+"""Pods with more different requests are not divided, because a plan must not take longer in a shortage."""
+
+
+class Division:
+    """The pods of a claim, for a division among nodes of one type."""
+
+    def __init__(self, claim: PlannedClaim) -> None:
+        self._daemons = subtract(claim.requests, total(pod.requests for pod in claim.pods))
+        kinds = Counter(tuple(sorted(pod.requests.items())) for pod in claim.pods)
+        self._kinds = sorted(((dict(amounts), count) for amounts, count in kinds.items()), key=_size, reverse=True)
+        self._divisible = len(self._kinds) <= MAX_KINDS and not _belong_together(claim.pods)
+
+    def nodes(self, room: Resources, most: int) -> int | None:
+        """Return how many nodes with this room hold the pods; None if it is more than ``most``, or impossible."""
+        if not self._divisible or not self._kinds:
+            return None
+        empty = subtract(room, self._daemons)
+        left: list[Resources] = []
+        for amounts, count in self._kinds:
+            waiting = count
+            for place, free in enumerate(left):
+                taken = min(waiting, _times(amounts, free))
+                left[place] = _without(free, amounts, taken)
+                waiting -= taken
+            each = _times(amounts, empty)
+            if waiting and not each:
+                return None
+            while waiting:
+                if len(left) == most:
+                    return None
+                taken = min(waiting, each)
+                left.append(_without(empty, amounts, taken))
+                waiting -= taken
+        return len(left)
+
+
+def _belong_together(pods: Iterable[Pod]) -> bool:
+    return any(pod.rules.affinity for pod in pods)
+
+
+def _size(kind: tuple[Mapping[str, int], int]) -> tuple[int, int]:
+    amounts, _ = kind
+    return amounts.get(CPU, 0), amounts.get(MEMORY, 0)
+
+
+def _times(amounts: Mapping[str, int], free: Resources) -> int:
+    """How many pods with these requests fit."""
+    return max(0, min((free.get(name, 0) // units for name, units in amounts.items() if units > 0), default=0))
+
+
+def _without(free: Resources, amounts: Mapping[str, int], count: int) -> Resources:
+    return {name: units - count * amounts.get(name, 0) for name, units in free.items()} if count else free
