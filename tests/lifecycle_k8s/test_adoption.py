@@ -10,12 +10,14 @@ import pytest
 
 from activities.kubernetes.cordon import cordon
 from activities.kubernetes.resources import NODECLAIMS, NODES
-from activities.launching import Launching
+from activities.launching import RESUMED_AFTER, Launching
+from tenon.apis import labels
 from tenon.lifecycle import expiration, machine
 from tenon.lifecycle.messages.launch import PrepareLaunchInput, PrepareLaunchResult
 from tenon.lifecycle.messages.node import CordonInput
 from tenon.lifecycle.state import NodeState
 from tests.lifecycle_k8s.fake_kube import START, stamp
+from tests.lifecycle_k8s.seller import Seller
 from tests.lifecycle_k8s.world import DISRUPTED, REF, Ec2, World, claim, live, node
 
 TAGGED = ("karpenter.k8s.aws/tagged", "compatibility.karpenter.k8s.aws/cluster-name-tagged")
@@ -92,6 +94,34 @@ async def test_lif03_a_claim_in_the_middle_of_its_start_goes_on_from_there(
     _, state = await taken_over(world)
     assert state.stage == stage
     assert machine.next_step(state, world.clock()).activity.value != "launch instance"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("initialized", [True, False])
+async def test_a_startup_cordon_goes_only_from_a_node_that_was_ready_before(*, initialized: bool) -> None:
+    """An earlier workflow ended before it bound the pods. This one binds them only if the node was not ready."""
+    world = World().put_live()
+    if not initialized:
+        kept = [one for one in world.claim["status"]["conditions"] if one["type"] in ("Launched", "Registered")]
+        world.claim["status"]["conditions"] = kept
+    world.node["spec"]["unschedulable"] = True
+    world.node["metadata"]["annotations"] = {labels.STARTUP_CORDON: "true"}
+    await taken_over(world)
+    assert bool(world.node["spec"].get("unschedulable")) is not initialized
+
+
+async def test_a_deleted_claim_ends_what_it_bought_although_its_class_is_gone() -> None:
+    """A launch is recorded with the class. On a claim that leaves, nothing is recorded, so the class is not needed."""
+    world = World()
+    deleted = claim()
+    deleted["status"] = {}
+    deleted["metadata"] |= {"creationTimestamp": stamp(START), "deletionTimestamp": stamp(START)}
+    world.kube.add(NODECLAIMS, deleted)
+    world.clock.instant += 2 * RESUMED_AFTER
+    result, state = await taken_over(world, Seller())
+    assert result.view.instance is not None
+    assert result.view.instance.id == "i-1"
+    assert (state.stage.leaving, state.leave and state.leave.reason) == (True, "deleted")
+    assert "providerID" not in world.claim["status"]
 
 
 async def test_ann04_a_deletion_goes_on_to_the_instant_that_karpenter_wrote() -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any, cast
+
+import pytest
 
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
 from activities.launching import Launching
@@ -11,10 +14,12 @@ from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.hashing import ec2nodeclass_hashes
 from tenon.apis.validation import parse
+from tenon.ec2.avoided import UNAVAILABLE_OFFERINGS_TTL
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.messages.launch import LaunchInput, LaunchRequest, PrepareLaunchInput
+from tests.lifecycle_k8s.fake_kube import stamp
 from tests.lifecycle_k8s.seller import Seller, node_class
-from tests.lifecycle_k8s.world import REF, World, claim
+from tests.lifecycle_k8s.world import FINALIZER, REF, World, claim
 
 PROFILE = "karpenter.k8s.aws/instance-profile-name"
 
@@ -71,6 +76,36 @@ async def test_aws041_a_young_claim_is_launched_without_what_its_plan_left_out()
     await launching.prepare(PrepareLaunchInput(claim=REF, attempt=1))
     assert OfferingKey("spot", "m5.large", "us-west-2a") in seller.avoided
     assert OfferingKey("spot", "m5.large", "us-west-2b") not in seller.avoided
+
+
+@pytest.mark.parametrize(("left", "avoids"), [(timedelta(seconds=1), True), (timedelta(), False)])
+async def test_aws041_a_refusal_that_the_plan_knew_is_forgotten_in_time(left: timedelta, *, avoids: bool) -> None:
+    """A claim that waits for long may get the offering again, like a new claim."""
+    world, launching = unlaunched()
+    world.claim["metadata"]["creationTimestamp"] = stamp(world.clock())
+    world.claim["metadata"]["annotations"][labels.UNAVAILABLE_OFFERINGS] = "spot/m5.large/us-west-2a"
+    began = world.clock()
+    world.clock.instant += UNAVAILABLE_OFFERINGS_TTL - left
+    prepared = await launching.prepare(PrepareLaunchInput(claim=REF, attempt=1, began_at=began))
+    assert prepared.request is not None
+    seller = cast("Seller", launching._ec2)
+    assert (OfferingKey("spot", "m5.large", "us-west-2a") in seller.avoided) is avoids
+
+
+async def test_fin01_a_claim_has_its_finalizer_before_its_launch_is_prepared() -> None:
+    """Without it, a deletion during the launch would not wait until the instance is gone."""
+    world, launching = unlaunched()
+    world.claim["metadata"]["finalizers"] = []
+    assert (await launching.prepare(PrepareLaunchInput(claim=REF, attempt=1))).request is not None
+    assert world.claim["metadata"]["finalizers"] == [FINALIZER]
+
+
+async def test_nothing_is_prepared_for_a_claim_that_goes_before_it_has_its_finalizer() -> None:
+    world, launching = unlaunched()
+    world.claim["metadata"]["finalizers"] = []
+    world.kube.before_patch.append(lambda: world.kube.objects.pop(("nodeclaims", "", REF.name)))
+    result = await launching.prepare(PrepareLaunchInput(claim=REF, attempt=1))
+    assert (result.view.exists, result.request) == (False, None)
 
 
 async def test_a_request_of_an_older_release_counts_as_made_from_the_class_as_it_is() -> None:

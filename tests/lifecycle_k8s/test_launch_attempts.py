@@ -48,6 +48,11 @@ NO_INSTANCE = LaunchResult(
     message="EC2 knows the token",
     waits=LaunchWait(reason="IdempotentParameterMismatch", message="EC2 knows the token", new_token=True),
 )
+TEMPLATE_GONE = LaunchResult(
+    reason="LaunchTemplateNotFound",
+    message="InvalidLaunchTemplateName.NotFoundException: it does not exist",
+    waits=LaunchWait(reason="LaunchTemplateNotFound", message="it does not exist"),
+)
 
 
 class Tokens(Seller):
@@ -247,6 +252,16 @@ async def test_a_token_in_doubt_gives_way_when_ec2_shows_that_nothing_is_left_of
         await life.step()
     ec2.answers["t1"] = NO_INSTANCE
     assert await life.to_registering() == timedelta()
+
+
+async def test_a_launch_whose_template_is_gone_is_prepared_again_at_once() -> None:
+    """The preparation creates the template. EC2 refused nothing, so neither the claim nor its NodePool says so."""
+    ec2 = Tokens(t1=TEMPLATE_GONE)
+    life = Life(ec2)
+    assert await life.to_registering() == timedelta()
+    assert ec2.sent == ["t1", "t2"]
+    assert life.held == []
+    assert life.world.recorder.events == []
 
 
 async def test_an_ec2_that_knows_every_token_is_not_asked_in_a_tight_loop() -> None:

@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any, cast
 
 import pytest
+from prometheus_client import REGISTRY
 
 from activities.ec2.errors import (
     EC2Error,
@@ -112,6 +113,28 @@ async def test_aws042_a_missing_spot_role_has_an_event_that_says_what_to_do() ->
     assert result.reason == Reason.INSUFFICIENT_CAPACITY
     (event,) = [each for each in world.recorder.events if each[2] == "SpotSLRCreationFailed"]
     assert "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com" in event[3]
+
+
+async def test_met52_only_refusals_of_the_requested_capacity_type_are_counted() -> None:
+    """A full placement group rules out the offerings of the other capacity types, which EC2 was not asked for."""
+
+    def refusals(capacity_type: str) -> float:
+        counted = {"zone": "us-west-2c", "zone_id": "", "capacity_type": capacity_type}
+        return (
+            REGISTRY.get_sample_value(
+                "karpenter_cloudprovider_instance_launch_failures_total",
+                {**counted, "reason": "InsufficientCapacity"},
+            )
+            or 0.0
+        )
+
+    before = {each: refusals(each) for each in ("on-demand", "spot")}
+    full = [OfferingRef(capacity_type=each, instance_type="m5.large", zone="us-west-2c") for each in before]
+    _, launching = waiting(Refuser(launch=LaunchResult(message="the group is full", unavailable=full)))
+    await launching.launch(LaunchInput(claim=REF, request=REQUEST))
+    assert {each: refusals(each) - before[each] for each in before} == {"on-demand": 1, "spot": 0}
+    avoided = launching._breakers.avoided()
+    assert all(each.key in avoided for each in full)
 
 
 async def test_aws043_a_full_subnet_holds_no_other_launch_of_the_nodepool_back() -> None:
