@@ -42,9 +42,7 @@ async def disrupt(given: DisruptInput) -> DisruptResult:
         extra={"command": given.command.id, "reason": given.command.reason, "accepted": accepted, "refused": refused},
     )
     leaving = [
-        candidate.claim
-        for candidate, answer in zip(given.command.candidates, answers, strict=True)
-        if answer.leaving and not answer.accepted
+        candidate.claim for candidate, answer in zip(given.command.candidates, answers, strict=True) if answer.leaving
     ]
     return DisruptResult(accepted=accepted, refused=refused, leaving=leaving)
 

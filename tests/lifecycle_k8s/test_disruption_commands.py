@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from prometheus_client import REGISTRY
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import ActivityEnvironment
 
-from activities.disruption_commands import MAX_ATTEMPTS, CommandActivities
+from activities.disruption_commands import MAX_ATTEMPTS, OFFERS, CommandActivities
 from activities.kubernetes.cordon import withdraw
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import DEPLOYMENTS, NODECLAIMS, PDBS, PODS
+from tenon.apis.reasons import Reason
 from tenon.disruption.arrivals import Arrival, read_arrivals
 from tenon.disruption.pod_mark import pod_mark
+from tenon.lifecycle.ids import nodeclaim_id
 from tenon.lifecycle.messages.disruption import (
     DisruptInput,
     DisruptionCandidate,
@@ -26,8 +30,9 @@ from tenon.lifecycle.messages.disruption import (
     ReplacementsInput,
     StepResult,
 )
+from tenon.lifecycle.messages.node import Disrupt, DisruptAnswer
 from tests.lifecycle_k8s.fake_kube import START
-from tests.lifecycle_k8s.world import DISRUPTED, FINALIZER, REF, World, condition, pod
+from tests.lifecycle_k8s.world import DISRUPTED, FINALIZER, REF, World, condition, live, pod
 
 ID = "underutilized-1"
 BALANCERS = "node.kubernetes.io/exclude-from-external-load-balancers"
@@ -327,9 +332,39 @@ async def test_wsh01_a_command_writes_down_where_its_pods_go_once_nothing_keeps_
     assert found == Arrival(world.clock(), {"0a0b0c0d": 2}, {"0a0b0c0d": 3})
 
 
-async def finish(world: World, *, stay: bool, undo: bool, attempt: int = 1) -> None:
+class Replacements:
+    """Stands for Temporal: the workflow of a replacement gives this answer to an update."""
+
+    def __init__(self, answer: DisruptAnswer | Exception) -> None:
+        self.answer = answer
+        self.asked: list[tuple[str, Disrupt]] = []
+
+    def get_workflow_handle(self, ident: str) -> Any:
+        async def execute_update(_name: str, request: Disrupt, **_: Any) -> DisruptAnswer:
+            self.asked.append((ident, request))
+            if isinstance(self.answer, Exception):
+                raise self.answer
+            return self.answer
+
+        return SimpleNamespace(execute_update=execute_update)
+
+
+def put_ready_replacement(world: World) -> dict[str, Any]:
+    """The metadata of a replacement whose Node has joined."""
+    ready = live(replacement() | {"status": {}})
+    ready["metadata"]["uid"] = "uid-web-new"
+    world.kube.add(NODECLAIMS, ready)
+    return metadata_of_replacement(world)
+
+
+def metadata_of_replacement(world: World) -> dict[str, Any]:
+    found: dict[str, Any] = world.kube.objects[("nodeclaims", "", "web-new")]["metadata"]
+    return found
+
+
+async def finish(world: World, *, stay: bool, undo: bool, attempt: int = 1, client: Replacements | None = None) -> None:
     wanted = FinishInput(cluster=REF.cluster, command=command(), stay=[REF.name] if stay else [], undo=undo)
-    environment = ActivityEnvironment()
+    environment = ActivityEnvironment(client=cast("Any", client))
     environment.info = replace(environment.info, attempt=attempt)
     await environment.run(steps(world).finish_command, wanted)
 
@@ -410,6 +445,55 @@ async def test_undoing_gives_a_replacement_its_finalizer_back_before_it_deletes_
     new = world.kube.objects[("nodeclaims", "", "web-new")]["metadata"]
     assert new["finalizers"] == [FINALIZER]
     assert new["deletionTimestamp"]
+
+
+async def test_undoing_asks_a_replacement_that_has_its_node_to_leave_if_it_is_empty() -> None:
+    """Pods may have started there. Its workflow looks, and cordons it first."""
+    world = World().put_live()
+    put_ready_replacement(world)
+    temporal = Replacements(DisruptAnswer(accepted=True))
+    await finish(world, stay=True, undo=True, client=temporal)
+    ((ident, request),) = temporal.asked
+    assert ident == nodeclaim_id(REF.cluster, "web-new")
+    assert (request.command, request.reason, request.only_if_empty) == (ID, Reason.EMPTY, True)
+    new = metadata_of_replacement(world)
+    assert "deletionTimestamp" not in new
+    assert "tenon.sh/replacement-for" not in new["annotations"]
+
+
+async def test_undoing_waits_for_a_replacement_that_binds_pods_and_then_lets_it_stay() -> None:
+    """Until it is asked no more, it belongs to the command, so that nothing else uses or removes it."""
+    world = World().put_live()
+    put_ready_replacement(world)
+    temporal = Replacements(DisruptAnswer(accepted=False, why="not live yet: binding"))
+    with pytest.raises(ApplicationError, match="web-new of the failed command does not leave yet: not live yet"):
+        await finish(world, stay=True, undo=True, attempt=OFFERS - 1, client=temporal)
+    assert metadata_of_replacement(world)["annotations"]["tenon.sh/replacement-for"] == ID
+    await finish(world, stay=True, undo=True, attempt=OFFERS, client=temporal)
+    new = metadata_of_replacement(world)
+    assert "deletionTimestamp" not in new
+    assert "tenon.sh/replacement-for" not in new["annotations"]
+
+
+async def test_a_replacement_without_a_workflow_stays_after_a_command_that_is_undone() -> None:
+    """Emptiness and consolidation look after it."""
+    world = World().put_live()
+    put_ready_replacement(world)
+    gone = RPCError("workflow not found", RPCStatusCode.NOT_FOUND, b"")
+    await finish(world, stay=True, undo=True, client=Replacements(gone))
+    assert "tenon.sh/replacement-for" not in metadata_of_replacement(world)["annotations"]
+
+
+async def test_undoing_leaves_the_mark_of_a_command_that_takes_the_candidate_meanwhile() -> None:
+    world = World().put_live()
+    await steps(world).taint_candidates(given())
+
+    def take() -> None:
+        annotations_of(world)["tenon.sh/disrupted-by"] = "drifted-2"
+
+    world.kube.before_patch.append(take)
+    await finish(world, stay=True, undo=True)
+    assert annotations_of(world)["tenon.sh/disrupted-by"] == "drifted-2"
 
 
 async def test_a_finished_command_gives_its_replacements_free() -> None:

@@ -13,6 +13,7 @@ from activities.kubernetes.drain import drain
 from activities.kubernetes.errors import ApiUnreachableError, ForbiddenError
 from activities.kubernetes.resources import NODECLAIMS, PDBS, PODS, VOLUMEATTACHMENTS
 from tenon.apis import labels
+from tenon.lifecycle.drain import STUCK_AFTER
 from tenon.lifecycle.messages.node import DrainInput
 from tests.lifecycle_k8s.fake_kube import START
 from tests.lifecycle_k8s.world import PROVIDER_ID, REF, World, claim, live, pod
@@ -274,6 +275,22 @@ async def test_a_pod_that_cannot_be_deleted_holds_the_node_a_minute_past_its_gra
     assert second.drained
     assert world.clock() <= force_at + timedelta(seconds=70)
     assert "the drain no longer waits for these pods:  pod default/guarded" in world.recorder.events[-1][3]
+
+
+async def test_a_pod_that_can_be_deleted_at_last_still_gets_its_second() -> None:
+    """TRM-06: the policy gives way in the round in which the drain would give up. The pod ends before the machine."""
+    world = World().put_live().put_pods(pod("guarded"))
+    world.kube.undeletable = {"guarded"}
+    force_at = START + timedelta(seconds=5)
+
+    def give_way() -> None:
+        if world.clock() >= force_at + STUCK_AFTER:
+            world.kube.undeletable = set()
+
+    world.clock.on_tick.append(give_way)
+    result = await run(world, force_at=force_at, budget_seconds=600)
+    assert (result.drained, result.evicted) == (True, 1)
+    assert world.kube.names(PODS) == []
 
 
 async def test_a_finalizer_that_keeps_a_pod_is_named_and_then_not_waited_for() -> None:
