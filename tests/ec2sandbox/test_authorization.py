@@ -107,6 +107,39 @@ def test_the_worker_names_only_instances_of_nodepools_and_only_for_its_cluster(a
     assert refused(tag, Resources=[instance], Tags=pairs({"Name": "node"}))[0] == "UnauthorizedOperation"
 
 
+def without_tag(*keys: str) -> dict[str, str]:
+    return {key: value for key, value in OWN.items() if key not in keys}
+
+
+@pytest.mark.parametrize("missing", ["kubernetes.io/cluster/sandbox", "eks:eks-cluster-name", "karpenter.sh/nodepool"])
+@pytest.mark.refuses("ec2:CreateFleet", "ec2:CreateLaunchTemplate", "ec2:RunInstances", "ec2:CreateTags")
+def test_the_worker_creates_nothing_without_the_tags_by_which_it_ends_it(aws: Aws, missing: str) -> None:
+    """It could end neither an instance nor a template without a NodePool's tag, and nobody else would."""
+    worker_template(aws)
+    fewer, code = without_tag(missing), "UnauthorizedOperation"
+    tags = [spec("instance", OWN), spec("volume", OWN), spec("fleet", fewer)]
+    assert refused(fleet, aws=aws, TagSpecifications=tags)[0] == code
+    create = aws.worker("ec2").create_launch_template
+    template = {"LaunchTemplateName": "fewer", "LaunchTemplateData": {"ImageId": aws.image()}}
+    assert refused(create, **template, TagSpecifications=[spec("launch-template", fewer)])[0] == code
+    for kind, other in (("instance", "volume"), ("volume", "instance")):
+        tags = [spec(kind, fewer), spec(other, OWN), spec("fleet", OWN)]
+        answer = fleet(aws, TagSpecifications=tags)
+        assert [each["ErrorCode"] for each in answer["Errors"]] == [code], kind
+    worker_template(aws, fewer)
+    assert "network-interface/*" in fleet(aws)["Errors"][0]["ErrorMessage"]
+    assert aws.admin.instances() == []
+
+
+@pytest.mark.refuses("ec2:CreateFleet", "ec2:RunInstances")
+def test_the_worker_launches_from_no_template_without_a_nodepools_tag(aws: Aws) -> None:
+    """As those of managed node groups, which have the cluster's tag."""
+    worker_template(aws)
+    (template,) = aws.ec2.describe_launch_templates(LaunchTemplateNames=[TEMPLATE])["LaunchTemplates"]
+    aws.ec2.delete_tags(Resources=[template["LaunchTemplateId"]], Tags=[{"Key": "karpenter.sh/nodepool"}])
+    assert refused(fleet, aws=aws)[0] == "UnauthorizedOperation"
+
+
 CLUSTER_ARN = "arn:aws:eks:us-west-2:123456789012:cluster/sandbox"
 
 
