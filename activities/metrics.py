@@ -295,6 +295,12 @@ HOUSEKEEPING_ENDED = Counter(
 HOUSEKEEPING_FAILED = Counter(
     "tenon_housekeeping_failed_total", "Findings of sweeps whose removal or repair failed, by kind.", ["kind"]
 )
+HOUSEKEEPING_HELD_BACK = Gauge(
+    "tenon_housekeeping_held_back",
+    "Findings that a person must confirm, because too many look lost at once, as of its last sweep, by kind.",
+    ["kind"],
+    multiprocess_mode="mostrecent",
+)
 HOUSEKEEPING_UNREAD = Counter(
     "tenon_housekeeping_unread_total",
     "Sources that a sweep could not read, so that it skipped their objects.",

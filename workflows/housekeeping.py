@@ -58,8 +58,10 @@ def _report(result: HousekeepingResult) -> str:
     """The sweep's figures as Markdown for the Temporal UI."""
     lines = [
         f"- {kind}: {row.ended} of {row.found} ended, {row.failed} failed, {row.put_off} put off"
+        + (f", {row.held_back} held back" if row.held_back else "")
         for kind, row in sorted(result.figures.items())
     ]
+    lines += [f"- held back: {why}" for why in result.held_back]
     lines += [f"- not read: {source}: {why}" for source, why in sorted(result.unread.items())]
     lines += [f"- {fault}" for fault in result.faults]
     return "\n".join(lines) or "nothing was lost"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
 
 from temporalio import activity
@@ -17,12 +17,13 @@ from activities.ec2.provider import Ec2Provider
 from activities.housekeeping.network_records import record_networks
 from activities.housekeeping.node_workflows import NodeWorkflows
 from activities.housekeeping.sweep_actions import SweepActions
-from activities.housekeeping.sweep_events import event_for
+from activities.housekeeping.sweep_events import HELD_BACK, event_for, subject_of
 from activities.housekeeping.sweep_reader import MAX_ERROR_LENGTH, observe
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.events import EventPublisher
 from tenon.evolve import evolve
+from tenon.housekeeping.brake import BRAKED, HeldBack, held_back
 from tenon.housekeeping.decide import GRACES, findings, split_by_limits
 from tenon.housekeeping.facts import Graces, Observations
 from tenon.housekeeping.findings import Finding, Kind
@@ -72,8 +73,10 @@ class Housekeeping:
         for source, why in unread.items():
             metrics.HOUSEKEEPING_UNREAD.labels(source).inc()
             log.warning("The sweep failed to read a source", extra={"source": source, "error": why})
-        todo, later = split_by_limits(findings(seen, self._graces), given.actions, given.tags, given.failed)
         figures = {kind.value: Figures() for kind in Kind}
+        free, held = held_back(findings(seen, self._graces), seen, self._graces, given.confirmed)
+        await self._report_held_back(held, figures)
+        todo, later = split_by_limits(free, given.actions, given.tags, given.failed)
         faults = await self._act_on(SweepActions(self._kube, self._ec2, workflows, self._graces), todo, seen, figures)
         await record_networks(self._kube, given.cluster, seen)
         untried = {found.key for found in later}
@@ -89,7 +92,22 @@ class Housekeeping:
             faults=list(faults.values())[:MAX_REPORTED],
             failed=failed[:FAILED_KEPT],
             left_since=left_to_workflows(seen, self._graces),
+            held_back=[each.why for each in held],
         )
+
+    async def _report_held_back(self, held: Sequence[HeldBack], figures: dict[str, Figures]) -> None:
+        counts = {each.kind: len(each.findings) for each in held}
+        for kind in BRAKED:
+            metrics.HOUSEKEEPING_HELD_BACK.labels(kind.value).set(counts.get(kind, 0))
+        for each in held:
+            extra = {"kind": each.kind.value, "finding-count": len(each.findings), "reason": each.why}
+            log.error("The sweep ends nothing of a kind until a person confirms it", extra=extra)
+            for found in each.findings:
+                _add(figures, found.kind, "found", "held_back")
+            subjects = [subject_of(found) for found in each.findings]
+            by_name = {(subject["kind"], subject["metadata"]["name"]): subject for subject in subjects}
+            for subject in list(by_name.values())[:MAX_REPORTED]:
+                await self._recorder.publish(subject, HELD_BACK, each.why, "Warning")
 
     async def _act_on(
         self, acting: SweepActions, todo: Iterable[Finding], seen: Observations, figures: dict[str, Figures]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
@@ -24,9 +24,9 @@ from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS, NODES, R
 from tenon.apis import labels
 from tenon.apis.managed import manages_claim, may_manage_node
 from tenon.ec2.network_annotations import recorded_network
-from tenon.housekeeping.facts import Observations, ObservedClaim, ObservedNode
+from tenon.housekeeping.facts import Observations, ObservedClaim, ObservedInstance, ObservedNode
 from tenon.kube import object_json
-from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.claim_record import ClaimRecord, instance_id_of
 from tenon.kube.conditions import is_true
 from tenon.kube.owners import owners
 from tenon.kube.timestamps import parse_instant
@@ -66,6 +66,8 @@ async def observe(
     templates = await read("launch templates", asyncio.to_thread(ec2.launch_templates))
     claims = await read("NodeClaims", read_claims(kube))
     nodes = await read("Nodes", _all(kube, NODES, node_seen))
+    unlisted = [] if instances is None else _unlisted(instances, claims or (), nodes or ())
+    states = await read("instances by id", asyncio.to_thread(ec2.states, unlisted)) if unlisted else {}
     classes = await read("EC2NodeClasses", _all(kube, EC2NODECLASSES, _name))
     seen = Observations(
         now=now(),
@@ -75,9 +77,19 @@ async def observe(
         workflows=opened,
         templates=None if templates is None else tuple(templates),
         classes=None if classes is None else frozenset(classes),
+        states=states,
         left_since=left_since,
     )
     return seen, unread
+
+
+def _unlisted(
+    instances: Sequence[ObservedInstance], claims: Sequence[ObservedClaim], nodes: Sequence[ObservedNode]
+) -> list[str]:
+    """The instances that Tenon's NodeClaims and Nodes name and that the list of instances lacks."""
+    named = {claim.instance_id for claim in claims if claim.managed}
+    named |= {instance_id_of(node.provider_id) for node in nodes if node.ours}
+    return sorted(named - {instance.id for instance in instances} - {""})
 
 
 async def read_claims(kube: Kube) -> tuple[ObservedClaim, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tenon.housekeeping.facts import ENDED_STATES, GONE_STATES, Graces, Observations
+from tenon.housekeeping.facts import ENDED_STATES, GONE_STATES, Graces, Observations, ObservedClaim
 from tenon.housekeeping.findings import Finding, Kind
 
 
@@ -13,15 +13,14 @@ def without_instance(seen: Observations, graces: Graces) -> Iterator[Finding]:
 
     A registered claim counts only if its Node is not Ready.
     """
-    if seen.claims is None or seen.instances is None or seen.workflows is None:
+    if seen.claims is None or seen.instances is None or seen.states is None or seen.workflows is None:
         return
-    states = {instance.id: instance.state for instance in seen.instances}
+    states = seen.known_states
     opened = seen.open_claims
     ready = {node.provider_id for node in seen.nodes or () if node.ready}
-    for claim in seen.managed_claims:
-        if not claim.instance_id or claim.terminating or states.get(claim.instance_id) not in ENDED_STATES:
-            continue
-        if seen.now - (claim.launched_at or claim.created_at) < graces.launched:
+    for claim in with_due_instances(seen, graces):
+        state = states.get(claim.instance_id)
+        if state not in ENDED_STATES:
             continue
         if claim.registered and (seen.nodes is None or claim.provider_id in ready):
             continue
@@ -36,7 +35,16 @@ def without_instance(seen: Observations, graces: Graces) -> Iterator[Finding]:
             instance_id=claim.instance_id,
             node_name=claim.node_name,
             registered=claim.registered,
+            confirmed=state is not None,
         )
+
+
+def with_due_instances(seen: Observations, graces: Graces) -> Iterator[ObservedClaim]:
+    """Yield launched claims whose instance EC2 must know, unless it is lost."""
+    for claim in seen.managed_claims:
+        launched = seen.now - (claim.launched_at or claim.created_at) >= graces.launched
+        if claim.instance_id and launched and not claim.terminating:
+            yield claim
 
 
 def without_workflow(seen: Observations, graces: Graces) -> Iterator[Finding]:

@@ -124,6 +124,11 @@ class Observations:
     workflows: tuple[ObservedWorkflow, ...] | None = None
     templates: tuple[ObservedTemplate, ...] | None = None
     classes: frozenset[str] | None = None
+    states: Mapping[str, str] | None = field(default_factory=dict)
+    """By id, the states of instances that a NodeClaim or a Node names and that ``instances`` lacks.
+
+    It has terminated instances as long as EC2 shows them, and living ones without the cluster's tags.
+    """
     left_since: Mapping[str, datetime] = field(default_factory=dict)
     """Since when each instance without a NodeClaim is left to its open workflow."""
 
@@ -131,6 +136,11 @@ class Observations:
     def managed_claims(self) -> tuple[ObservedClaim, ...]:
         """The NodeClaims that Tenon manages."""
         return tuple(claim for claim in self.claims or () if claim.managed)
+
+    @property
+    def known_states(self) -> dict[str, str]:
+        """By id, the state of each instance that EC2 knows."""
+        return {**(self.states or {}), **{instance.id: instance.state for instance in self.instances or ()}}
 
     def may_be_open(self, claim: str) -> bool:
         """True if this NodeClaim has an open workflow, or if the workflows could not be read."""
@@ -151,6 +161,8 @@ class Graces:
     """For an instance whose NodeClaim names another instance."""
     left_to_workflow: timedelta = timedelta(minutes=30)
     """For an instance without a NodeClaim but with an open workflow: the workflow has this long to terminate it."""
+    joins: timedelta = timedelta(hours=1)
+    """For an instance without a NodeClaim and a Node: so long after its launch it counts as bought in vain."""
     launched: timedelta = timedelta(minutes=2)
     workflow: timedelta = timedelta(minutes=2)
     node: timedelta = timedelta(minutes=2)

@@ -40,6 +40,8 @@ class Finding:
     finalizers: tuple[str, ...] = ()
     registered: bool = False
     group: str = ""
+    confirmed: bool = False
+    """A record itself says so, for example EC2 that the instance is terminated. Otherwise something is only missing."""
 
     @property
     def key(self) -> str:

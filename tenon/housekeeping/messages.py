@@ -23,15 +23,21 @@ class HousekeepingInput(Message):
     left_since: dict[str, datetime] = Field(default_factory=dict)
     failed: list[str] = Field(default_factory=list)
     """What earlier sweeps failed to remove, the longest untried first. These findings come after all others."""
+    confirmed: int = 0
+    """How many findings a person has confirmed that an earlier sweep held back."""
 
 
 class Figures(Message):
-    """Counts for one kind of finding: found, removed or repaired, failed, and put off to the next sweep."""
+    """Counts for one kind of finding.
+
+    Found, removed or repaired, failed, put off to the next sweep, and held back until a person confirms them.
+    """
 
     found: int = 0
     ended: int = 0
     failed: int = 0
     put_off: int = 0
+    held_back: int = 0
 
 
 class HousekeepingResult(Message):
@@ -45,3 +51,5 @@ class HousekeepingResult(Message):
     """Instances without a NodeClaim that an open workflow must terminate, and since when it is left to that."""
     failed: list[str] = Field(default_factory=list)
     """What could not be removed, for the next sweep."""
+    held_back: list[str] = Field(default_factory=list)
+    """Why findings are held back, one sentence for each kind."""

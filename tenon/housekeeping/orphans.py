@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from tenon.housekeeping.facts import GONE_STATES, Graces, Observations
+from tenon.housekeeping.facts import GONE_STATES, Graces, Observations, ObservedNode
 from tenon.housekeeping.findings import Finding, Kind
 from tenon.kube.claim_record import instance_id_of
 
@@ -20,21 +20,30 @@ def workflows(seen: Observations, graces: Graces) -> Iterator[Finding]:
         if uid is not None and each.uid in ("", uid):
             continue
         if not each.leaving and seen.now - each.started_at >= graces.workflow:
-            yield Finding(Kind.WORKFLOW_WITHOUT_CLAIM, each.claim, each.started_at, claim=each.claim, uid=each.uid)
+            yield Finding(
+                Kind.WORKFLOW_WITHOUT_CLAIM,
+                each.claim,
+                each.started_at,
+                claim=each.claim,
+                uid=each.uid,
+                confirmed=uid is not None,
+            )
 
 
 def nodes(seen: Observations, graces: Graces) -> Iterator[Finding]:
     """Yield Nodes with Tenon's finalizer whose claim and instance are gone. Nothing else removes the finalizer."""
-    if seen.claims is None or seen.instances is None or seen.nodes is None:
+    if seen.claims is None or seen.instances is None or seen.states is None or seen.nodes is None:
         return
     names = {claim.name for claim in seen.claims}
     known = {claim.provider_id for claim in seen.claims} | {claim.node_name for claim in seen.claims}
-    running = {instance.id for instance in seen.instances if instance.state not in GONE_STATES}
-    for node in seen.nodes:
+    states = seen.known_states
+    for node in own_nodes(seen):
         instance_id = instance_id_of(node.provider_id)
-        if not node.ours or node.ready or not instance_id or seen.now - node.created_at < graces.node:
+        if node.ready or not instance_id or seen.now - node.created_at < graces.node:
             continue
-        if node.claim in names or node.provider_id in known or node.name in known or instance_id in running:
+        if node.claim in names or node.provider_id in known or node.name in known:
+            continue
+        if states.get(instance_id) not in GONE_STATES:
             continue
         if node.claim and seen.may_be_open(node.claim):
             continue
@@ -46,7 +55,13 @@ def nodes(seen: Observations, graces: Graces) -> Iterator[Finding]:
             uid=node.uid,
             instance_id=instance_id,
             node_name=node.name,
+            confirmed=instance_id in states,
         )
+
+
+def own_nodes(seen: Observations) -> Iterator[ObservedNode]:
+    """Yield the Nodes that Tenon must release."""
+    return (node for node in seen.nodes or () if node.ours)
 
 
 def templates(seen: Observations, graces: Graces) -> Iterator[Finding]:

@@ -7,9 +7,10 @@ from contextlib import asynccontextmanager
 
 from temporalio.client import Client, ScheduleActionExecutionStartWorkflow, ScheduleActionResult, ScheduleOverlapPolicy
 
-from tenon.housekeeping.messages import HousekeepingResult
+from tenon.housekeeping.messages import HousekeepingInput, HousekeepingResult
 from tests.workflows.waiting import until
-from workflows.housekeeping import schedule_id
+from workflows import names
+from workflows.housekeeping import HousekeepingWorkflow, housekeeping_id, schedule_id
 
 
 @asynccontextmanager
@@ -52,6 +53,16 @@ async def sweep(client: Client, cluster: str) -> HousekeepingResult:
     )
     report: HousekeepingResult = await handle.result()
     return report
+
+
+async def confirmed_sweep(client: Client, cluster: str, findings: int) -> HousekeepingResult:
+    """Sweep as a person does who confirms what the last sweep held back, and return the report."""
+    return await client.execute_workflow(
+        HousekeepingWorkflow.run,
+        HousekeepingInput(cluster=cluster, confirmed=findings),
+        id=f"{housekeeping_id(cluster)}-confirmed",
+        task_queue=names.task_queue(cluster),
+    )
 
 
 async def _latest(client: Client, cluster: str) -> ScheduleActionResult | None:

@@ -24,7 +24,7 @@ from tests.e2e.pools import SMALL, Object
 from tests.e2e.worker_process import WorkerProcess
 from tests.faults.ageing import launched_long_ago
 from tests.faults.conftest import Observe
-from tests.faults.sweeping import only_by_hand, sweep
+from tests.faults.sweeping import confirmed_sweep, only_by_hand, sweep
 from tests.workflows.waiting import until
 from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow
@@ -91,7 +91,10 @@ async def test_a_hundred_mixed_orphans_end_clean(
     sandbox: Sandbox,
     worker: WorkerProcess,
 ) -> None:
-    """AWS-122: each is found after its grace, ended or healed, told and counted; nodes carry their names."""
+    """AWS-122: each is found after its grace, ended or healed, told and counted; nodes carry their names.
+
+    So many lost things wait until a person confirms them.
+    """
     cluster = sandbox.cluster_name
     orphans, before = planted.orphans, planted.ended_before
     own = ids(orphans, "instance", "unnamed-instance")
@@ -129,7 +132,11 @@ async def test_a_hundred_mixed_orphans_end_clean(
                 catalogue.apply, sandbox, "orphans", count=FRESH, seed=5, age=0.0, kinds="instance,launch-template"
             )
 
-            report = await sweep(client, cluster)
+            waiting = await sweep(client, cluster)
+            assert own | joined <= set(await asyncio.to_thread(running, ec2)), "so many wait for a person"
+            assert await told(kube, "GarbageCollectionHeldBack", {"instances have no NodeClaim"}) == set()
+            many = sum(row.held_back for row in waiting.figures.values())
+            report = await confirmed_sweep(client, cluster, many)
         assert not report.unread
         assert not report.faults
         left = set(await asyncio.to_thread(running, ec2))

@@ -13,10 +13,15 @@ from tenon.apis import labels
 from tenon.housekeeping.messages import Figures
 from tenon.lifecycle.messages.launch import LaunchGroup
 from tests.housekeeping.lost import LATER, Cluster, some
+from tests.workflows.waiting import until
 from workflows import names
 
 AT_FIRST = timedelta(seconds=10)
 """Within every grace; the shortest is half a minute."""
+
+
+def held(kind: str) -> float | None:
+    return REGISTRY.get_sample_value("tenon_housekeeping_held_back", {"kind": kind})
 
 
 def ended(kind: str) -> float:
@@ -77,8 +82,9 @@ async def test_a_hundred_orphans_end_and_the_neighbour_is_untouched(lost: Cluste
     counted = ended("instance_without_claim")
 
     lost.late = LATER
-    result = await lost.sweep()
-    assert result.faults == []
+    many = len(instances) + len(gone) + len(driven) + len(nodes)
+    result = await lost.sweep(confirmed=many)  # without that, so many wait for a person
+    assert (result.faults, result.held_back) == ([], [])
     own = {template.name for template in lost.request.templates}  # nothing was launched from them for an hour
     unused = len(templates) + len(own)
     assert {kind: (row.found, row.ended) for kind, row in result.figures.items()} == {
@@ -137,6 +143,78 @@ async def test_a_sweep_is_bounded(lost: Cluster) -> None:
     await lost.sweep(actions=rest)
     assert lost.alive() == set()
     assert (await lost.sweep()).figures == {}
+
+
+async def test_many_losses_at_once_wait_until_a_person_confirms_them(
+    lost: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of every kind that ends nodes. The node whose instance EC2 calls terminated, and the template, do not wait."""
+    for name in some("orphan", 6):
+        lost.put_node(name, lost.buy(name))
+    gone = some("gone", 6)
+    for number, name in enumerate(gone):
+        lost.put_claim(name, f"aws:///us-west-2a/i-0{lost.name[1:]}{number:04d}")
+        await lost.start(name)
+    terminated = await lost.put_life("ended")
+    lost.put_node("ended", terminated, ready=False)
+    instance_id = terminated.rsplit("/", 1)[-1]
+    lost.provider.terminate(instance_id)
+
+    async def has_ended() -> bool:
+        return lost.instances()[instance_id][0] == "terminated"
+
+    await until(has_ended)
+    driven = some("driven", 6)
+    for name in driven:
+        await lost.start(name)
+    left = some("left", 6)
+    for number, name in enumerate(left):
+        lost.put_node(name, f"aws:///us-west-2a/i-1{lost.name[1:]}{number:04d}", ready=False)
+    lost.template(f"karpenter.k8s.aws/{lost.name}", "gone")
+    await lost.until_open({*gone, *driven, "ended"})
+    nodes = lost.names(NODES)
+
+    lost.late = LATER
+    waiting = await lost.sweep()
+    kinds = ("instance_without_claim", "claim_without_instance", "workflow_without_claim", "node_without_claim")
+    assert {kind: waiting.figures[kind].held_back for kind in kinds} == dict.fromkeys(kinds, 6)
+    assert len(waiting.held_back) == len(kinds)
+    assert lost.alive() == {f"orphan-{number}" for number in range(6)}
+    assert lost.names(NODES) == nodes
+    await lost.until_open({*gone, *driven})
+    assert waiting.figures["unused_launch_template"].ended > 0
+    assert {kind: held(kind) for kind in kinds} == dict.fromkeys(kinds, 6)
+    events = [(about, text) for about, _, reason, text in lost.recorder.events if reason == "GarbageCollectionHeldBack"]
+    assert {about for about, _ in events} == {"NodePool", "NodeClaim", "Node"}
+    assert any("6 of 6 instances have no NodeClaim" in text for _, text in events)
+    logged = [vars(record) for record in caplog.records if record.levelname == "ERROR"]
+    assert {record["kind"] for record in logged} == set(kinds)
+
+    lost.kube.objects.pop(("nodeclaims", "", "ended"))  # what its real workflow does as it ends
+    many = sum(row.held_back for row in waiting.figures.values())
+    unseen = await lost.sweep(confirmed=many - 1)
+    assert sum(row.held_back for row in unseen.figures.values()) == many, "a person has not seen them all"
+    done = await lost.sweep(confirmed=many)
+    assert {kind: done.figures[kind].ended for kind in kinds} == dict.fromkeys(kinds, 6)
+    assert lost.alive() == set()
+    await lost.until_open(set())
+    assert {kind: held(kind) for kind in kinds} == dict.fromkeys(kinds, 0)
+
+
+async def test_a_sweep_with_another_account_ends_no_node(lost: Cluster) -> None:
+    """EC2 knows none of the instances there, and two Nodes happen to be not Ready."""
+    fleet = some("node", 8)
+    for number, name in enumerate(fleet):
+        elsewhere = f"aws:///us-west-2a/i-2{lost.name[1:]}{number:04d}"
+        lost.put_claim(name, elsewhere, "Registered")
+        lost.put_node(name, elsewhere, ready=number >= 2)
+        await lost.start(name)
+    await lost.until_open(set(fleet))
+    lost.late = LATER
+    result = await lost.sweep()
+    assert result.figures["claim_without_instance"] == Figures(found=2, held_back=2)
+    assert "8 of 8 NodeClaims" in result.held_back[0]
+    assert await lost.open() == set(fleet)
 
 
 async def test_ctl15_a_ready_node_outlives_what_ec2_says(lost: Cluster) -> None:
