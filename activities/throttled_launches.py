@@ -64,7 +64,9 @@ class ThrottledLaunches:
             yield
         finally:
             showing.cancel()
-            await asyncio.gather(showing, return_exceptions=True)  # no write of it may follow that of the outcome
+            await asyncio.wait([showing])  # no write of it may follow that of the outcome
+            if not showing.cancelled() and (error := showing.exception()) is not None:
+                log.error("The worker failed to look for throttled calls", exc_info=error)
 
     async def _show(self, ref: ClaimRef, calls: Collection[str]) -> None:
         written: datetime | None = None
