@@ -14,6 +14,7 @@ from activities.ec2.errors import EC2Error, retry_throttled, translated
 from activities.ec2.request_batching import RequestBatcher, Turns
 from tenon.apis import labels
 from tenon.ec2 import errors as codes
+from tenon.ec2.capacity_reservations import launched_into
 from tenon.housekeeping.facts import GONE_STATES, ObservedInstance
 from tenon.housekeeping.instances import NAME, tags_to_write
 from tenon.kube.claim_record import provider_id_of
@@ -295,7 +296,7 @@ class Instances:
     def _message(self, raw: InstanceTypeDef) -> Instance:
         zone = raw["Placement"]["AvailabilityZone"]
         lifecycle = raw.get("InstanceLifecycle")
-        reservation_id = raw.get("CapacityReservationId", "") if self._reserved else ""
+        reservation_id = launched_into(raw) if self._reserved else ""
         sold = labels.RESERVED if reservation_id else labels.ON_DEMAND
         capacity_type = labels.SPOT if lifecycle == "spot" else sold
         block = reservation_id and lifecycle == "capacity-block"

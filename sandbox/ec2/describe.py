@@ -180,13 +180,9 @@ def _fixed(machine: Machine) -> dict[str, Any]:
     }
     if one.iam_instance_profile is not None:
         answer["IamInstanceProfile"] = {"Arn": one.iam_instance_profile.arn, "Id": one.iam_instance_profile.id}
+    answer["CapacityReservationSpecification"] = dict(machine.reservation_specification)
     if machine.capacity_reservation_id:
-        answer |= {
-            "CapacityReservationId": machine.capacity_reservation_id,
-            "CapacityReservationSpecification": {
-                "CapacityReservationTarget": {"CapacityReservationId": machine.capacity_reservation_id}
-            },
-        }
+        answer["CapacityReservationId"] = machine.capacity_reservation_id
     if machine.lifecycle:
         answer["InstanceLifecycle"] = machine.lifecycle
     if one.lifecycle:

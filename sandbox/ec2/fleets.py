@@ -22,7 +22,7 @@ from sandbox.ec2.authorization.needs import Launch, launching
 from sandbox.ec2.authorization.policy import Request
 from sandbox.ec2.capacity_reservations import CapacityReservations, full
 from sandbox.ec2.consistency import Consistency
-from sandbox.ec2.instances import InstanceBook, Machine
+from sandbox.ec2.instances import OPEN, InstanceBook, Machine
 from sandbox.ec2.launch import LaunchRefusedError, launch, unknown_profile
 from sandbox.ec2.market import Market, Offer
 from sandbox.ec2.placement_groups import PlacementGroups, limit_reached
@@ -241,6 +241,7 @@ class Fleets:
             delays = self.consistency.delays
             machine = self.book.add(instance, offer.pool, reservation.id, fleet_id, spot_request, delays=delays)
             machine.tenancy = spec.tenancy
+            machine.reservation_specification = spec.data.get("CapacityReservationSpecification") or OPEN
             if offer.reservation is not None:
                 machine.capacity_reservation_id = offer.reservation.id
                 machine.lifecycle = offer.reservation.lifecycle

@@ -20,7 +20,8 @@ from sandbox.ec2.market import Market, Pool
 
 CODES = {"pending": 0, "running": 16, "shutting-down": 32, "terminated": 48, "stopping": 64, "stopped": 80}
 
-
+OPEN: Mapping[str, Any] = {"CapacityReservationPreference": "open"}
+"""EC2's own default: an instance may run in any open reservation that matches."""
 RECLAIMED = ("Server.SpotInstanceTermination", "Server.SpotInstanceTermination: Spot instance termination")
 
 
@@ -59,6 +60,8 @@ class Machine:
     events: list[tuple[str, str]] = field(default_factory=list)
     """Its scheduled events: code and description."""
     capacity_reservation_id: str = ""
+    reservation_specification: Mapping[str, Any] = field(default_factory=lambda: OPEN)
+    """What the launch asked for, which DescribeInstances shows even if the instance is in no reservation."""
     tenancy: str = "default"
     placement_group_id: str = ""
     placement_group_name: str = ""

@@ -22,6 +22,8 @@ PRICE_SHARE = 1e-7
 """The price of a place as a share of the on-demand price (AWS-079): paid already, but still ordered."""
 BLOCK_DRAINED_BEFORE = timedelta(minutes=40)
 """How long before the end of a capacity block its nodes leave (AWS-124). EC2 ends its instances 30 minutes before."""
+RESERVATIONS_ONLY = "capacity-reservations-only"
+"""EC2's preference of a launch that uses a reservation or fails."""
 COUNTED_AFTER = 10.0
 """Seconds until EC2 counts a launch among the used places of a reservation."""
 
@@ -64,6 +66,21 @@ def reservation_of(raw: Mapping[str, Any], now: datetime) -> CapacityReservation
         interruptible=True if raw.get("Interruptible") else None,
     )
     return found.model_copy(update={"state": "expiring"}) if drains(found, now) else found
+
+
+def launched_into(raw: Mapping[str, Any]) -> str:
+    """The ID of the reservation that an instance was launched into on purpose; empty if there is none.
+
+    An instance of the preference ``open`` may run in an open reservation by chance: EC2 put it there because it
+    matches, and it stays an on-demand instance.
+
+    Args:
+        raw: the instance as DescribeInstances shows it.
+    """
+    asked_for = raw.get("CapacityReservationSpecification") or {}
+    named = (asked_for.get("CapacityReservationTarget") or {}).get("CapacityReservationId")
+    only = asked_for.get("CapacityReservationPreference") == RESERVATIONS_ONLY
+    return str(raw.get("CapacityReservationId") or "") if named or only else ""
 
 
 def drains(reservation: CapacityReservation, now: datetime) -> bool:

@@ -16,6 +16,7 @@ from typing import Any
 from tenon.apis import labels
 from tenon.apis.ec2launch import BlockDevice
 from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.ec2.capacity_reservations import RESERVATIONS_ONLY
 from tenon.ec2.families import GIB, family_named, volume_bytes
 
 NAME_PREFIX = f"{labels.AWS_GROUP}/"
@@ -126,7 +127,7 @@ def _reservation(reservation: Reservation | None) -> dict[str, Any]:
     if reservation is None:
         return {"CapacityReservationPreference": "none"}
     return {
-        "CapacityReservationPreference": "capacity-reservations-only",
+        "CapacityReservationPreference": RESERVATIONS_ONLY,
         "CapacityReservationTarget": {"CapacityReservationId": reservation.id},
     }
 

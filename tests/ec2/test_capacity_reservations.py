@@ -17,7 +17,7 @@ from activities.ec2.errors import InsufficientCapacityError
 from activities.ec2.provider import Ec2Provider
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import CapacityReservation, EC2NodeClass
-from tenon.ec2.capacity_reservations import Places, drains, reservation_ids, without_taken
+from tenon.ec2.capacity_reservations import Places, drains, launched_into, reservation_ids, without_taken
 from tenon.ec2.launched_labels import launched_labels
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
@@ -346,8 +346,33 @@ def test_aws123_without_the_gate_reservations_are_left_to_ec2(
     assert bought(provider.launch(request)).capacity_type == "on-demand"
     assert server.world.reservations.left(made) == 1, "with the gate, what nobody selected is not used"
     request = off.prepare_launch(node_claim(*terms, name="gate-off"), chosen, 1)
-    assert bought(off.launch(request)).capacity_type == "on-demand"
+    by_chance = bought(off.launch(request))
+    assert by_chance.capacity_type == "on-demand"
     assert server.world.reservations.left(made) == 0
+    until_shown(server, by_chance.id)
+    adopted = provider.describe_instance(by_chance.id)
+    assert adopted is not None
+    assert (adopted.capacity_type, adopted.reservation_id, adopted.reservation_type) == ("on-demand", "", "")
+    assert adopted.price == by_chance.price, "it is not a place of a reservation that a NodePool chose"
+
+
+@pytest.mark.parametrize(
+    ("asked_for", "reservation"),
+    [
+        ({"CapacityReservationPreference": "open"}, ""),
+        ({}, ""),
+        (None, ""),
+        ({"CapacityReservationPreference": "capacity-reservations-only"}, "cr-1"),
+        ({"CapacityReservationTarget": {"CapacityReservationId": "cr-1"}}, "cr-1"),
+        ({"CapacityReservationTarget": {"CapacityReservationResourceGroupArn": "arn:aws:resource-groups:1"}}, ""),
+    ],
+    ids=str,
+)
+def test_aws123_an_instance_is_reserved_only_if_its_launch_asked_for_it(asked_for: Any, reservation: str) -> None:
+    """Also one of Karpenter that Tenon adopts. A group of reservations is no selector of an EC2NodeClass."""
+    assert (
+        launched_into({"CapacityReservationId": "cr-1", "CapacityReservationSpecification": asked_for}) == reservation
+    )
 
 
 def test_aws126_an_instance_leaves_a_reservation_that_is_cancelled(provider: Ec2Provider, server: Server) -> None:
