@@ -31,6 +31,7 @@ PRICING = controller("providers.pricing")
 VERSION = controller("providers.version")
 CLUSTER = controller("providers.cluster")
 RATE_LIMITS = controller("providers.ratelimits")
+RIGHTS = controller("providers.rights")
 
 PROCESS = logging.getLogger("worker.process")
 SETTINGS = logging.getLogger("worker.settings")

@@ -9,11 +9,13 @@ from typing import TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError, CredentialRetrievalError, NoCredentialsError
 
-from activities import metrics
+from activities import loggers, metrics
 from activities.gate import StandingByError
 from tenon.ec2 import errors as codes
 from tenon.errors import TenonError
 from tenon.lifecycle.messages.launch import OfferingRef
+
+log = loggers.RIGHTS
 
 THROTTLED_SECONDS = 120.0
 """How long a throttled call is retried. The client determines the pauses between attempts."""
@@ -29,6 +31,7 @@ class EC2Error(TenonError):
     """AWS refused a call. ``retryable`` says whether the same call may succeed later."""
 
     def __init__(self, code: str, message: str, *, retryable: bool = False, operation: str = "") -> None:
+        message = codes.without_encoded_text(message)
         super().__init__(f"{code}: {message}")
         self.code = code
         self.message = message
@@ -84,6 +87,15 @@ class NodeClassReadinessUnknownError(TenonError):
     """It is not known yet whether the EC2NodeClass is ready for launches. The message says why."""
 
 
+def log_encoded_text(operation: str, message: str) -> None:
+    """Log the encoded part of EC2's message, which no error and no condition shows, for those who may decode it."""
+    if encoded := codes.encoded_text(message):
+        log.debug(
+            "EC2 encoded why it refused a call: read it with aws sts decode-authorization-message",
+            extra={"call": operation, "encoded-message": encoded},
+        )
+
+
 @contextmanager
 def translated(operation: str) -> Iterator[None]:
     """Convert botocore's exceptions to those of this module. Messages and metrics name the call by ``operation``."""
@@ -95,6 +107,7 @@ def translated(operation: str) -> Iterator[None]:
         code = detail.get("Code", "Unknown")
         metrics.CLOUD_ERRORS.labels("", operation, "aws", code).inc()
         message = f"{operation}: {detail.get('Message', '')}"
+        log_encoded_text(operation, message)
         if code in codes.THROTTLED:
             raise ThrottledError(code, message) from error
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)

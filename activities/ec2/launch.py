@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from activities.ec2.client import Ec2
-from activities.ec2.errors import EC2Error, retry_throttled
+from activities.ec2.errors import EC2Error, log_encoded_text, retry_throttled
 from activities.ec2.instances import Instances
 from activities.ec2.launch_templates import LaunchTemplates
 from activities.ec2.single_flight import SingleFlight
@@ -100,7 +100,7 @@ class Launcher:
             self._templates.forget(template.name for template in request.templates)
         unavailable = self._unavailable(request, [{"ErrorCode": error.code, "ErrorMessage": error.message}])
         reason = codes.reason_for(error.code, error.message)
-        message = codes.without_encoded_text(str(error))
+        message = str(error)
         # EC2 may have accepted the same request before and its answer may be lost. The caller decides.
         fault = class_fault(error.code, error.message)
         waits = None if unavailable else LaunchWait(reason=reason, message=message, unsettled=True, class_fault=fault)
@@ -128,6 +128,7 @@ class Launcher:
         capacity = codes.INSUFFICIENT_CAPACITY | {codes.SPOT_ROLE_MISSING, codes.SUBNET_FULL}
         decisive = busy or next((f for f in failures if f.get("ErrorCode") not in capacity), failures[0])
         code, text = decisive.get("ErrorCode", ""), codes.without_encoded_text(decisive.get("ErrorMessage", ""))
+        log_encoded_text("CreateFleet", decisive.get("ErrorMessage", ""))
         reason = codes.reason_for(code, text)
         message = f"{code}: {text} ({len(failures)} of {len(_tried(request))} offerings refused)"
         kept = busy is not None or not unavailable

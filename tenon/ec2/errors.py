@@ -112,7 +112,7 @@ _SERVICES = {
     "ReceiveMessage": "sqs",
 }
 _NOT_AUTHORIZED = re.compile(r"not authorized to perform: ([\w-]+:\w+)(?: on resource: (\S+))?")
-_ENCODED = re.compile(r"[.:]?\s*Encoded authorization failure message: \S+")
+_ENCODED = re.compile(r"[.:]?\s*Encoded authorization failure message: (\S+)")
 _DENIED = re.compile(r"with an explicit deny in (an? [\w -]*?(?:policy|boundary))")
 
 THROTTLED_REASON = "RequestLimitExceeded"
@@ -174,6 +174,12 @@ def throttled_text(call: str, since: datetime, now: datetime, next_try: datetime
 def without_encoded_text(message: str) -> str:
     """Return EC2's message without its encoded part, which differs for each call: a retry is no news."""
     return _ENCODED.sub("", message)
+
+
+def encoded_text(message: str) -> str:
+    """Return the encoded part of EC2's message; empty if it has none. AWS decodes it for those who may ask."""
+    encoded = _ENCODED.search(message)
+    return encoded[1] if encoded else ""
 
 
 def refusal(operation: str, code: str, message: str) -> str:

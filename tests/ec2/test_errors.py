@@ -149,6 +149,19 @@ def test_a_refused_call_says_what_allows_it(operation: str, code: str, message: 
     assert errors.refusal(operation, code, message) == says
 
 
+def test_aws048_no_error_has_encoded_text_and_the_log_has_it_for_debugging(caplog: pytest.LogCaptureFixture) -> None:
+    """It differs in each answer, so a condition or an event with it would change at every retry."""
+    text = "You are not authorized to perform this operation. Encoded authorization failure message: kJ9_x-2"
+    with caplog.at_level("DEBUG"), pytest.raises(EC2Error) as caught, translated("TerminateInstances"):
+        raise ClientError({"Error": {"Code": "UnauthorizedOperation", "Message": text}}, "TerminateInstances")
+    error = caught.value
+    assert str(error) == ("UnauthorizedOperation: TerminateInstances: You are not authorized to perform this operation")
+    assert "kJ9" not in error.message + error.explained
+    (line,) = [each for each in caplog.records if "decode-authorization-message" in each.message]
+    assert line.levelname == "DEBUG"
+    assert (line.__dict__["call"], line.__dict__["encoded-message"]) == ("TerminateInstances", "kJ9_x-2")
+
+
 def test_an_error_knows_the_call_that_was_refused_which_may_be_one_for_credentials() -> None:
     with pytest.raises(EC2Error) as caught, translated("DescribeSubnets"):
         raise ClientError({"Error": {"Code": "AccessDenied", "Message": "no"}}, "AssumeRoleWithWebIdentity")
