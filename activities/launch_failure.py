@@ -51,6 +51,11 @@ class LaunchRetry:
         self._now = now
         self._tries = tries or _tries_of_activity
 
+    @property
+    def is_first_try(self) -> bool:
+        """Whether the activity has not sent its request before."""
+        return self._tries() == 1
+
     def breaker_wait(self, breaker: LaunchBreaker) -> LaunchWait:
         """Why and until when a launch waits for a breaker."""
         return LaunchWait(
@@ -103,7 +108,7 @@ class LaunchRetry:
         wait = result.waits
         if wait is None:
             return await self._refused_for_good(ref, result)
-        if wait.answered and self._tries() == 1:
+        if wait.answered and self.is_first_try:
             wait = evolve(wait, unsettled=False)  # the first attempt was answered, so no earlier answer is missing
         answered = wait.answered and not wait.unsettled
         if rules.should_give_up(claim.created_at, self._now(), answered=answered):

@@ -3,9 +3,9 @@
 A group lacks members if the planner died or the API server refused some of the claims. One request for the group would
 then buy more instances than there are claims, so the claims of an incomplete group launch individually.
 
-The same holds once a claim has launched apart from its group, because EC2 refused the group's request: a refused
-request does not use up its client token. Each such claim says so in its annotations, which other processes read before
-they send the request.
+The same holds if a member leaves before the group's request is sent, and once a claim has launched apart from its
+group, because EC2 refused the group's request: a refused request does not use up its client token. Each such claim says
+so in its annotations, which other processes read before they send the request.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from activities.kubernetes.resources import NODECLAIMS
 from tenon.apis import labels
 from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle.messages.launch import Instance, LaunchGroup
-from tenon.provisioning.launch_groups import group_of, whole_groups
+from tenon.provisioning.launch_groups import broken_groups, group_of, whole_groups
 
 WRITTEN_WITHIN = timedelta(seconds=10)
 """A group that is still incomplete this long after one of its members was created is not completed any more."""
@@ -50,6 +50,8 @@ class LaunchGroups:
         self._accepted: dict[str, None] = {}
         self._looking: dict[str, asyncio.Lock] = {}
         self._read_at: dict[str, datetime] = {}
+        self._broken: dict[str, set[str]] = {}
+        """By batch, the groups that lacked a member when it was read last, also those that are still being written."""
 
     async def wait_complete(self, claim: ClaimRecord) -> LaunchGroup | None:
         """Wait for the claim's group to be complete and return it, or None if the claim launches alone."""
@@ -86,14 +88,20 @@ class LaunchGroups:
             if not looking.locked():
                 self._looking.pop(batch, None)
 
-    async def is_left(self, claim: ClaimRecord, group: LaunchGroup) -> bool:
-        """Whether members of the claim's group launch alone, as this process or the claims say."""
+    async def is_left(self, claim: ClaimRecord, group: LaunchGroup, *, unsettled: bool = False) -> bool:
+        """Whether members of the claim's group, which was complete, launch alone: one left, or EC2 refused the group.
+
+        A read of the claims is used for `READ_FOR`. ``unsettled``: the group's request may have bought an instance for
+        each member already, so it may be repeated whoever left.
+        """
         batch = claim.labels.get(labels.BATCH, "")
         if batch and group.id not in self._left and group.id not in self._accepted:
             async with self._lock(batch):
                 read_at = self._read_at.get(batch)
                 if read_at is None or self._now() - read_at > READ_FOR:
                     await self._read(batch, group)
+            if not unsettled and group.id in self._broken.get(batch, ()):
+                _remember(self._left, group.id)
         return group.id in self._left
 
     async def _read(self, batch: str, wanted: LaunchGroup) -> None:
@@ -108,6 +116,8 @@ class LaunchGroups:
         while len(self._whole) > MAX_CACHED and next(iter(self._whole)) != wanted.id:
             del self._whole[next(iter(self._whole))]
         self._read_at = {each: at for each, at in self._read_at.items() if began - at <= READ_FOR} | {batch: began}
+        self._broken = {each: groups for each, groups in self._broken.items() if each in self._read_at}
+        self._broken[batch] = broken_groups(claims)
 
 
 def _remember(groups: dict[str, None], group: str) -> None:

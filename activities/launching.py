@@ -11,6 +11,7 @@ from functools import partial
 from temporalio.exceptions import ApplicationError
 
 from activities import loggers, metrics
+from activities.ec2 import last_look
 from activities.ec2.errors import (
     EC2Error,
     InsufficientCapacityError,
@@ -28,7 +29,7 @@ from activities.kubernetes.shared_read import SharedRead
 from activities.kubernetes.startup_cordon import remove_startup_cordon_by_name
 from activities.launch_breakers import LaunchBreakers
 from activities.launch_failure import LaunchRetry
-from activities.launch_groups import LaunchGroups, in_group, living_instance
+from activities.launch_groups import READ_FOR, LaunchGroups, in_group, living_instance
 from activities.lost_instances import LostInstances, Search
 from activities.overlays import OverlaidTypes
 from activities.surplus_instance import terminate_surplus
@@ -76,6 +77,9 @@ BOUGHT_IN_SHORTAGE = "BoughtInShortage"
 CREATE_SPOT_ROLE = "run aws iam create-service-linked-role --aws-service-name spot.amazonaws.com"
 RESUMED_AFTER = timedelta(seconds=15)
 """If a claim is older than this when its workflow starts, an earlier workflow may have launched it already."""
+GROUP_LEFT = "EC2 refused the launch group, or one of its NodeClaims left: the others launch alone"
+LOOKS_WITHIN = 30.0
+"""Seconds for a last look at the NodeClaims of a launch, whose thread waits for it."""
 SENDERS = 64
 """Threads for launches. They may wait long within EC2's rate limits and must not block the threads of other calls."""
 
@@ -236,10 +240,8 @@ class Launching:
             earlier = await self._lost.search(claim)
             reason = Reason.INSTANCE_GONE if earlier.lost else ""
             return LaunchResult(instance=earlier.instance, reason=reason, message=earlier.lost, waits=earlier.waits)
-        if given.request.group is not None and await self._groups.is_left(claim, given.request.group):
-            message = "EC2 refused the launch group: its NodeClaims launch alone"
-            wait = LaunchWait(reason=nodeclaims.LAUNCH_FAILED, message=message)
-            return await self._putting_off.unlaunched(claim, given.claim, LaunchResult(waits=wait))
+        if await self._group_is_left(given, claim):
+            return await self._putting_off.unlaunched(claim, given.claim, _not_sent(GROUP_LEFT))
         wanted = sorted(_instance_types(given.request))
         if breaker := await self._breakers.admit(
             claim.pool, given.claim.name, wanted, node_class=claim.node_class, sends=True
@@ -285,10 +287,21 @@ class Launching:
     async def _send(self, given: LaunchInput, claim: ClaimRecord) -> LaunchResult:
         """Send the request and record what EC2 refuses, for other claims and for the provisioner workflow."""
         pool, instance_types = claim.pool, _instance_types(given.request)
+        loop, read_at = asyncio.get_running_loop(), self._now()
+
+        def look() -> None:
+            looking = asyncio.run_coroutine_threadsafe(self._check_still_wanted(given, claim, read_at), loop)
+            looking.result(LOOKS_WITHIN)
+
+        def send() -> LaunchResult:
+            with last_look.looking(look):
+                return self._ec2.launch(given.request)
+
         try:
-            send = partial(self._ec2.launch, given.request)
             async with self._throttled.shown(given.claim, SENDING):
-                result = await with_heartbeat(asyncio.get_running_loop().run_in_executor(self._senders, send))
+                result = await with_heartbeat(loop.run_in_executor(self._senders, send))
+        except last_look.NotWantedError as error:
+            return _not_sent(str(error))
         except EC2Error as error:
             wait = await self._putting_off.failed(given.claim, claim, error)
             return LaunchResult(waits=wait)
@@ -319,6 +332,25 @@ class Launching:
             self._breakers.refused(pool, result.reason, result.message, types, node_class=node_class)
         reason = Reason.INSUFFICIENT_CAPACITY if wanting else result.reason
         return evolve(result, reason=reason)
+
+    async def _check_still_wanted(self, given: LaunchInput, claim: ClaimRecord, read_at: datetime) -> None:
+        """Check that the launch, whose turn has come, is still for NodeClaims that want an instance.
+
+        Raises:
+            NotWantedError: the request would buy an instance for a NodeClaim that left.
+        """
+        if await self._group_is_left(given, claim):
+            raise last_look.NotWantedError(GROUP_LEFT)
+        sent_before = given.unsettled or not self._putting_off.is_first_try
+        if given.request.group is not None or sent_before or self._now() - read_at <= READ_FOR:
+            return  # a repeated request finds what it bought, and the claim was read a moment ago
+        now = await nodeclaims.read_claim(self._kube, given.claim)
+        if now is None or now.deleting:
+            raise last_look.NotWantedError("the NodeClaim was deleted before its launch was sent")
+
+    async def _group_is_left(self, given: LaunchInput, claim: ClaimRecord) -> bool:
+        group = given.request.group
+        return group is not None and await self._groups.is_left(claim, group, unsettled=given.unsettled)
 
     async def _launched_before(
         self, claim: ClaimRecord, ref: ClaimRef, began: datetime, *, sent_before: bool = False
@@ -423,6 +455,11 @@ class Launching:
         profile = node_class.status.instance_profile
         hashes = ec2nodeclass_hashes(node_class, self._ec2.cluster.ca_bundle)
         return {**hashes, **({labels.INSTANCE_PROFILE: profile} if profile else {})}
+
+
+def _not_sent(why: str) -> LaunchResult:
+    """The result of a launch that EC2 was not asked for."""
+    return LaunchResult(waits=LaunchWait(reason=nodeclaims.LAUNCH_FAILED, message=why))
 
 
 def _instance_types(request: LaunchRequest) -> frozenset[str]:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tenon.apis import labels
+from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle.messages.launch import LaunchGroup
 
 MAX_MEMBERS = 100
@@ -62,6 +63,26 @@ def whole_groups(claims: Iterable[Mapping[str, str]]) -> list[str]:
     found = [group for annotations in claims if (group := group_of(annotations)) is not None]
     counts = Counter(group.id for group in found)
     return list(dict.fromkeys(group.id for group in found if counts[group.id] >= group.size))
+
+
+def broken_groups(claims: Iterable[ClaimRecord]) -> set[str]:
+    """Return the IDs of groups that lost a member before they launched: it is missing, or it is being deleted.
+
+    Their request would buy an instance for it. A group of which a NodeClaim has an instance was launched, so to repeat
+    its request buys nothing.
+    """
+    members: dict[str, list[ClaimRecord]] = {}
+    sizes: dict[str, int] = {}
+    for claim in claims:
+        if (group := group_of(claim.annotations)) is not None:
+            members.setdefault(group.id, []).append(claim)
+            sizes[group.id] = group.size
+    return {
+        group
+        for group, its_claims in members.items()
+        if not any(claim.provider_id for claim in its_claims)
+        and sum(not claim.deleting for claim in its_claims) < sizes[group]
+    }
 
 
 def _request_key(body: Mapping[str, Any]) -> str:

@@ -6,6 +6,8 @@ import asyncio
 from datetime import timedelta
 from typing import Any, cast
 
+import pytest
+
 from activities.kubernetes.resources import NODECLAIMS, Resource
 from activities.launch_groups import READ_FOR, LaunchGroups, living_instance
 from tenon.apis import labels
@@ -88,6 +90,48 @@ async def test_a_group_is_left_once_the_claim_of_a_member_says_that_it_launches_
     kube.claims[2] = member(2)
     assert await groups.is_left(claim, group), "a group that was left stays so"
     assert kube.lists == 2
+
+
+def leaving(place: int, **status: str) -> dict[str, Any]:
+    claim = member(place) | {"status": status}
+    claim["metadata"]["deletionTimestamp"] = stamp(START)
+    return claim
+
+
+@pytest.mark.parametrize("gone", [[member(0), member(1)], [member(0), member(1), leaving(2)]], ids=["gone", "deleted"])
+async def test_a_group_is_left_once_a_member_is_deleted_before_the_launch(gone: list[dict[str, Any]]) -> None:
+    """Its request would buy an instance for that member. Not so if the request may have been sent before."""
+    kube, clock = Listed(member(0), member(1), member(2)), Clock()
+    groups = LaunchGroups(cast("Any", kube), clock)
+    claim, group = ClaimRecord.of(member(0)), LaunchGroup(id="7-0", ordinal=0, size=3)
+    assert await groups.wait_complete(claim) == group
+    kube.claims = gone
+    clock.instant += READ_FOR + timedelta(seconds=1)
+    assert not await groups.is_left(claim, group, unsettled=True)
+    assert await groups.is_left(claim, group)
+    other_process = LaunchGroups(cast("Any", kube), clock)
+    assert await other_process.is_left(claim, group)
+
+
+async def test_a_group_that_was_launched_keeps_its_request_when_a_member_leaves() -> None:
+    """To repeat the request buys nothing, and it finds the instances of the others."""
+    launched = member(0) | {"status": {"providerID": "aws:///us-west-2a/i-1"}}
+    kube = Listed(launched, member(1), leaving(2))
+    groups = LaunchGroups(cast("Any", kube), Clock())
+    assert not await groups.is_left(ClaimRecord.of(member(1)), LaunchGroup(id="7-0", ordinal=1, size=3))
+
+
+async def test_a_group_that_was_incomplete_while_it_was_written_is_not_left() -> None:
+    kube, clock = Listed(member(0)), Clock()
+
+    async def pause(_: float) -> None:
+        kube.claims = [member(0), member(1), member(2)]
+
+    groups = LaunchGroups(cast("Any", kube), clock, pause)
+    claim = ClaimRecord.of(member(0))
+    group = await groups.wait_complete(claim)
+    assert group is not None
+    assert not await groups.is_left(claim, group)
 
 
 async def test_the_members_of_a_group_that_ec2_accepted_list_nothing() -> None:
