@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from functools import partial
@@ -19,7 +19,6 @@ from activities.ec2.errors import (
     NodeClassReadinessUnknownError,
 )
 from activities.ec2.provider import Ec2Provider
-from activities.ec2.rate_limits import Throttling
 from activities.heartbeat import with_heartbeat
 from activities.kubernetes import cordon, nodeclaims
 from activities.kubernetes.client import Kube
@@ -87,9 +86,6 @@ SENDERS = 64
 class Launching:
     """Prepares and sends launches."""
 
-    def _throttling(self, calls: Collection[str]) -> Throttling | None:
-        return self._ec2.throttling(calls)
-
     def __init__(
         self,
         kube: Kube,
@@ -106,7 +102,7 @@ class Launching:
         self._ec2 = ec2
         self._groups = LaunchGroups(kube, now)
         self._lost = LostInstances(kube, recorder, ec2, now)
-        self._throttled = ThrottledLaunches(kube, self._throttling, now)
+        self._throttled = ThrottledLaunches(kube, ec2, now)
         self._senders = ThreadPoolExecutor(SENDERS, thread_name_prefix="launch")
         self._types = OverlaidTypes(kube, ec2)
         self._classes = SharedRead(lambda name: kube.get(EC2NODECLASSES, name), partial(parse, EC2NodeClass))

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 
 from activities import loggers
-from activities.ec2.rate_limits import Throttling
+from activities.ec2.provider import Ec2Provider
 from activities.kubernetes import nodeclaims
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
@@ -43,13 +43,12 @@ class ThrottledLaunches:
     def __init__(
         self,
         kube: Kube,
-        throttling: Callable[[Collection[str]], Throttling | None],
+        ec2: Ec2Provider,
         now: Callable[[], datetime],
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
-        """``throttling`` returns what EC2 throttles among some calls."""
         self._kube = kube
-        self._throttling = throttling
+        self._ec2 = ec2
         self._now = now
         self._sleep = sleep
 
@@ -72,7 +71,7 @@ class ThrottledLaunches:
         written: datetime | None = None
         while True:
             await self._sleep(LOOKS_EVERY)
-            throttling, now = self._throttling(calls), self._now()
+            throttling, now = self._ec2.throttling(calls), self._now()
             if throttling is None or (written is not None and now - written < WRITES_EVERY):
                 continue
             since = now - timedelta(seconds=throttling.lasted)

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Collection, Iterable
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -50,7 +51,7 @@ async def shown_for(world: World, seconds: float, throttling: Callable[[Collecti
             over.set()
         await asyncio.sleep(0)
 
-    throttled = ThrottledLaunches(world.kube, throttling, world.clock, sleep)
+    throttled = ThrottledLaunches(world.kube, cast("Any", SimpleNamespace(throttling=throttling)), world.clock, sleep)
     async with throttled.shown(REF, SENDING):
         await over.wait()
     return sum(call[0] == "patch" for call in world.kube.calls)
