@@ -128,12 +128,13 @@ class Batcher:
         now = self._now()
         fingerprint = self._view.fingerprint()
         pending = self._view.pending_pods()
+        refused = self._refusals.refused_claims(self._view.launching_claims)
         self._forget_others(pending)
         self._unused.update(pod for pod in pending if not pod.node_name)
         return [
             pod
             for pod in (*pending, *self._buffers.lacking())
-            if not self._valid(pod, now, fingerprint) and not self._covered(pod, now)
+            if not self._valid(pod, now, fingerprint, refused) and not self._covered(pod, now, refused)
         ]
 
     def adopt(self, pauses: Iterable[PurchasePause]) -> None:
@@ -319,8 +320,8 @@ class Batcher:
         await self._view.changed(seconds)
         await self._pace.wait(end - asyncio.get_running_loop().time())
 
-    def _covered(self, pod: Pod, now: datetime) -> bool:
-        """Whether a NodeClaim still covers the pod.
+    def _covered(self, pod: Pod, now: datetime, refused: Collection[str]) -> bool:
+        """Whether a NodeClaim still covers the pod. ``refused``: NodeClaims that cover none.
 
         A pod that must leave its node moves to the new one whenever the drain allows it, so its claim covers it without
         a time limit. kube-scheduler binds a pending pod to the new node at once, or when the taint goes that an agent
@@ -332,13 +333,14 @@ class Batcher:
             or now - since <= NOMINATED_FOR
             or (now - since <= TAINTED_FOR and bool(self._view.undeclared_taint(claim, pod)))
             for claim in self._view.claims_for(pod)
+            if claim.name not in refused
         )
 
-    def _valid(self, pod: Pod, now: datetime, fingerprint: Fingerprint) -> bool:
+    def _valid(self, pod: Pod, now: datetime, fingerprint: Fingerprint, refused: Collection[str]) -> bool:
         answer = self._answered.get(pod.uid)
         if answer is None or now >= answer.again_at:
             return False
-        if answer.node and not self._view.place_of(answer.node):
+        if answer.node and (answer.node in refused or not self._view.place_of(answer.node)):
             return False
         if answer.pod is not None and answer.pod is not pod and _scheduling_key(answer.pod) != _scheduling_key(pod):
             return False

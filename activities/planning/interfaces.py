@@ -67,6 +67,10 @@ class ClusterView(Cluster, Protocol):
         """The NodePools with a NodeClaim that has no instance yet."""
         ...
 
+    def launching_claims(self) -> Sequence[ClaimRecord]:
+        """The NodeClaims that were planned for pods, have no instance yet, and stay."""
+        ...
+
     def reserved_claims(self) -> Sequence[ClaimRecord]:
         """The NodeClaims that name a capacity reservation in their labels."""
         ...

@@ -8,11 +8,12 @@ from datetime import datetime
 from activities.clock import utc_now
 from tenon.apis.nodepool import NodePool
 from tenon.ec2.avoided import UnavailableOfferings
+from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.breaker import by_key, sentence, untried
 from tenon.lifecycle.messages.provisioning import LaunchBreaker
 from tenon.provisioning.capacity_shortage import PoolShortage, TriedLaunch, is_over, refused_again
-from tenon.provisioning.launch_breakers import by_pool
+from tenon.provisioning.launch_breakers import by_pool, is_refused
 
 
 class LaunchRefusals:
@@ -78,6 +79,17 @@ class LaunchRefusals:
             del self._shortages[pool]
             return None
         return found
+
+    def refused_claims(
+        self, launching: Callable[[], Iterable[ClaimRecord]]
+    ) -> dict[str, tuple[ClaimRecord, LaunchBreaker]]:
+        """By name, those of the launching claims that EC2 refuses because of their EC2NodeClass, with its breaker."""
+        now = self._now()
+        of_classes = {each.node_class: each for each in self._breakers.values() if not untried(each, now)}
+        of_classes.pop("", None)
+        claims = launching() if of_classes else ()
+        held = ((claim, of_classes[claim.node_class]) for claim in claims if claim.node_class in of_classes)
+        return {claim.name: (claim, breaker) for claim, breaker in held if is_refused(claim, breaker)}
 
     def breakers(self, pools: Iterable[NodePool]) -> dict[str, LaunchBreaker]:
         """By NodePool, the breaker that holds it back, without those that no launch has tried for a long time."""

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -44,6 +44,7 @@ from activities.planning.offerings import instance_types_by_pool
 from activities.planning.pod_events import PodEvents, pod_reference
 from activities.planning.refused_launches import RefusedLaunches
 from activities.planning.solving import Solved, Solver
+from activities.planning.superseded_claims import RefusedClaims, delete_superseded
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
 from tenon.ec2.avoided import avoided_until, by_offering
@@ -52,7 +53,7 @@ from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.lifecycle.breaker import sentence
 from tenon.lifecycle.messages.provisioning import PlanInput, PlanResult, PurchasePause
-from tenon.provisioning.launch_breakers import only_probes, pools_for_plans, probed, without_held_types
+from tenon.provisioning.launch_breakers import next_probe, only_probes, pools_for_plans, probed, without_held_types
 from tenon.provisioning.overlays import Overlaid
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.problem import problem_of, with_pool_reasons
@@ -98,6 +99,10 @@ class _Decision:
     """Key to the reason why kube-scheduler may not place the pod where the plan has it."""
     without_types: Mapping[str, str] = field(default_factory=dict)
     """Why no instance type is available, for each NodePool that has none."""
+    refused: RefusedClaims = field(default_factory=dict)
+    """The NodeClaims that EC2 refuses because of their EC2NodeClass."""
+    next_probe: datetime | None = None
+    """When a NodeClaim may be made to probe an EC2NodeClass that EC2 refuses; None if none is due."""
 
     @property
     def pods(self) -> list[Pod]:
@@ -190,6 +195,9 @@ class Planner:
         metrics.QUEUE_DEPTH.labels("provisioner").set(0)
         metrics.IGNORED_PODS.set(sum(1 for pod in pods if pod.unsupported))
         self._remember(made, written, given)
+        places = (*plan.placements.values(), *(claim.pods for claim in written.claims))
+        placed = {pod.uid for pods_of_place in places for pod in pods_of_place}
+        await delete_superseded(self._kube, self._recorder, self._view, made.refused, placed)
         self._buffers.simulated(plan, made.ready, written.names)
         await self._publish_refusals(made.pools, written)
         for name, why in made.without_types.items():
@@ -224,7 +232,9 @@ class Planner:
             return None
         usable = usable_pools(self._view.node_pools(), self._view.node_class)
         breakers = self._refusals.breakers(usable)
-        closed = probed(breakers, self._view.launching_pools(), self._now()) if breakers else frozenset()
+        launching = self._view.launching_pools() if breakers else frozenset()
+        closed = probed(breakers, launching, self._now())
+        refused = self._refusals.refused_claims(self._view.launching_claims)
         pools = pools_for_plans(usable, breakers, closed) if breakers else usable
         seen = await self._instance_types(pools)
         if breakers:
@@ -238,12 +248,12 @@ class Planner:
                 "The provisioner found provisionable pods", extra={"pods": _first_few(pods), "pod-count": len(pods)}
             )
         asking = [*pods, *self._buffers.pods()]
-        problem, solved = await self._solve(asking, seen, part)
+        problem, solved = await self._solve(asking, seen, part, refused)
         pauses = self._batcher.buys_again(pod for claim in solved.plan.claims for pod in claim.pods)
         waiting = [pod for pod in asking if pod.key in pauses]
         if waiting:  # rare, so the plan for the others is made from the start
             asking = [pod for pod in asking if pod.key not in pauses]
-            problem, solved = await self._solve(asking, seen, part * RETRY_SECONDS)
+            problem, solved = await self._solve(asking, seen, part * RETRY_SECONDS, refused)
         paused = await self._pause_sentences(waiting, pauses)
         left_out = {name: sentence(breakers[name]) for name in closed}
         plan = only_probes(with_pool_reasons(solved.plan, self._view, asking, left_out), breakers, batch)
@@ -270,12 +280,19 @@ class Planner:
             paused,
             lost_disks(problem),
             without_types,
+            refused,
+            next_probe(breakers, launching),
         )
 
-    async def _solve(self, asking: Sequence[Pod], seen: Overlaid, part: float) -> tuple[Problem, Solved]:
+    async def _solve(
+        self, asking: Sequence[Pod], seen: Overlaid, part: float, refused: Collection[str]
+    ) -> tuple[Problem, Solved]:
+        """The problem and its solution. ``refused``: NodeClaims that get no pods."""
         problem = await asyncio.to_thread(
             problem_of, self._view.snapshot(), asking, seen.sold, self._policy, self._batcher.reserved()
         )
+        if refused:
+            problem = replace(problem, nodes=[node for node in problem.nodes if node.name not in refused])
         return problem, await self._solver.solve(problem, part)
 
     async def _pause_sentences(self, pods: Sequence[Pod], pauses: Mapping[str, PurchasePause]) -> dict[str, str]:
@@ -342,7 +359,7 @@ class Planner:
 
     def _remember(self, made: _Decision, written: Written, given: PlanInput) -> None:
         by_key = {pod.key: pod for pod in made.asking}
-        probes = (each.next_probe_at for each in given.breakers if each.node_class)
+        probes = () if made.next_probe is None else (made.next_probe,)
         offered_again = min((*self._avoided(given).values(), *probes), default=None)
         unplaced = [by_key[key] for key in made.plan.unschedulable]
         self._batcher.unschedulable(unplaced, made.fingerprint, offered_again)

@@ -16,6 +16,7 @@ from datetime import datetime
 from tenon.apis.common import Condition
 from tenon.apis.conditions import get_condition, is_true, set_condition
 from tenon.apis.nodepool import NODE_LAUNCH_HEALTHY, NodePool
+from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle.breaker import holds_back, key_of, keys_of, sentence
 from tenon.lifecycle.messages.provisioning import LaunchBreaker
 from tenon.scheduling.model import InstanceType, Plan
@@ -36,6 +37,23 @@ def by_pool(open_breakers: OpenBreakers, pools: Iterable[NodePool]) -> dict[str,
         if holding:
             found[pool.metadata.name] = min(holding, key=lambda breaker: bool(breaker.instance_types))
     return found
+
+
+def is_refused(claim: ClaimRecord, breaker: LaunchBreaker) -> bool:
+    """Whether EC2 has refused what the claim's EC2NodeClass asks for since the claim was created.
+
+    ``breaker``: that of the class. Other pools may serve the claim's pods, so it does not keep them.
+    """
+    created = claim.created_at
+    refused_before = created is not None and breaker.refused_at is not None and created <= breaker.refused_at
+    return refused_before and not claim.provider_id and holds_back(breaker, claim.instance_types)
+
+
+def next_probe(breakers: OpenBreakers, launching: Collection[str]) -> datetime | None:
+    """Return when the first EC2NodeClass for which nothing waits is due for a probe; None if there is none."""
+    probing = {_subject(breakers[name]) for name in launching if name in breakers}
+    due = (each.next_probe_at for each in breakers.values() if each.node_class and _subject(each) not in probing)
+    return min(due, default=None)
 
 
 def probed(breakers: OpenBreakers, launching: Collection[str], now: datetime) -> frozenset[str]:

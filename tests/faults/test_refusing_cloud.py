@@ -13,25 +13,16 @@ from activities.launch_breakers import FIRST_LAUNCHES
 from sandbox.cluster import Sandbox
 from sandbox.ec2.client import Ec2Admin
 from tenon.apis import labels
-from tenon.lifecycle.messages.provisioning import LaunchBreaker
 from tests.e2e.conftest import MakePool, Run
-from tests.e2e.pools import KEY, ROOMY, SMALL, Pool, condition
+from tests.e2e.pools import KEY, ROOMY, SMALL, condition
 from tests.e2e.worker_process import WorkerProcess
+from tests.faults.breakers import breaker_of
 from tests.faults.conftest import Observe
 from tests.faults.fleets import fleets
 from tests.workflows.waiting import until
-from workflows import names
-from workflows.provisioner import ProvisionerWorkflow
 
 PROBES = 5
 """Refused calls in a row that the drill waits for: the fifth comes after about a minute."""
-
-
-async def breaker_of(client: Client, sandbox: Sandbox, pool: Pool) -> LaunchBreaker | None:
-    """What the provisioner's workflow keeps of a pool."""
-    handle = client.get_workflow_handle(names.provisioner_id(sandbox.cluster_name))
-    report = await handle.query(ProvisionerWorkflow.launches)
-    return next((each for each in report.breakers if each.pool == pool.name), None)
 
 
 async def test_lif01_a_hundred_pods_that_ec2_refuses_cost_a_few_calls_and_stop_no_others(
@@ -59,11 +50,11 @@ async def test_lif01_a_hundred_pods_that_ec2_refuses_cost_a_few_calls_and_stop_n
         await other.running(2)
 
         async def probed() -> bool:
-            breaker = await breaker_of(client, sandbox, refused)
+            breaker = await breaker_of(client, sandbox, refused.name)
             return breaker is not None and breaker.failures >= PROBES
 
         await until(probed, within=300)
-        breaker = await breaker_of(client, sandbox, refused)
+        breaker = await breaker_of(client, sandbox, refused.name)
         assert breaker is not None
         asked = len(fleets(ec2, refused))
         assert asked <= breaker.failures + FIRST_LAUNCHES <= 10

@@ -155,6 +155,9 @@ class FakeView:
     def launching_pools(self) -> Set[str]:
         return self.launching
 
+    def launching_claims(self) -> Sequence[ClaimRecord]:
+        return [claim for claim in self.claims.values() if claim.pool in self.launching and claim.batch]
+
     def reserved_claims(self) -> Sequence[ClaimRecord]:
         return [claim for claim in self.claims.values() if labels.RESERVATION_ID in claim.labels]
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from activities.kubernetes.client import Kube
 from activities.planning.batching import Batcher
+from activities.planning.launch_refusals import LaunchRefusals
 from activities.planning.planner import Planner
 from activities.planning.solving import Solver
 from tenon.apis import labels
@@ -35,7 +36,8 @@ class Setting:
 
     def restart(self, solver: Solver | None = None) -> None:
         """A new process: all that was only remembered is gone."""
-        self.batcher = Batcher(self.view, lambda: self.now)
+        refusals = LaunchRefusals(now=lambda: self.now)
+        self.batcher = Batcher(self.view, lambda: self.now, refusals=refusals)
         self.planner = Planner(
             self.view,
             self.types,
@@ -45,6 +47,7 @@ class Setting:
             lambda: self.now,
             self.policy,
             solver=solver,
+            refusals=refusals,
         )
 
     async def events_written(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Collection, Iterator, Mapping, Set
 from datetime import datetime
 
 from activities import loggers
@@ -160,8 +160,15 @@ class PlanningView:
 
     def launching_pools(self) -> Set[str]:
         """The names of the NodePools that have a NodeClaim without an instance."""
+        return {claim.pool for claim in self._unlaunched()}
+
+    def launching_claims(self) -> list[ClaimRecord]:
+        """The NodeClaims that were planned for pods, have no instance yet, and stay."""
+        return [claim for claim in self._unlaunched() if claim.batch]
+
+    def _unlaunched(self) -> Iterator[ClaimRecord]:
         waiting = (claim for claim in self._cache.claims if not claim.launched)
-        return {claim.pool for claim in waiting if not leaving(self._cache.node_of(claim), claim)}
+        return (claim for claim in waiting if not leaving(self._cache.node_of(claim), claim))
 
     def reserved_claims(self) -> list[ClaimRecord]:
         """The NodeClaims that name a capacity reservation in their labels."""

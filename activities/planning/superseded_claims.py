@@ -1,0 +1,54 @@
+"""Deletes NodeClaims that EC2 refuses because of their EC2NodeClass, once all their pods have another place.
+
+Such a NodeClaim waits for a person who mends the class. Its pods do not wait with it if another NodePool serves them,
+and without them the NodeClaim would launch a node that nothing needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from activities import loggers
+from activities.kubernetes import nodeclaims
+from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiError
+from activities.kubernetes.events import EventPublisher
+from activities.planning.interfaces import ClusterView
+from activities.planning.move_events import claim_reference
+from tenon.kube.claim_record import ClaimRecord
+from tenon.lifecycle.messages.provisioning import LaunchBreaker
+
+log = loggers.PROVISIONER
+
+RefusedClaims = Mapping[str, tuple[ClaimRecord, LaunchBreaker]]
+"""By name, the NodeClaims that EC2 refuses, each with the breaker of its EC2NodeClass."""
+
+
+async def delete_superseded(
+    kube: Kube, recorder: EventPublisher, view: ClusterView, refused: RefusedClaims, placed: Collection[str]
+) -> None:
+    """Delete those of the refused NodeClaims whose waiting pods all have another place. ``placed``: UIDs of pods."""
+    kept: set[str] = set()
+    moved: set[str] = set()
+    for pod in view.pending_pods() if refused else ():
+        names = {claim.name for claim in view.claims_for(pod)} & refused.keys()
+        (moved if pod.uid in placed else kept).update(names)
+    for name in sorted(moved - kept):
+        claim, breaker = refused[name]
+        message = (
+            f"Its pods get other nodes, because EC2 refuses what EC2NodeClass {claim.node_class} asks for: "
+            f"{breaker.reason}: {breaker.message}"
+        )
+        await recorder.publish(claim_reference(name, claim.uid), nodeclaims.LAUNCH_FAILED, message, "Warning")
+        try:
+            await nodeclaims.request_deletion(kube, claim)
+        except ApiError as error:  # it is given up when its launch timeout is over
+            log.warning(
+                "The worker failed to delete a NodeClaim whose pods have other nodes",
+                extra={"nodeclaim": name, "error": str(error)},
+            )
+            continue
+        log.info(
+            "A NodeClaim that EC2 refuses is deleted, because its pods have other nodes",
+            extra={"nodeclaim": name, "reason": breaker.reason},
+        )
