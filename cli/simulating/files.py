@@ -116,7 +116,11 @@ def _text(name: str, faults: list[ManifestError]) -> str | None:
         return raw.decode("utf-16" if raw.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) else "utf-8-sig")
     except UnicodeDecodeError as error:
         faults.append(
-            ManifestError(Source(shown), f"is not UTF-8 text: byte {error.start} cannot be read; save it as UTF-8")
+            ManifestError(
+                Source(shown),
+                f"is not UTF-8 text: byte {error.start} cannot be read; save it as UTF-8, because kubectl replaces "
+                "such bytes silently",
+            )
         )
     except (OSError, ValueError) as error:
         faults.append(ManifestError(Source(shown), _why(error)))

@@ -20,6 +20,9 @@ MAX_DEPTH = 100
 MAX_ALIASED = 200_000
 """Maximum number of values that all aliases of one document may stand for."""
 
+_NO_NEW_DOCUMENT = "<document start>"
+"""The parser misses this in text after a whole document, for example after a line ``...``."""
+
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -170,7 +173,9 @@ class _Builder:
             parent.key, parent.merging = None, False
         else:
             if parent.key in parent.value:
-                raise UnreadableError(f"line {line}: key {parent.key[:80]!r} is given twice")
+                raise UnreadableError(
+                    f"line {line}: key {parent.key[:80]!r} is given twice: remove one; kubectl takes the last"
+                )
             parent.value[parent.key] = value
             parent.key = None
 
@@ -187,5 +192,11 @@ def _sentence(error: Exception, text: str) -> str:
     problem = getattr(error, "problem", None) or str(error).splitlines()[0]
     if mark is not None and text[mark.index : mark.index + 1] == "\t":
         problem = "a tab, where YAML wants spaces"
+    if _NO_NEW_DOCUMENT in problem and mark is not None:
+        ignored = "" if text.lstrip().startswith("{") else ", because kubectl ignores it"
+        return (
+            f"line {mark.line + 1}: text follows the end of the object: put a line --- before it if it is another "
+            f"object, or remove it{ignored}"
+        )
     where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
     return f"{where}not YAML: {problem}"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.convert.running import validate
+from tests.convert.running import convert, validate
 from tests.simulate.running import POOL as SIMULATED
 from tests.simulate.running import command
 from tests.validate.slips import CLASS, POOL
@@ -49,6 +49,45 @@ def test_an_unreadable_file_gets_one_line(name: str, tmp_path: Path) -> None:
     content, said = UNREADABLE[name]
     for line in _lines_of_both(tmp_path, content):
         assert said in line, line
+
+
+UNLIKE_KUBECTL: dict[str, tuple[str | bytes, str]] = {
+    "a key twice": (POOL + "kind: NodePool\n", "key 'kind' is given twice: remove one; kubectl takes the last"),
+    "a key twice in JSON": ('{"kind": "List", "kind": "List"}', "key 'kind' is given twice: remove one; kubectl takes"),
+    "a key twice, deep": (POOL.replace("  name: default", "  name: a\n  name: b", 1), "key 'name' is given twice"),
+    "Latin-1 in a comment": (
+        POOL.encode() + b"# gr\xfc\xdfe\n",
+        "save it as UTF-8, because kubectl replaces such bytes",
+    ),
+    "Windows-1252 in a value": (
+        POOL.replace("name: default", "name: \x96", 1).encode("latin-1"),
+        "save it as UTF-8, because kubectl replaces such bytes",
+    ),
+    "text after the end": (
+        POOL + "...\nnot for kubectl\n",
+        "text follows the end of the object: put a line --- before it if it is another object, or remove it, because "
+        "kubectl ignores it",
+    ),
+    "an object after the end": (POOL + "...\n" + POOL, "text follows the end of the object: put a line ---"),
+    "JSON objects after a comment": (
+        "# two\n" + json.dumps({"kind": "List"}) + "\n" + json.dumps({"kind": "List"}),
+        "text follows the end of the object: put a line ---",
+    ),
+}
+"""Files that kubectl reads, but not as they look: the fault says how kubectl reads them."""
+
+
+@pytest.mark.parametrize("name", UNLIKE_KUBECTL)
+def test_a_file_that_kubectl_reads_otherwise_than_it_looks_is_refused(name: str, tmp_path: Path) -> None:
+    content, said = UNLIKE_KUBECTL[name]
+    file = tmp_path / "hostile.yaml"
+    file.write_bytes(content.encode() if isinstance(content, str) else content)
+    converted = convert("-f", str(file))
+    assert converted.status == 2
+    checked = [line for line in validate("-f", str(file)).out.splitlines() if str(file) in line]
+    for line in (*checked, *converted.err.splitlines(), *command("-f", str(file)).err.splitlines()):
+        assert said in line, line
+    assert len(checked) == 1
 
 
 LAST = {"kind": "List", "items": []}
