@@ -32,6 +32,9 @@ from tenon.apis.shortage_price import read_price_factor
 
 ModelT = TypeVar("ModelT", bound=ApiModel)
 
+MAX_NAME = 63
+"""The maximum length of a label's value."""
+
 
 _READERS: Mapping[str, Callable[[str], object]] = {
     labels.LEAST_SAVING: read_least_saving,
@@ -101,6 +104,7 @@ def check_nodepool(pool: NodePool) -> list[FieldError]:
     spec = pool.spec.template.spec
     return [
         *_broken_rules(pool, ""),
+        *name_faults(pool.metadata.name),
         *_labels(pool.spec.template.metadata.labels, "spec.template.metadata.labels"),
         *_requirements(spec.requirements, "spec.template.spec.requirements", closed=(labels.NODEPOOL,)),
         *_taints(spec, "spec.template.spec"),
@@ -108,6 +112,14 @@ def check_nodepool(pool: NodePool) -> list[FieldError]:
         *_schedules(pool),
         *_annotations(pool),
     ]
+
+
+def name_faults(name: str) -> list[FieldError]:
+    """Return what is wrong with the length of a NodePool's or class's name. The API server accepts 253 characters."""
+    if len(name) <= MAX_NAME:
+        return []
+    most = f"its nodes carry it as a label, whose value has at most {MAX_NAME}"
+    return [FieldError("metadata.name", f"has {len(name)} characters, and {most}: shorten it")]
 
 
 def check_nodeclaim(claim: NodeClaim) -> list[FieldError]:
@@ -121,7 +133,7 @@ def check_nodeclaim(claim: NodeClaim) -> list[FieldError]:
 
 def check_ec2nodeclass(node_class: EC2NodeClass) -> list[FieldError]:
     """Return all problems of an EC2NodeClass that can be found without calling AWS."""
-    problems = list(_broken_rules(node_class, ""))
+    problems = [*_broken_rules(node_class, ""), *name_faults(node_class.metadata.name)]
     kubelet = node_class.spec.kubelet
     if kubelet is None:
         return problems

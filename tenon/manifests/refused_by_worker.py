@@ -7,11 +7,10 @@ from typing import Any
 
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.legacy.conversion import Converted
-from tenon.apis.validation import FieldError, parse
+from tenon.apis.validation import FieldError, name_faults, parse
 from tenon.ec2.cluster import Cluster
 from tenon.ec2.nodeclass_status import USER_DATA_TOO_LARGE, validate
 
-MAX_NODEPOOL_NAME = 63
 _ANY_CLUSTER = Cluster(
     name="c", region="us-west-2", endpoint="https://c", ca_bundle="Q0E=", service_cidr="10.0.0.0/16", dns_ip="10.0.0.10"
 )
@@ -22,9 +21,8 @@ def refused_by_worker(body: Mapping[str, Any], converted: Converted | None) -> I
     """Yield the problems of a NodePool or an EC2NodeClass, also of what an older object becomes."""
     kind, spec = body.get("kind"), body.get("spec")
     name = (body.get("metadata") or {}).get("name") if isinstance(body.get("metadata"), dict) else None
-    if kind in ("NodePool", "Provisioner") and isinstance(name, str) and len(name) > MAX_NODEPOOL_NAME:
-        most = f"its nodes carry it as a label, whose value has at most {MAX_NODEPOOL_NAME}"
-        yield FieldError("metadata.name", f"has {len(name)} characters, and {most}: shorten it")
+    if kind in ("Provisioner", "AWSNodeTemplate") and isinstance(name, str):
+        yield from name_faults(name)
     if isinstance(spec, dict):
         yield from _identities(spec)
     made = converted.manifests if converted is not None else [body]

@@ -114,6 +114,16 @@ def test_ecs7_a_broken_rule_has_the_reason_of_its_part(spec: dict[str, Any], rea
     assert reasons(new_status(node_class(**spec), ALL, CLUSTER, NOW))["ValidationSucceeded"] == reason
 
 
+@pytest.mark.parametrize(("length", "status"), [(63, "True"), (64, "False")])
+def test_a_class_whose_name_no_node_can_carry_as_a_label_says_so(length: int, status: str) -> None:
+    named = node_class()
+    named = named.model_copy(update={"metadata": named.metadata.model_copy(update={"name": "a" * length})})
+    found = get_condition(new_status(named, ALL, CLUSTER, NOW).conditions, "ValidationSucceeded")
+    assert found is not None
+    assert found.status == status
+    assert ("metadata.name: has 64 characters" in found.message) is (status == "False")
+
+
 def test_ecs6_the_condition_about_reservations_comes_and_goes_with_the_gate() -> None:
     """A class whose terms find nothing is Ready (EC-03)."""
     selecting = node_class(capacityReservationSelectorTerms=[{"id": "cr-1"}])

@@ -169,6 +169,17 @@ def test_an_invalid_pool_says_where() -> None:
     assert len(condition.message) <= 1000
 
 
+@pytest.mark.parametrize(("length", "status"), [(63, "True"), (64, "False"), (253, "False")])
+def test_a_pool_whose_name_no_node_can_carry_as_a_label_says_so(length: int, status: str) -> None:
+    """The API server accepts the name, and would then refuse each of its NodeClaims."""
+    pool = node_pool("a" * length)
+    condition = get_condition(pool_conditions(pool, CLASSES.get, START), VALIDATION_SUCCEEDED)
+    assert condition is not None
+    assert condition.status == status
+    assert ("metadata.name" in condition.message) is (status == "False")
+    assert usable_pools([pool], CLASSES.get) == ([pool] if status == "True" else [])
+
+
 @pytest.mark.parametrize("name", ["unready", "nowhere", "leaving"])
 def test_a_pool_whose_class_cannot_be_used_is_not_ready(name: str) -> None:
     found = pool_conditions(pool_of(name), CLASSES.get, START)

@@ -63,7 +63,7 @@ def test_the_arn_of_a_role_or_a_profile_is_refused(field: str, value: str, reaso
     assert (line, path, said) == (6, f"spec.{field}", reason)
 
 
-@pytest.mark.parametrize("text", [POOL, PROVISIONER])
+@pytest.mark.parametrize("text", [POOL, PROVISIONER, CLASS])
 def test_a_name_that_no_node_can_carry_as_a_label_is_refused(text: str) -> None:
     ((line, path, reason, _),) = faults(text.replace("name: default\n", f"name: {'a' * 64}\n", 1))
     assert (line, path) == (4, "metadata.name")
