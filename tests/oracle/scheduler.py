@@ -53,6 +53,11 @@ class Scheduler:
     def _daemons_on(self, node: Standing) -> list[Pod]:
         return [d for d in self._inputs.daemons if tolerates(d.tolerations, node.taints) and d.wish.met(node.labels)]
 
+    def _pods_of(self, node: Standing) -> list[Pod]:
+        """The pods on a node. On a new one, those of DaemonSets are there before any other."""
+        coming = [] if node.name in self._inputs.nodes else self._daemons_on(node)
+        return [*node.running, *node.planned, *coming]
+
     def _even(self, node: Standing, pod: Pod, spread: Spread) -> bool:
         domain = node.labels.get(spread.key)
         if domain is None:
@@ -75,10 +80,7 @@ class Scheduler:
         asked_for = [
             other
             for other in self.nodes
-            if any(
-                all(term.chosen.has(p.namespace, p.labels) for term in pod.near)
-                for p in (*other.running, *other.planned)
-            )
+            if any(all(term.chosen.has(p.namespace, p.labels) for term in pod.near) for p in self._pods_of(other))
         ]
         if all(any(o.labels.get(t.key) == node.labels[t.key] for o in asked_for) for t in pod.near):
             return True
@@ -87,7 +89,7 @@ class Scheduler:
 
     def _away(self, node: Standing, pod: Pod) -> bool:
         for other in self.nodes:
-            for there in (*other.running, *other.planned):
+            for there in self._pods_of(other):
                 for held, about in ((pod, there), (there, pod)):
                     for term in held.away:
                         value = node.labels.get(term.key)

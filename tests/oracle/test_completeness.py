@@ -15,6 +15,7 @@ from tests.oracle.objects import (
     affinity,
     claim,
     daemon,
+    labeled_daemon,
     node,
     plan,
     pod,
@@ -24,6 +25,7 @@ from tests.oracle.objects import (
 )
 
 FULL: Object = {"limits": {"cpu": "8"}}
+NEAR: Object = affinity("podAffinity", (HOST, "agent"))
 AWAY: Object = affinity("podAntiAffinity", (HOST, "web"))
 
 
@@ -33,6 +35,11 @@ AWAY: Object = affinity("podAntiAffinity", (HOST, "web"))
         ([pool(), pod()], plan(left=("p",)), "bought"),
         ([pool(spec={"limits": {"cpu": "1"}}), node(), pod()], plan(left=("p",)), "n"),
         ([pool(), pod(), pod("q", **AWAY)], plan(claim("p"), left=("q",)), "bought"),
+        (
+            [pool(), labeled_daemon("agent"), pod(**affinity("podAffinity", (HOST, "agent")))],
+            plan(left=("p",)),
+            "bought",
+        ),
         ([pool(), pod("p", **spread()), pod("q", **spread())], plan(claim("p"), left=("q",)), "bought"),
         ([pool(), pod("p", nodeSelector={ZONE: "b"})], plan(left=("p",)), "bought"),
         ([pool("default", within("team", "red")), pod(nodeSelector={"team": "red"})], plan(left=("p",)), "bought"),
@@ -54,6 +61,7 @@ def test_a_pod_that_was_left_out_idly(manifests: list[Object], made: Object, pla
         ([pool(), pod(schedulingGates=[{"name": "wait"}])], plan(left=("p",))),
         ([pool(), node(), pod("q", node="n", **affinity("podAntiAffinity", (ZONE, "web"))),
           pod(nodeSelector={ZONE: "a"})], plan(left=("p",))),
+        ([pool(), labeled_daemon("agent"), pod(**affinity("podAntiAffinity", (HOST, "agent")))], plan(left=("p",))),
         ([pool(), pod(**affinity("podAffinity", (ZONE, "db")))], plan(left=("p",))),
     ],
 )  # fmt: skip
