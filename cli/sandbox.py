@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +14,7 @@ from rich.markup import escape
 from rich.table import Table
 from typer.main import get_command
 
+from activities.clock import utc_now
 from cli.application import Group, create_app
 from cli.console import output_console
 from cli.sandbox_output import Output, StateDir, fail
@@ -25,6 +27,7 @@ from sandbox.helm import HELM
 from sandbox.kubectl import KubectlError
 from sandbox.kubelet.release import IMAGE
 from sandbox.layout import Layout
+from sandbox.leading_worker import LeadingWorker, read_leader
 from sandbox.nodeadm import NODEADM
 from sandbox.progress import shown
 from sandbox.status import State, Status, read
@@ -145,15 +148,20 @@ def status(
     state: StateDir = None,
     output: Annotated[Output, typer.Option("-o", "--output", help="table or json.")] = Output.TABLE,
 ) -> None:
-    """Show what runs. The exit status is 0 if the sandbox is ready and all its components run, else 1."""
+    """Show what runs. The exit status is 0 if the sandbox is ready and all its components run, else 1.
+
+    It does not depend on whether a worker leads.
+    """
     layout = Layout.at(state)
     found = read(layout.status) or Status(state=State.STOPPED, message=f"there is no sandbox in {layout.root}")
+    leader = read_leader(layout.kubeconfig, utc_now()) if found.state is State.READY else None
     if output is Output.JSON:
         document = found.model_dump(mode="json")
+        document["leading_worker"] = asdict(leader) if leader is not None else None
         document |= {"kubeconfig": str(layout.kubeconfig), "worker_kubeconfig": str(layout.worker_kubeconfig)}
         print(json.dumps(document, indent=2))
     else:
-        _table(output_console(), layout, found)
+        _table(output_console(), layout, found, leader)
     raise typer.Exit(0 if found.state is State.READY and not found.not_running else 1)
 
 
@@ -224,13 +232,15 @@ def _describe(console: Console, sandbox: Sandbox) -> None:
     )
 
 
-def _table(console: Console, layout: Layout, found: Status) -> None:
+def _table(console: Console, layout: Layout, found: Status, leader: LeadingWorker | None) -> None:
     colour = COLOURS.get(found.state, "")
     what = f"[{colour}]{found.state}[/]" if colour else str(found.state)
     more = "" if found.message in ("", found.state) else f": {escape(found.message)}"
     console.print(f"{what}{more}", highlight=False, soft_wrap=True)
     for name, state in found.not_running.items():
         console.print(f"but {name} is {state}", highlight=False, soft_wrap=True)
+    if leader is not None:
+        console.print(escape(str(leader)), highlight=False, soft_wrap=True)
     if not found.components:
         return
     table = Table(box=None, padding=(0, 2), pad_edge=False)

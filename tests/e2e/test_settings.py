@@ -8,6 +8,8 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
+
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import CONFIGMAPS
 from sandbox.cluster import Sandbox
@@ -69,3 +71,15 @@ async def test_ops03_set10_a_running_worker_shows_where_it_spends_its_time(worke
         return {line.split(";")[0] for line in profile.splitlines()} == {"io", "cluster"}
 
     await until(both_answer)
+
+
+@pytest.mark.usefixtures("worker")
+async def test_the_status_of_a_sandbox_names_the_worker_that_leads(sandbox: Sandbox) -> None:
+    """Without one, nothing happens to pods that wait, and all components run."""
+
+    async def named() -> bool:
+        command = (sys.executable, "-m", "cli", "sandbox", "status", "--state", str(sandbox.layout.root), "-o", "json")
+        answer = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=True)
+        return bool(json.loads(answer.stdout)["leading_worker"]["holder"])
+
+    await until(named)
