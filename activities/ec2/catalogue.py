@@ -31,6 +31,7 @@ from tenon.ec2.capacity import Item, NodeSettings
 from tenon.ec2.capacity_reservations import offerings_by_type, with_places
 from tenon.ec2.expressions import evaluate_settings
 from tenon.ec2.instance_types import Prices, build, supported, without
+from tenon.ec2.learned_amounts import Figure, learned_amounts
 from tenon.ec2.learned_memory import learned_memory
 from tenon.ec2.settings import kubelet_map, settings_of
 from tenon.kube.offerings import OfferingKey
@@ -66,6 +67,10 @@ class _Region:
         return (self.item(name) for name in sorted(self.items))
 
 
+_Learned = dict[str, tuple[int | None, Mapping[str, Figure]]]
+"""By instance type: the memory in bytes, and the other amounts that nodes reported."""
+
+
 class _Variant(NamedTuple):
     """What the instance types of a class also depend on, so that a class may have several lists of them."""
 
@@ -84,10 +89,10 @@ class _Built:
     """The digest of what ``stated`` depends on."""
     stated: list[InstanceType]
     """As EC2 describes them."""
-    learned: dict[str, int]
-    """The memory that nodes reported, by type."""
+    learned: _Learned
+    """What nodes reported."""
     types: list[InstanceType]
-    """With that memory."""
+    """With what nodes reported."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +164,7 @@ class Catalogue:
             known = self._built.get(variant)
             if known is None or known.state != state:
                 known = self._built.put(variant, _Built(state, stated, {}, stated))
-            learned = learned_memory(node_class)
+            learned = _learned(node_class)
             if known.learned != learned:
                 known = self._with_learned(node_class, region, prices, unpriced, known, learned)
                 self._built.put(variant, known)
@@ -288,7 +293,7 @@ class Catalogue:
     def _state_of(
         self, node_class: EC2NodeClass, region_version: int, prices_version: int, *, unpriced: bool, dedicated: bool
     ) -> str:
-        """A digest of everything that the instance types of a class depend on, except learned memory."""
+        """A digest of everything that the instance types of a class depend on, except what was learned."""
         zones, listed = _zone_ids(node_class), self._listed(node_class)
         parts = (region_version, prices_version, unpriced, dedicated, self._settings(node_class), sorted(zones.items()))
         return sha256(repr((*parts, [each.to_dict() for each in listed])).encode()).hexdigest()
@@ -304,12 +309,12 @@ class Catalogue:
         prices: Prices,
         unpriced: bool,
         known: _Built,
-        learned: dict[str, int],
+        learned: _Learned,
     ) -> _Built:
         """Build only the types whose figure changed. The others stay the same objects, because a fleet of many types
         changes what is learned many times.
         """
-        changed = {name: memory for name, memory in learned.items() if known.learned.get(name) != memory}
+        changed = {name: found for name, found in learned.items() if known.learned.get(name) != found}
         again = {each.name: each for each in self._build(node_class, region, prices, unpriced, changed)}
         before = {each.name: each for each in known.types if each.name in learned}
         types = [again.get(each.name, before.get(each.name, each)) for each in known.stated]
@@ -321,10 +326,14 @@ class Catalogue:
         region: _Region,
         prices: Prices,
         unpriced: bool,
-        learned: Mapping[str, int] | None = None,
+        learned: _Learned | None = None,
     ) -> list[InstanceType]:
-        """Build the types of a class: all of them, or those with ``learned`` memory."""
-        settings = replace(self._settings(node_class), learned_memory=learned or {})
+        """Build the types of a class: all of them, or those of which something was ``learned``."""
+        settings = replace(
+            self._settings(node_class),
+            learned_memory={name: memory for name, (memory, _) in (learned or {}).items() if memory is not None},
+            learned_amounts={name: amounts for name, (_, amounts) in (learned or {}).items()},
+        )
         zone_ids = _zone_ids(node_class)
         reserved = offerings_by_type(self._listed(node_class), zone_ids, prices.on_demand)
         found = []
@@ -345,6 +354,11 @@ class Catalogue:
             if built is not None:
                 found.append(built)
         return found
+
+
+def _learned(node_class: EC2NodeClass) -> _Learned:
+    memory, amounts = learned_memory(node_class), learned_amounts(node_class)
+    return {name: (memory.get(name), amounts.get(name, {})) for name in memory.keys() | amounts.keys()}
 
 
 def _zone_ids(node_class: EC2NodeClass) -> dict[str, str]:

@@ -1,6 +1,6 @@
-"""Keeps the memory that nodes report, and ephemeral storage that is less than planned, on their EC2NodeClass.
+"""Keeps the memory that nodes report, and other amounts that differ from what was planned, on their EC2NodeClass.
 
-Plans count with both (AWS-061, ACT-10).
+Plans count with them (AWS-061, ACT-10).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import EC2NODECLASSES
 from tenon.apis import labels
 from tenon.apis.json_object import field_at
+from tenon.ec2.learned_amounts import differing, with_amounts
 from tenon.ec2.learned_memory import with_figure
 from tenon.ec2.learned_storage import with_storage
 from tenon.kube.claim_record import ClaimRecord
@@ -37,7 +38,7 @@ class LearnedMemory:
     def __init__(self, kube: Kube, clock: Callable[[], float] = time.monotonic) -> None:
         self._kube = kube
         self._clock = clock
-        self._seen: dict[tuple[str, str, str, int], float] = {}
+        self._seen: dict[tuple[str, str, str, str], float] = {}
 
     async def learn(self, claim: ClaimRecord, node: Mapping[str, Any]) -> None:
         """Write to the class what the node teaches, if it is news there.
@@ -51,7 +52,7 @@ class LearnedMemory:
             return with_figure(annotations, images, claim.image_id, instance_type, memory)
 
         if instance_type and memory:
-            await self._learn(claim, labels.LEARNED_MEMORY, instance_type, memory, with_memory)
+            await self._learn(claim, labels.LEARNED_MEMORY, instance_type, str(memory), with_memory)
         planned = _amount(claim.body, "allocatable", EPHEMERAL_STORAGE)
         storage = _amount(node, "allocatable", EPHEMERAL_STORAGE)
 
@@ -59,9 +60,17 @@ class LearnedMemory:
             return with_storage(annotations, images, claim.image_id, planned, storage)
 
         if 0 < storage < planned:
-            await self._learn(claim, labels.LEARNED_STORAGE, str(planned), storage, with_less)
+            await self._learn(claim, labels.LEARNED_STORAGE, str(planned), str(storage), with_less)
+        promised, reported = (parse_resources(field_at(of, "status", "allocatable")) for of in (claim.body, node))
+        different = list(differing(promised, reported)) if promised and reported else []
 
-    async def _learn(self, claim: ClaimRecord, key: str, of: str, amount: int, news: _News) -> None:
+        def with_others(annotations: Mapping[str, str], images: Sequence[str]) -> str | None:
+            return with_amounts(annotations, images, claim.image_id, instance_type, promised, reported)
+
+        if instance_type and different:
+            await self._learn(claim, labels.LEARNED_AMOUNTS, instance_type, str(different), with_others)
+
+    async def _learn(self, claim: ClaimRecord, key: str, of: str, amount: str, news: _News) -> None:
         """Write an annotation, unless this process has seen the same amount lately."""
         figure = claim.node_class, claim.image_id, of, amount
         if not all(figure) or self._clock() < self._seen.get(figure, 0.0):

@@ -187,6 +187,9 @@ LEARNED_MEMORY = "tenon.sh/learned-memory"
 LEARNED_STORAGE = "tenon.sh/learned-storage"
 """On an EC2NodeClass: the allocatable ephemeral storage that its nodes reported, as JSON: bytes by image and planned
 bytes."""
+LEARNED_AMOUNTS = "tenon.sh/learned-amounts"
+"""On an EC2NodeClass: CPU, pods and huge pages that its nodes reported, as JSON: planned and reported amount by image,
+instance type and resource."""
 DISRUPTION_WINDOWS = "tenon.sh/disruption-windows"
 """On a NodePool: the only times at which its nodes may be disrupted, as JSON."""
 EXPIRE_WITHIN_BUDGETS = "tenon.sh/expire-within-budgets"

@@ -16,6 +16,7 @@ from tenon import resources
 from tenon.apis.ec2nodeclass import PlacementGroup
 from tenon.ec2.branch_interfaces import POD_ENI, branch_interfaces
 from tenon.ec2.families import FAMILIES, GIB, EbsVolume, Family
+from tenon.ec2.learned_amounts import Figure, huge_pages, missing
 from tenon.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
 
 MIB = 2**20
@@ -57,6 +58,8 @@ class NodeSettings:
     """Bytes by instance type, as nodes reported them: in place of ``vm_memory_overhead``."""
     learned_storage: Mapping[int, int] = field(default_factory=dict)
     """The ephemeral storage that pods get, as nodes reported it, by the bytes that the other settings leave."""
+    learned_amounts: Mapping[str, Mapping[str, Figure]] = field(default_factory=dict)
+    """By instance type and resource: other amounts that pods get, as nodes reported them."""
 
 
 def default_interfaces(item: Item) -> int:
@@ -148,11 +151,13 @@ def device_resources(item: Item, settings: NodeSettings) -> Resources:
 
 def capacity(item: Item, settings: NodeSettings) -> Resources:
     """Return everything that the node will report as its capacity."""
+    memory = memory_bytes(item, settings)
     return {
         CPU: item["VCpuInfo"]["DefaultVCpus"] * 1000,
-        MEMORY: memory_bytes(item, settings),
+        MEMORY: memory,
         EPHEMERAL_STORAGE: storage_bytes(item, settings),
         PODS: max_pods(item, settings),
+        **huge_pages(settings.learned_amounts.get(item["InstanceType"], {}), memory),
         **device_resources(item, settings),
     }
 
@@ -188,8 +193,8 @@ def eviction_threshold(total: Resources, settings: NodeSettings) -> Resources:
 def overhead(item: Item, settings: NodeSettings) -> Resources:
     """Return the capacity that pods cannot use: kube-reserved plus system-reserved plus eviction thresholds.
 
-    Of ephemeral storage, also what nodes reported to be missing, a quarter at most: one kubelet that lies must not keep
-    pods from the class.
+    In addition, what nodes reported to be missing. Of ephemeral storage, that is a quarter at most: one kubelet that
+    lies must not keep pods from the class.
     """
     has = capacity(item, settings)
     reserved = resources.add(
@@ -200,7 +205,8 @@ def overhead(item: Item, settings: NodeSettings) -> Resources:
     planned = has[EPHEMERAL_STORAGE] - reserved[EPHEMERAL_STORAGE]
     if (reported := settings.learned_storage.get(planned)) is not None:
         reserved[EPHEMERAL_STORAGE] += planned - min(max(reported, int(planned * LEAST_LEARNED)), planned)
-    return reserved
+    figures = settings.learned_amounts.get(item["InstanceType"], {})
+    return resources.add(reserved, missing(figures, resources.subtract(has, reserved))) if figures else reserved
 
 
 def _signal(value: str | None, name: str, total: Resources, default: int) -> int:

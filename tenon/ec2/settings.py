@@ -22,7 +22,7 @@ def kubelet_map(node_class: EC2NodeClass) -> dict[str, Any]:
 def settings_of(
     node_class: EC2NodeClass, *, vm_memory_overhead: Decimal = Decimal("0.075"), reserved_enis: int = 0
 ) -> NodeSettings:
-    """Return the settings of a class, without the memory that its nodes reported.
+    """Return the settings of a class, without the memory, CPU, pods and huge pages that its nodes reported.
 
     The keyword arguments are the operator's settings.
     """

@@ -17,6 +17,7 @@ from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.expressions import ExpressionError
 from tenon.ec2.capacity import Item, NodeSettings
 from tenon.ec2.instance_types import Description, described, requirement_of, supported
+from tenon.ec2.learned_amounts import learned_amounts
 from tenon.ec2.learned_memory import learned_memory
 from tenon.kube.requirements import Requirements
 from tenon.resources import CPU, MEMORY, PODS, Resources
@@ -45,7 +46,11 @@ class ClassTypes:
 
     def of(self, node_class: EC2NodeClass) -> Sequence[InstanceType]:
         """Return the types that the class allows. Classes with equal settings share one list."""
-        settings = replace(self._settings_of(node_class), learned_memory=learned_memory(node_class))
+        settings = replace(
+            self._settings_of(node_class),
+            learned_memory=learned_memory(node_class),
+            learned_amounts=learned_amounts(node_class),
+        )
         if settings == PLAIN:
             return self._plain
         key = repr(settings)

@@ -6,6 +6,7 @@ from typing import Any
 
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import EC2NODECLASSES
+from tenon.apis import labels
 from tenon.ec2.learned_memory import read_figures
 from tenon.resources import MEMORY, to_units
 from tests.e2e.conftest import MakePool
@@ -34,7 +35,9 @@ async def test_aws061_act10_a_second_batch_plans_with_what_the_first_node_report
 
     async def learned() -> bool:
         found = await kube.get(EC2NODECLASSES, pool.name) or {}
-        figures = read_figures(found["metadata"].get("annotations") or {})
+        annotations = found["metadata"].get("annotations") or {}
+        assert labels.LEARNED_AMOUNTS not in annotations, "the kubelet reports the CPU and pods that were planned"
+        figures = read_figures(annotations)
         return figures.get(first["status"]["imageID"], {}).get("m5.large") == reported // 1024
 
     await until(learned)

@@ -98,3 +98,28 @@ async def test_aws061_a_node_with_less_storage_than_planned_teaches_its_class(re
     found = world.kube.objects[("ec2nodeclasses", "", "default")]["metadata"]["annotations"]
     assert json.loads(found.get(labels.LEARNED_STORAGE, "null")) == figures
     assert learned(world) == {"ami-1": {"m5.large": 7900000}}, "memory is learned as before"
+
+
+@pytest.mark.parametrize(
+    ("reported", "figures"),
+    [
+        ({"cpu": "1900m", "pods": "29"}, {"cpu": [1930, 1900]}),
+        ({"cpu": "1930m", "pods": "17"}, {"pods": [29, 17]}),
+        ({"cpu": "1930m", "pods": "29", "hugepages-2Mi": "1Gi"}, {"hugepages-2Mi": [0, GI]}),
+        ({"cpu": "2", "pods": "110", "hugepages-2Mi": "0"}, None),
+    ],
+)
+async def test_aws061_a_node_with_other_amounts_than_planned_teaches_its_class_once(
+    reported: dict[str, str], figures: Any
+) -> None:
+    world = world_with()
+    world.claim["status"]["allocatable"] = {"cpu": "1930m", "pods": "29"}
+    world.node["status"]["allocatable"] |= reported
+    memory = LearnedMemory(world.kube)
+    await initialize(world.kube, WANTED, world.clock, memory.learn)
+    found = world.kube.objects[("ec2nodeclasses", "", "default")]["metadata"]["annotations"]
+    expected = None if figures is None else {"ami-1": {"m5.large": figures}}
+    assert json.loads(found.get(labels.LEARNED_AMOUNTS, "null")) == expected
+    writes = len(world.kube.calls)
+    await initialize(world.kube, WANTED, world.clock, memory.learn)
+    assert [call for call in world.kube.calls[writes:] if call[1] == "ec2nodeclasses"] == []
