@@ -276,4 +276,5 @@ def _template(
         partition=group.partition,
         reservation=group.reservation,
         open_reservations=open_reservations,
+        region=cluster.region,
     )

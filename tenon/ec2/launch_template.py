@@ -20,6 +20,8 @@ from tenon.ec2.capacity_reservations import RESERVATIONS_ONLY
 from tenon.ec2.families import GIB, family_named, volume_bytes
 
 NAME_PREFIX = f"{labels.AWS_GROUP}/"
+ISOLATED_REGIONS = ("us-iso",)
+"""How the names of regions begin whose EC2 refuses the option HttpProtocolIpv6, whatever its value."""
 _WITHOUT_ADDRESS = "efa-only"
 """The type of an interface that has no IP address."""
 
@@ -66,6 +68,7 @@ def build(
     partition: int | None = None,
     reservation: Reservation | None = None,
     open_reservations: bool = False,
+    region: str = "",
 ) -> LaunchTemplate:
     """Build the template of a class for one image and one rendered user data.
 
@@ -82,6 +85,7 @@ def build(
         partition: their partition of the class's placement group; None leaves it to EC2.
         reservation: the only capacity reservation that they may use.
         open_reservations: leave it to EC2 to use an open reservation that matches, as without the gate.
+        region: the region of the cluster, because EC2 does not know every option in every partition.
     """
     spec = node_class.spec
     options = spec.metadata_options
@@ -92,7 +96,7 @@ def build(
         "BlockDeviceMappings": block_devices(node_class),
         "MetadataOptions": {
             "HttpEndpoint": options.http_endpoint,
-            "HttpProtocolIpv6": options.http_protocol_ipv6,
+            **({} if region.startswith(ISOLATED_REGIONS) else {"HttpProtocolIpv6": options.http_protocol_ipv6}),
             "HttpPutResponseHopLimit": options.http_put_response_hop_limit,
             "HttpTokens": options.http_tokens,
             "InstanceMetadataTags": "disabled",

@@ -54,6 +54,17 @@ def test_gpu_claims_boot_the_gpu_image() -> None:
     assert [template.image_id for template in planned(claim).request.templates] == [GPU]
 
 
+@pytest.mark.parametrize(
+    ("region", "knows_it"), [("us-iso-east-1", False), ("us-isob-east-1", False), ("us-east-1", True)]
+)
+def test_ec20_isolated_regions_get_no_ipv6_option_of_the_metadata_service(region: str, knows_it: bool) -> None:
+    """EC2 there refuses it, whatever its value, so no launch would succeed. The dry runs use the template's options."""
+    chosen = node_class(metadataOptions={"httpProtocolIPv6": "disabled"})
+    (*_, template) = plan_launch(node_claim(), chosen, replace(CLUSTER, region=region), TYPES, FREE, 1).templates
+    assert ("HttpProtocolIpv6" in template.data["MetadataOptions"]) == knows_it
+    assert template.data["MetadataOptions"]["HttpTokens"] == "required"
+
+
 def test_aws091_aws110_only_pods_that_ask_for_efa_get_its_interfaces() -> None:
     """As many as the type has, whatever the pods ask for, because one template serves all claims of the kind."""
     on_demand = ("karpenter.sh/capacity-type", "In", ["on-demand"])
