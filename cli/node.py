@@ -31,11 +31,12 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.timestamps import format_instant
 from tenon.lifecycle.breaker import sentence, subject
 from tenon.lifecycle.messages.node import Keep
-from tenon.lifecycle.messages.provisioning import LaunchBreaker, LaunchReport, PurchasePause
+from tenon.lifecycle.messages.provisioning import LaunchBreaker, LaunchReport, PurchasePause, ShortageWait
 from tenon.lifecycle.remedies import remedies, report
 from tenon.lifecycle.state import NodeState
 from tenon.lifecycle.timeline import details
 from tenon.provisioning.purchase_pauses import list_sentence
+from tenon.provisioning.shortage_waits import waiting_sentence
 from worker.runtime.encrypted_payloads import PayloadCodecError
 from worker.runtime.temporal_client import TemporalError, connect
 from worker.settings import parse_duration
@@ -200,13 +201,13 @@ def show(name: Name, cluster: Cluster = None, output: Output = "table") -> None:
 def list_nodes(cluster: Cluster = None, output: Output = "table", blocked: Blocked = False) -> None:
     """List the nodes that exist or are starting, and what blocks the blocked ones."""
     rows, states, refusals, pauses = _run(_collect(cluster, blocked))
-    breakers, scarce = refusals.breakers, shortages(refusals.refused, utc_now())
+    breakers, scarce, waits = refusals.breakers, shortages(refusals.refused, utc_now()), refusals.waits
     if output == "json":
         nodes = [row | _explained(states.get(row["nodeClaim"])) for row in rows]
-        held = [*map(_breaker_row, breakers), *map(_shortage_row, scarce), *map(_pause_row, pauses)]
-        print(json.dumps([*nodes, *held], indent=2))
+        held = [*map(_breaker_row, breakers), *map(_wait_row, waits), *map(_shortage_row, scarce)]
+        print(json.dumps([*nodes, *held, *map(_pause_row, pauses)], indent=2))
         return
-    if not rows and not breakers and not scarce and not pauses:
+    if not rows and not breakers and not scarce and not waits and not pauses:
         print("No node is blocked." if blocked else "No nodes.", file=sys.stderr)
         return
     header = ("NodeClaim", "Stage", "NodePool", "Type", "Zone", "Capacity", "Blocked", "Expires")
@@ -218,6 +219,8 @@ def list_nodes(cluster: Cluster = None, output: Output = "table", blocked: Block
     for breaker in breakers:
         probe = f"tried again at {format_instant(breaker.next_probe_at)}"
         _print(console, f"**{subject(breaker)}**: {sentence(breaker)}; {probe}")
+    for wait in waits:
+        _print(console, f"**Pending pods**: {waiting_sentence(wait)}")
     for text in scarce:
         _print(console, f"**EC2**: {text}")
     for pause in pauses:
@@ -291,6 +294,17 @@ def _pause_row(pause: PurchasePause) -> dict[str, Any]:
         "pods": pause.pods,
         "waitingPods": pause.waiting,
         "until": format_instant(pause.until) if pause.until is not None else "",
+    }
+
+
+def _wait_row(wait: ShortageWait) -> dict[str, Any]:
+    """Pods that wait for a cheaper node, as a JSON row without a NodeClaim."""
+    return {
+        "nodeClaim": "",
+        "nodePool": wait.pool,
+        "blocked": "yes",
+        "why": waiting_sentence(wait),
+        "nextTryAt": format_instant(wait.until),
     }
 
 

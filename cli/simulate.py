@@ -209,6 +209,7 @@ def simulated(given: Given) -> Report:
         policy=chosen.policy(),
         overlays=[NodeOverlay.model_validate(found.body) for found in objects.of("NodeOverlay")],
         reserved=reserved,
+        refused_until=partial(avoided_until, avoided),
     )
     decision = decide(view, question, time.perf_counter)
     for note in decision.notes:

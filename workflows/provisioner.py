@@ -157,11 +157,15 @@ class ProvisionerWorkflow(PlannerCaller):
 
     @workflow.query
     def launches(self) -> LaunchReport:
-        """What EC2 is known to refuse: offerings without capacity, and NodePools whose launches are held back."""
+        """What EC2 is known to refuse: offerings without capacity, and NodePools whose launches are held back.
+
+        Also which pods wait for cheaper capacity.
+        """
         now = workflow.now()
         breakers = breaker.merged(self.breakers, LaunchReport(), now)
         avoided = {key: until for key, until in self.avoided.items() if until > now}
-        return LaunchReport(refused=grouped(avoided), breakers=list(breakers.values()))
+        waits = [one for one in self.last_plan.waits if one.until > now] if self.last_plan is not None else []
+        return LaunchReport(refused=grouped(avoided), breakers=list(breakers.values()), waits=waits)
 
     @workflow.query
     def purchase_pauses(self) -> list[PurchasePause]:

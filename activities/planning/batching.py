@@ -388,4 +388,12 @@ def _relevant_part(pod: Pod, fingerprint: Fingerprint) -> object:
 
 def _scheduling_key(pod: Pod) -> tuple[object, ...]:
     """The properties of a pending pod that can change and that affect where it fits."""
-    return pod.unsupported, pod.volume_terms, pod.attachments, pod.labels, pod.requests, pod.tolerations
+    return (
+        pod.unsupported,
+        pod.volume_terms,
+        pod.attachments,
+        pod.labels,
+        pod.requests,
+        pod.tolerations,
+        pod.buys_in_shortage,
+    )

@@ -45,6 +45,7 @@ from activities.planning.pod_events import PodEvents, pod_reference
 from activities.planning.refused_launches import RefusedLaunches
 from activities.planning.solving import Solved, Solver
 from activities.planning.superseded_claims import RefusedClaims, delete_superseded
+from activities.planning.waiting_pods import WaitingPods
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
 from tenon.ec2.avoided import avoided_until, by_offering
@@ -52,7 +53,7 @@ from tenon.kube.conditions import condition
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.lifecycle.breaker import sentence
-from tenon.lifecycle.messages.provisioning import PlanInput, PlanResult, PurchasePause
+from tenon.lifecycle.messages.provisioning import PlanInput, PlanResult, PurchasePause, ShortageWait
 from tenon.provisioning.launch_breakers import next_probe, only_probes, pools_for_plans, probed, without_held_types
 from tenon.provisioning.overlays import Overlaid
 from tenon.provisioning.planning_policy import PlanPolicy
@@ -60,6 +61,7 @@ from tenon.provisioning.problem import problem_of, with_pool_reasons
 from tenon.provisioning.purchase import explanations
 from tenon.provisioning.purchase_pauses import existing_node_sentence, pause_sentence, pool_sentence
 from tenon.provisioning.readiness import usable_pools
+from tenon.provisioning.shortage_waits import dear_nodes, elsewhere, held_back, without_dear_types
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
 from tenon.scheduling.local_disks import lost_disks
 from tenon.scheduling.model import Plan, Problem
@@ -93,6 +95,8 @@ class _Decision:
     """For each NodeClaim of the plan, why it is bought."""
     usual_prices: Sequence[float | None] = ()
     """For each NodeClaim of the plan, what the cheapest refused offering costs that would do; None if none."""
+    waits: Mapping[str, ShortageWait] = field(default_factory=dict)
+    """Key to what the pod waits for, for pods that do not accept the price of the node that they could get."""
     paused: Mapping[str, str] = field(default_factory=dict)
     """Key to the reason, for pods that are in no part of the plan because earlier nodes did not get them."""
     doubts: Mapping[str, str] = field(default_factory=dict)
@@ -144,6 +148,7 @@ class Planner:
         self._recorder = recorder
         self._pod_events = PodEvents(recorder)
         self._refused_launches = RefusedLaunches()
+        self._waiting = WaitingPods()
         self._batcher = batcher
         self._now = now
         self._policy = policy or PlanPolicy()
@@ -165,12 +170,12 @@ class Planner:
         before = await self._check_up_to_date(given)
         if before:
             log.info("The batch was planned before", extra={"batch": given.batch, "nodeclaims": before})
-            return PlanResult(batch=given.batch, claims=before, pauses=self._batcher.pauses())
+            return self._result(given, claims=before)
         made = await self._decide(given.batch)
         if made is not None and made.plan.claims and await self._caught_up(self._view.confirm_pods()):
             made = await self._decide(given.batch, part=RETRY_SECONDS)
         if made is None:
-            return PlanResult(batch=given.batch, pauses=self._batcher.pauses())
+            return self._result(given)
         avoided_until = self._refusals.avoided_until()
         self._refusals.no_capacity(self._refused_launches.count(made.asking, avoided_until))
         try:
@@ -211,8 +216,8 @@ class Planner:
         for pod, node, since in self._batcher.refused_on_nodes(filter(_waits, pods)):
             message = existing_node_sentence(node, since, await self._refusal(pod))
             await self._recorder.publish(pod_reference(pod), "FailedScheduling", message, "Warning")
-        return PlanResult(
-            batch=given.batch,
+        return self._result(
+            given,
             claims=list(written.names),
             pods=len(pods),
             placed_on_existing=sum(not pod.buffer for placed in plan.placements.values() for pod in placed),
@@ -222,8 +227,12 @@ class Planner:
             price=round(sum(claim.price for claim in plan.claims), 6),
             digest=_digest(made.plan),
             solve_seconds=round(made.took, 4),
-            pauses=self._batcher.pauses(),
         )
+
+    def _result(self, given: PlanInput, **figures: Any) -> PlanResult:
+        """A plan's result, with what the workflow keeps."""
+        waits = self._waiting.report(self._view.pending_pods())
+        return PlanResult(batch=given.batch, pauses=self._batcher.pauses(), waits=waits, **figures)
 
     async def _decide(self, batch: int, part: float = 1.0) -> _Decision | None:
         """Plan the pods that need a decision, within this fraction of a solve's time; None if no pod does."""
@@ -255,14 +264,15 @@ class Planner:
             asking = [pod for pod in asking if pod.key not in pauses]
             problem, solved = await self._solve(asking, seen, part * RETRY_SECONDS, refused)
         paused = await self._pause_sentences(waiting, pauses)
+        sold = {pool.metadata.name: types for pool, types in seen.sold}
+        refused_until = partial(avoided_until, self._refusals.avoided_until())
+        winners = TypeChoiceExplainer(problem, sold, refused_until)
+        solved, waits = await self._wait_for_cheaper(asking, solved, seen, winners, part, refused)
         left_out = {name: sentence(breakers[name]) for name in closed}
         plan = only_probes(with_pool_reasons(solved.plan, self._view, asking, left_out), breakers, batch)
         metrics.SCHEDULING_SECONDS.labels("provisioner").observe(solved.seconds)
         ready = frozenset(node.name for node in problem.nodes if node.initialized)
         in_flight = frozenset(node.name for node in problem.nodes if node.requirements is not None)
-        sold = {pool.metadata.name: types for pool, types in seen.sold}
-        refused_until = partial(avoided_until, self._refusals.avoided_until())
-        winners = TypeChoiceExplainer(problem, sold, refused_until)
         why = await asyncio.to_thread(explanations, winners, plan.claims)
         usual_prices = await asyncio.to_thread(lambda: [winners.usual_price(claim) for claim in plan.claims])
         without_types = {pool.name: pool.lacking for pool in problem.pools if pool.lacking}
@@ -277,12 +287,36 @@ class Planner:
             in_flight,
             why,
             usual_prices,
+            waits,
             paused,
             lost_disks(problem),
             without_types,
             refused,
             next_probe(breakers, launching),
         )
+
+    async def _wait_for_cheaper(
+        self,
+        asking: Sequence[Pod],
+        solved: Solved,
+        seen: Overlaid,
+        prices: TypeChoiceExplainer,
+        part: float,
+        refused: Collection[str],
+    ) -> tuple[Solved, Mapping[str, ShortageWait]]:
+        """Hold back the nodes that are far dearer than usual, where NodePools ask for it.
+
+        The pods that wait are planned once more, because other NodePools may take them.
+        """
+        pools = {pool.metadata.name: pool for pool, _ in seen.sold}
+        waits = await asyncio.to_thread(dear_nodes, solved.plan, pools, prices)
+        if waits:
+            rest = part * RETRY_SECONDS * RETRY_SECONDS
+            _, second = await self._solve(elsewhere(asking, waits), seen, rest, refused)
+            plan, waits = await asyncio.to_thread(held_back, second.plan, asking, waits, pools, prices)
+            solved = Solved(plan, second.failed, solved.seconds + second.seconds)
+        plan = await asyncio.to_thread(without_dear_types, solved.plan, pools, prices)
+        return replace(solved, plan=plan), waits
 
     async def _solve(
         self, asking: Sequence[Pod], seen: Overlaid, part: float, refused: Collection[str]
@@ -358,6 +392,7 @@ class Planner:
         return {**single, **by_offering(given.refused, now)}
 
     def _remember(self, made: _Decision, written: Written, given: PlanInput) -> None:
+        self._waiting.planned(made.asking, made.waits)
         by_key = {pod.key: pod for pod in made.asking}
         probes = () if made.next_probe is None else (made.next_probe,)
         offered_again = min((*self._avoided(given).values(), *probes), default=None)

@@ -176,8 +176,11 @@ REST_AFTER_MOVE = "tenon.sh/rest-after-move"
 SHORTAGE_PRICE_FACTOR = "tenon.sh/shortage-price-factor"
 """On a NodePool: how many times the price of refused offerings makes a node one that was bought in a shortage. Its
 NodeClaims copy it."""
+SHORTAGE_POLICY = "tenon.sh/shortage-policy"
+"""On a NodePool, ``Wait``: pods wait while EC2 refuses all but far dearer nodes; the other value is ``Buy``. On a pod,
+``Buy``: it does not wait."""
 BOUGHT_IN_SHORTAGE = "tenon.sh/bought-in-shortage"
-"""On a NodeClaim: what the cheapest offering costs that EC2 refused and that would do, in dollars an hour."""
+"""On a NodeClaim: what the cheapest nodes cost that EC2 refused and that would do, in dollars an hour."""
 SURGE = "tenon.sh/surge"
 """On a pod of a Deployment, ``true``: a disruption command starts its new pod before the old one stops."""
 SURGED_FOR = "tenon.sh/surged-for"

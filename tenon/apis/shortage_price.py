@@ -1,6 +1,7 @@
-"""The annotations about nodes that were bought in a capacity shortage, at a far higher price than usual.
+"""The annotations about nodes that cost far more than usual, because EC2 refuses the cheaper ones.
 
-Consolidation fills no such node, and replaces it as soon as what was refused is available again.
+A NodePool may have its pods wait instead. Consolidation fills no node that was bought in a shortage, and replaces it as
+soon as what was refused is available again.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from tenon.apis import labels
 
 DEFAULT_FACTOR = 2.0
+BUY, WAIT = "Buy", "Wait"
 
 
 def read_price_factor(text: str) -> float:
@@ -36,6 +38,32 @@ def price_factor(annotations: Mapping[str, str]) -> float:
         return DEFAULT_FACTOR
 
 
+def read_shortage_policy(text: str) -> str:
+    """Read the annotation `tenon.sh/shortage-policy` of a NodePool.
+
+    Raises:
+        ValueError: it cannot be read. The message is a clause for a user.
+    """
+    if text not in (BUY, WAIT):
+        raise ValueError(f"{ascii(text)[:80]} is not a policy: write {BUY} or {WAIT}")
+    return text
+
+
+def waits_in_shortage(annotations: Mapping[str, str]) -> bool:
+    """Whether the pods of a NodePool with these annotations wait in a shortage. If it cannot be read, they do not."""
+    return annotations.get(labels.SHORTAGE_POLICY) == WAIT
+
+
+def buys_in_shortage(annotations: Mapping[str, str]) -> bool:
+    """Whether a pod with these annotations takes a node at any price, whatever its NodePool says."""
+    return annotations.get(labels.SHORTAGE_POLICY) == BUY
+
+
+def is_far_dearer(price: float, usual_price: float, factor: float) -> bool:
+    """Whether a price is so high that it is only paid in a shortage."""
+    return price > usual_price * factor
+
+
 def copied_factor(annotations: Mapping[str, str]) -> dict[str, str]:
     """Return the annotation that a NodeClaim copies from its NodePool, for the launch to compare prices."""
     text = annotations.get(labels.SHORTAGE_PRICE_FACTOR)
@@ -50,6 +78,6 @@ def shortage_annotation(price: float, usual_price: float | None, factor: float) 
         usual_price: what the cheapest refused offering costs that would do; None if EC2 refused none.
         factor: how many times the usual price is too much.
     """
-    if usual_price is None or price <= usual_price * factor:
+    if usual_price is None or not is_far_dearer(price, usual_price, factor):
         return {}
     return {labels.BOUGHT_IN_SHORTAGE: f"{usual_price:.4f}"}

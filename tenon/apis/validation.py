@@ -28,7 +28,7 @@ from tenon.apis.nodeclaim import NodeClaim
 from tenon.apis.nodepool import SCHEDULE_PATTERN, NodePool, TemplateSpec
 from tenon.apis.rebalance import read_rebalance
 from tenon.apis.restricted import KNOWN_VALUES, restricted_reason
-from tenon.apis.shortage_price import read_price_factor
+from tenon.apis.shortage_price import read_price_factor, read_shortage_policy
 
 ModelT = TypeVar("ModelT", bound=ApiModel)
 
@@ -43,6 +43,7 @@ _READERS: Mapping[str, Callable[[str], object]] = {
     labels.EXPIRE_WITHIN_BUDGETS: read_expire_within_budgets,
     labels.REPLACE_ON_REBALANCE: read_rebalance,
     labels.SHORTAGE_PRICE_FACTOR: read_price_factor,
+    labels.SHORTAGE_POLICY: read_shortage_policy,
 }
 """Tenon's own annotations of a NodePool."""
 

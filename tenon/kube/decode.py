@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from tenon.apis import labels
+from tenon.apis.shortage_price import buys_in_shortage
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.default_spread import OWNERS
 from tenon.kube.host_ports import host_ports
@@ -208,6 +209,7 @@ def scheduling_pod(metadata: Metadata, spec: PodSpec, status: PodStatus | None) 
         unsupported=unsupported or _unsupported(spec),
         rules=share_value(rules) if rules else NO_RULES,
         workload=sys.intern(workload(metadata)),
+        buys_in_shortage=buys_in_shortage(metadata.annotations or {}),
     )
 
 

@@ -59,6 +59,8 @@ class Pod:
     """Its volumes that are on a disk of one machine."""
     workload: str = ""
     """Its controller as ``Kind/name``; for a ReplicaSet of a Deployment, the Deployment. Empty without a controller."""
+    buys_in_shortage: bool = False
+    """It takes a node at any price, although its NodePool may have its pods wait while EC2 refuses cheaper ones."""
     buffer: str = ""
     """The CapacityBuffer (``namespace/name``) whose capacity this placeholder reserves. Empty for real pods."""
 

@@ -20,9 +20,11 @@ from tenon.provisioning.pool_overlap import notes as overlap_notes
 from tenon.provisioning.pool_overlap import overlapping
 from tenon.provisioning.problem import Cluster, problem_of, with_pool_reasons
 from tenon.provisioning.readiness import usable_pools
+from tenon.provisioning.shortage_waits import dear_nodes, elsewhere, held_back, without_dear_types
 from tenon.provisioning.solving import solve_with_buffers
 from tenon.provisioning.static_capacity import usable_static_pools
 from tenon.resources import Resources, add
+from tenon.scheduling.explanation.type_choice import RefusedUntil, TypeChoiceExplainer, nothing_refused
 from tenon.scheduling.local_disks import lost_disks
 from tenon.scheduling.model import InstanceType, Plan, Problem
 from tenon.scheduling.reservations import with_places_taken
@@ -61,6 +63,8 @@ class Question:
     """The capacity reservations in the classes' status. None: only those of the available types are used."""
     types_of: Callable[[EC2NodeClass], Sequence[InstanceType]] | None = None
     """What a class makes of ``types``. None: every class has them as they are."""
+    refused_until: RefusedUntil = nothing_refused
+    """Until when plans avoid what EC2 refused. The available types lack it already."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +100,23 @@ def decide(cluster: Cluster, question: Question, clock: Callable[[], float]) -> 
 def _planned(problem: Problem, placed: Placements, cluster: Cluster, question: Question, sold: PoolTypes) -> Plan:
     """Plan for the pods that kube-scheduler does not place on a node that runs already."""
     if not placed:
-        return solve_with_buffers(problem)
+        return _with_waits(problem, question, sold)
     there = {pod.key for pods in placed.values() for pod in pods}
     waiting = [pod for pod in question.pods if pod.key not in there]
-    return with_placements(solve_with_buffers(problem_of(cluster, waiting, sold, question.policy, placed)), placed)
+    left = problem_of(cluster, waiting, sold, question.policy, placed)
+    return with_placements(_with_waits(left, question, sold), placed)
+
+
+def _with_waits(problem: Problem, question: Question, sold: PoolTypes) -> Plan:
+    """Solve the problem, and hold back nodes that are far dearer than usual where NodePools ask for it."""
+    plan = solve_with_buffers(problem)
+    pools = {pool.metadata.name: pool for pool, _ in sold}
+    types = {pool.metadata.name: kinds for pool, kinds in sold}
+    prices = TypeChoiceExplainer(problem, types, question.refused_until)
+    if waits := dear_nodes(plan, pools, prices):
+        second = solve_with_buffers(replace(problem, pods=elsewhere(problem.pods, waits)))
+        plan, _ = held_back(second, problem.pods, waits, pools, prices)
+    return without_dear_types(plan, pools, prices)
 
 
 def model_after(plan: Plan, cluster: Cluster, question: Question, node_details: NodeDetails) -> ClusterModel:

@@ -161,6 +161,11 @@ def test_which_pods_wait_for_capacity_sch_001(record: Any, expected: bool) -> No
     assert record.provisionable is expected
 
 
+@pytest.mark.parametrize(("policy", "buys"), [("Buy", True), ("Wait", False), ("buy", False)])
+def test_a_pod_may_say_that_it_does_not_wait_in_a_shortage(policy: str, buys: bool) -> None:
+    assert waiting(meta={"annotations": {"tenon.sh/shortage-policy": policy}}).pod.buys_in_shortage is buys
+
+
 @pytest.mark.parametrize("key", ["karpenter.sh/nodepool", "karpenter.sh/provisioner-name"])
 def test_a_pod_that_wants_no_pool_opts_out_sch_002(key: str) -> None:
     """LEG-14: by the name of any age."""

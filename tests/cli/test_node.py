@@ -17,8 +17,9 @@ from temporalio.testing import WorkflowEnvironment
 from typer.testing import CliRunner, Result
 
 from cli.node import app
+from tenon.evolve import evolve
 from tenon.lifecycle.messages.base import ClaimRef
-from tenon.lifecycle.messages.provisioning import PurchasePause
+from tenon.lifecycle.messages.provisioning import PurchasePause, ShortageWait
 from tenon.lifecycle.state import NodeClaimInput
 from tests.workflows.guarded_node import BUDGET, Guarded, state_of
 from tests.workflows.node_workflow import Handle, live, newest
@@ -190,6 +191,41 @@ async def test_sch018_pods_for_which_no_nodes_are_bought_are_listed_with_the_blo
         assert (row["nodeClaim"], row["nodePool"], row["why"], row["waitingPods"]) == ("", "web", said, 7)
         plain = await asyncio.to_thread(tenon, "list", "--cluster", cluster, "-o", "json")
         assert json.loads(plain.stdout) == []
+
+
+async def test_pods_that_wait_in_a_shortage_are_listed_until_what_they_wait_for_is_tried_again(
+    temporal: WorkflowEnvironment, tenon: Tenon, cluster: str
+) -> None:
+    planning = Planning()
+    waiting = ShortageWait(
+        pool="web",
+        pods=5,
+        pod="team/a",
+        instance_type="m9gd.16xlarge",
+        price=4.0224,
+        usual_type="c6g.2xlarge",
+        usual_price=0.272,
+        until=datetime.now(UTC) + timedelta(minutes=3),
+    )
+    planning.waits = [waiting, evolve(waiting, pool="past", until=datetime.now(UTC))]
+    async with provisioner(temporal, cluster, planning) as handle:
+        planning.pods.set()
+
+        async def reported() -> bool:
+            return [one.pool for one in (await handle.query(ProvisionerWorkflow.launches)).waits] == ["web"]
+
+        await until(reported)
+        table = await asyncio.to_thread(tenon, "list", "--cluster", cluster, "--blocked")
+        sentence = (
+            "5 pods, such as team/a, wait for a cheaper node: NodePool web: EC2 refused c6g.2xlarge at $0.2720 an "
+            "hour, and the cheapest node left is m9gd.16xlarge at $4.0224; tried again after "
+        )
+        assert f"Pending pods: {sentence}" in " ".join(table.output.split())
+        rows = await asyncio.to_thread(tenon, "list", "--cluster", cluster, "--blocked", "-o", "json")
+        (row,) = json.loads(rows.stdout)
+        assert (row["nodeClaim"], row["nodePool"], row["blocked"]) == ("", "web", "yes")
+        assert row["why"].startswith(sentence)
+        assert row["why"].endswith(row["nextTryAt"])
 
 
 async def test_a_node_that_is_well_has_nothing_to_resolve(

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from temporalio.testing import WorkflowEnvironment
 
+from tenon.apis import labels
 from tenon.lifecycle.messages.launch import OfferingRef
+from tests.scheduling.builders import CATALOG, ZONES
 from tests.simulate.api_server import ApiServer, api_server
 from tests.simulate.running import POOL, Answer, catalogue, command
 from tests.workflows.refusing_ec2 import Planning, provisioner, refusing
@@ -57,6 +61,38 @@ async def test_the_plan_buys_what_is_left_and_stderr_says_what_is_avoided(
         (claim,) = after.plan["nodeClaims"]
         assert cheapest not in claim["instanceTypes"]
         assert f"EC2 refused 1 cheaper type, {cheapest} at $" in claim["why"]
+
+
+async def test_pods_wait_in_the_plan_as_they_do_in_the_cluster(
+    server: type[ApiServer], temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A NodePool has them wait, and EC2 refuses all types but the largest."""
+    waiting = yaml.safe_load(POOL)
+    waiting["metadata"]["annotations"] = {labels.SHORTAGE_POLICY: "Wait"}
+    server.objects = {"nodepools": [waiting], "pods": [WAITS]}
+    cluster = "patient"
+    monkeypatch.setenv("CLUSTER_NAME", cluster)
+    monkeypatch.setenv("TEMPORAL_ADDRESS", temporal.client.service_client.config.target_host)
+    async with provisioner(temporal, cluster, Planning()) as handle:
+        breakers = refusing()
+        breakers.sold_out(
+            OfferingRef(capacity_type="on-demand", instance_type=kind.name, zone=zone)
+            for kind in CATALOG
+            if not kind.name.endswith(".24xlarge")
+            for zone in ZONES
+        )
+        await handle.signal(ProvisionerWorkflow.launches_reported, breakers.report())
+        answer = await asyncio.to_thread(live, tmp_path)
+        assert answer.plan["nodeClaims"] == []
+        (unscheduled,) = answer.plan["unschedulable"]
+        assert unscheduled["pod"] == "team/waits"
+        assert "NodePool default: EC2 refused c6g.large at $0.0680 an hour" in unscheduled["reason"]
+        assert "the pod waits until " in unscheduled["reason"]
+        urgent: Any = copy.deepcopy(WAITS)
+        urgent["metadata"]["annotations"] = {labels.SHORTAGE_POLICY: "Buy"}
+        server.objects = {"nodepools": [waiting], "pods": [urgent]}
+        (claim,) = (await asyncio.to_thread(live, tmp_path)).plan["nodeClaims"]
+        assert claim["pods"] == ["team/waits"]
 
 
 @pytest.mark.usefixtures("server")

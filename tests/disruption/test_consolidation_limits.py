@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tenon.apis import labels
 from tenon.apis.consolidation_limits import LeastSaving, read_least_saving, read_rest
 from tenon.apis.reasons import Reason
-from tenon.apis.shortage_price import DEFAULT_FACTOR, price_factor, read_price_factor
+from tenon.apis.shortage_price import DEFAULT_FACTOR, price_factor, read_price_factor, waits_in_shortage
 from tenon.apis.validation import check_nodepool
 from tenon.disruption.deciding import decide
 from tenon.disruption.methods.consolidation import Consolidation
@@ -86,6 +86,22 @@ def test_a_broken_shortage_price_factor_is_refused_and_the_default_counts(text: 
     assert fault.path == "metadata.annotations[tenon.sh/shortage-price-factor]"
     assert "is not a factor" in fault.sentence
     assert price_factor(pool.metadata.annotations) == DEFAULT_FACTOR == 2
+
+
+@pytest.mark.parametrize(("text", "waits"), [("Wait", True), ("Buy", False)])
+def test_a_shortage_policy_is_wait_or_buy(text: str, waits: bool) -> None:
+    pool = node_pool(annotations={labels.SHORTAGE_POLICY: text})
+    assert check_nodepool(pool) == []
+    assert waits_in_shortage(pool.metadata.annotations) == waits
+
+
+@pytest.mark.parametrize("text", ["", "wait", "Never"])
+def test_a_broken_shortage_policy_is_refused_and_pods_do_not_wait(text: str) -> None:
+    pool = node_pool(annotations={labels.SHORTAGE_POLICY: text})
+    (fault,) = check_nodepool(pool)
+    assert fault.path == "metadata.annotations[tenon.sh/shortage-policy]"
+    assert fault.sentence.endswith("is not a policy: write Buy or Wait")
+    assert not waits_in_shortage(pool.metadata.annotations)
 
 
 def test_wsh02_without_the_annotations_nothing_is_held_back() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -167,3 +168,64 @@ async def test_only_what_was_asked_for_is_named() -> None:
     (said,) = of.said("FailedScheduling")
     assert said.startswith("EC2 has no spot capacity at all (")
     assert labels.ON_DEMAND not in said, "only spot was asked for so far"
+
+
+def waiting_for(of: Shortage, *names: str, seconds: int = 180) -> None:
+    """EC2 refuses these types from now on."""
+    until = of.at.now + timedelta(seconds=seconds)
+    of.refused["all"] = RefusedTypes(
+        capacity_type="on-demand", zone="us-west-2a", instance_types=list(names), until=until
+    )
+
+
+SMALL = [kind.name for kind in CATALOG if not kind.name.endswith((".8xlarge", ".16xlarge", ".24xlarge"))]
+
+
+def patient(**annotations: str) -> Shortage:
+    """A shortage in which the NodePool has its pods wait."""
+    of = shortage()
+    of.at.view.pools = [node_pool(annotations={labels.SHORTAGE_POLICY: "Wait", **annotations})]
+    waiting_for(of, *SMALL)
+    return of
+
+
+async def test_a_pod_waits_until_the_refusals_end_and_says_for_what() -> None:
+    of = patient()
+    assert await of.plan() == []
+    (said,) = of.said("FailedScheduling")
+    assert said.startswith("NodePool default: EC2 refused c6g.large at $0.0680 an hour, and the cheapest node left is ")
+    assert f"the pod waits until {of.at.now + AVOIDED:%Y-%m-%dT%H:%M:%SZ} and Tenon tries again" in said
+    assert of.at.batcher.undecided() == []
+    of.at.now += AVOIDED
+    assert [pod.name for pod in of.at.batcher.undecided()] == ["a"]
+    assert (await of.plan())[0] == "c6g.large"
+
+
+async def test_a_pod_that_says_that_it_does_not_wait_gets_its_node_at_once() -> None:
+    """Also if it says so while it waits."""
+    of = patient()
+    assert await of.plan() == []
+    (waiting,) = of.at.view.pods
+    of.at.view.pods = [replace(waiting, buys_in_shortage=True)]
+    assert [pod.name for pod in of.at.batcher.undecided()] == ["a"]
+    assert (await of.plan())[0] not in SMALL
+    (body,) = of.at.kube.objects.values()
+    assert body["metadata"]["annotations"][labels.BOUGHT_IN_SHORTAGE] == "0.0680"
+
+
+async def test_the_workflow_hears_what_pods_wait_for_until_they_are_gone() -> None:
+    """A plan for other pods does not end it."""
+    of = patient()
+
+    async def reported() -> list[tuple[str, int, str]]:
+        given = PlanInput(cluster="c", batch=of.batch, refused=list(of.refused.values()))
+        of.batch += 1
+        planned = await of.at.planner.plan(given)
+        return [(one.pool, one.pods, one.pod) for one in planned.waits]
+
+    assert await reported() == [("default", 1, "default/a")]
+    of.at.view.pods.append(asking("large", ON_DEMAND, need(labels.ZONE, "In", "us-west-2a"), cpu="30"))
+    assert await reported() == [("default", 1, "default/a")]
+    assert len(of.at.kube.objects) == 1
+    del of.at.view.pods[0]
+    assert await reported() == []

@@ -15,7 +15,14 @@ from temporalio.worker import Worker
 from activities.launch_breakers import LaunchBreakers
 from tenon.lifecycle.messages.base import ActivityName
 from tenon.lifecycle.messages.launch import OfferingRef
-from tenon.lifecycle.messages.provisioning import AwaitBatchInput, BatchSummary, PlanInput, PlanResult, PurchasePause
+from tenon.lifecycle.messages.provisioning import (
+    AwaitBatchInput,
+    BatchSummary,
+    PlanInput,
+    PlanResult,
+    PurchasePause,
+    ShortageWait,
+)
 from workflows import names
 from workflows.provisioner import ProvisionerInput, ProvisionerWorkflow
 
@@ -30,6 +37,8 @@ class Planning:
         self.planned: list[PlanInput] = []
         self.pauses: list[PurchasePause] = []
         """What the waits report of pods that did not get their nodes."""
+        self.waits: list[ShortageWait] = []
+        """What plans report of pods that wait for cheaper capacity."""
         self.pods = asyncio.Event()
         self.solves = asyncio.Event()
         """Unset while a plan takes its time."""
@@ -46,7 +55,7 @@ class Planning:
     async def plan(self, given: PlanInput) -> PlanResult:
         self.planned.append(given)
         await self.solves.wait()
-        return PlanResult(batch=given.batch, pauses=self.pauses)
+        return PlanResult(batch=given.batch, pauses=self.pauses, waits=self.waits)
 
 
 @asynccontextmanager

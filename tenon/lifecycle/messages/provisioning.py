@@ -55,6 +55,26 @@ class LaunchBreaker(Message):
     """When EC2 last refused a launch or ended an instance. NodeClaims that are older do not keep their pods."""
 
 
+class ShortageWait(Message):
+    """Pods that wait for a cheaper node of a NodePool, because EC2 refuses what they would usually get."""
+
+    pool: str
+    pods: int = 1
+    pod: str = ""
+    """One of them, as ``namespace/name``."""
+    instance_type: str
+    """The cheapest that EC2 still sells."""
+    price: float
+    usual_type: str
+    """The cheapest that EC2 refused."""
+    usual_count: int = 1
+    """How many nodes of it would hold the pods."""
+    usual_price: float
+    """What these cost together."""
+    until: datetime
+    """When it is tried again."""
+
+
 class LaunchReport(Message):
     """What one io process, or all of them, know about EC2's refusals."""
 
@@ -62,6 +82,8 @@ class LaunchReport(Message):
     breakers: list[LaunchBreaker] = Field(default_factory=list)
     closed: list[str] = Field(default_factory=list)
     """NodePools whose launches succeed again, and the keys of EC2NodeClasses (`tenon.lifecycle.breaker.key_of`)."""
+    waits: list[ShortageWait] = Field(default_factory=list)
+    """Only the provisioner knows them."""
 
 
 class PurchasePause(Message):
@@ -110,6 +132,8 @@ class PlanResult(Message):
     solve_seconds: float = 0.0
     pauses: list[PurchasePause] = Field(default_factory=list)
     """Pods that nodes were bought for and did not get. The workflow keeps them for the next process that leads."""
+    waits: list[ShortageWait] = Field(default_factory=list)
+    """What pods wait for in a capacity shortage."""
 
 
 class AwaitBatchInput(Message):
