@@ -123,7 +123,7 @@ class DisruptionMoveWorkflow(PlannerCaller):
         await self._finish(stay, undo=not (result.accepted or result.leaving))
         await self._postpone(stay, FAILED_PAUSE)
         left = sorted({*result.accepted, *result.leaving})
-        if left and command.predicted is not None and workflow.patched(MEASURES):
+        if left and self.begin.command.predicted is not None and workflow.patched(MEASURES):
             return evolve(result, saving=await self._measure(left))
         return result
 
@@ -155,6 +155,10 @@ class DisruptionMoveWorkflow(PlannerCaller):
         valid = await self.call(ActivityName.VALIDATE_COMMAND, self.begin, StepResult, self._summary())
         if valid.failure:
             raise CommandFailedError(valid.failure)
+        if valid.instead is not None:
+            self.begin = evolve(self.begin, command=valid.instead)
+            command = valid.instead
+            self._record("takes other replacements, because its pods need other nodes by now")
         self.prepared = True
         await self._step(ActivityName.TAINT_CANDIDATES)
         self._record("new pods are kept away from the candidates")

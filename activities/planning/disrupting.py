@@ -147,7 +147,7 @@ class Disruptor:
         """Check that a command that moves pods still holds."""
         if self._moves is None:
             return StepResult()
-        return StepResult(failure=await self._moves.validate(command, self._open_commands))
+        return await self._moves.validate(command, self._open_commands)
 
     async def measure(self, given: MeasureInput) -> MeasureResult:
         """Compare what a command saves with what was predicted."""

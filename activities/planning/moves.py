@@ -48,7 +48,8 @@ from tenon.disruption.open_commands import claims_of, hosts_of
 from tenon.disruption.pods_elsewhere import PodsElsewhere
 from tenon.disruption.savings import measured, slowed_pools
 from tenon.disruption.size_limits import MAX_OPEN, how_many_fit
-from tenon.disruption.validation import still_allowed, why_invalid
+from tenon.disruption.validation import still_allowed, validated
+from tenon.evolve import evolve
 from tenon.kube.pod import Pod
 from tenon.lifecycle.messages.disruption import (
     DisruptionCommand,
@@ -56,6 +57,7 @@ from tenon.lifecycle.messages.disruption import (
     MeasuredSaving,
     OpenCommand,
     Replacement,
+    StepResult,
 )
 from tenon.lifecycle.messages.provisioning import LaunchBreaker
 from tenon.provisioning.claims import name_after, replacement_claim_body
@@ -205,8 +207,8 @@ class MoveFinder:
             return []
         return still_allowed(look.result(), situation)
 
-    async def validate(self, command: DisruptionCommand, open_commands: Mapping[str, OpenCommand]) -> str:
-        """Return why the command must not be carried out any more; empty if it still holds (DIS-46).
+    async def validate(self, command: DisruptionCommand, open_commands: Mapping[str, OpenCommand]) -> StepResult:
+        """Return why the command must not be carried out any more, or what is carried out in its place (DIS-46).
 
         ``open_commands``: the open and the failed commands, by NodeClaim.
 
@@ -217,12 +219,24 @@ class MoveFinder:
             raise ApplicationError("the cluster cache is not synced yet", type="CacheBehind")
         limit = Limit(MAX_SECONDS / 2)
         others = {claim: entry for claim, entry in open_commands.items() if entry.command != command.id}
-        situation, _ = await self._situation(self._view.managed_nodes(), others, asyncio.to_thread)
-        why = await asyncio.to_thread(why_invalid, command, situation, limit)
-        if why:
+        situation, sold = await self._situation(self._view.managed_nodes(), others, asyncio.to_thread)
+        validation = await asyncio.to_thread(validated, command, situation, limit)
+        if validation.why:
             metrics.FAILED_VALIDATIONS.labels(command.consolidation_type).inc()
-            await self._events.rejected(command, why)
-        return why
+            await self._events.rejected(command, validation.why)
+        if validation.instead is None:
+            return StepResult(failure=validation.why)
+        log.info(
+            "A disruption command takes other replacements, because its pods need other nodes by now",
+            extra={
+                "command": command.id,
+                "nodeclaims": [one.claim for one in command.candidates],
+                "replacements": len(validation.instead.replacements),
+            },
+        )
+        pools = {pool.metadata.name: pool for pool, _ in sold.sold}
+        message = self._message(validation.instead, situation.model, pools, sold, ident=command.id)
+        return StepResult(instead=evolve(message, leaves_from=command.leaves_from))
 
     async def measure(self, command: DisruptionCommand, left: Collection[str]) -> dict[str, MeasuredSaving]:
         """Return what a command saves, by NodePool; empty if a price is not known. Consolidation says it in an event.
@@ -338,10 +352,17 @@ class MoveFinder:
             self._blocked_at[claim] = now
 
     def _message(
-        self, command: Command, model: ClusterModel | None, pools: Mapping[str, NodePool], sold: Overlaid
+        self,
+        command: Command,
+        model: ClusterModel | None,
+        pools: Mapping[str, NodePool],
+        sold: Overlaid,
+        *,
+        ident: str = "",
     ) -> DisruptionCommand:
+        """The command's message. ``ident``: the ID of the command that it takes the place of."""
         assert model is not None  # methods that move pods need it
-        ident = command_id(command, self._now())
+        ident = ident or command_id(command, self._now())
         replacements = []
         for number, planned in enumerate(command.replacements):
             name = name_after(planned.pool, f"{ident}/{number}")

@@ -1,32 +1,63 @@
-"""Checks shortly before a command starts that it still holds (DIS-46): the cluster has had time to change."""
+"""Checks shortly before a command starts that it still holds (DIS-46): the cluster has had time to change.
+
+A drift command whose pods need other new nodes by now takes those, because its aim is not a price (DIS-03).
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from tenon.apis import labels
+from tenon.apis.nodepool import NODES
 from tenon.apis.reasons import Reason
 from tenon.disruption.deciding import eligible
-from tenon.disruption.model import NodeDetail, Situation
+from tenon.disruption.methods.drift import replacement_of
+from tenon.disruption.model import Command, NodeDetail, Situation
 from tenon.disruption.pod_mark import pod_mark
 from tenon.disruption.pool_budgets import PoolBudgets
 from tenon.disruption.rescheduling import Rescheduler, is_complete, nodes_in_commands
 from tenon.kube.requirements import Requirements
 from tenon.lifecycle.messages.disruption import DisruptionCandidate, DisruptionCommand, Replacement
+from tenon.resources import Resources, add
 from tenon.scheduling.deadline import Expired, never
-from tenon.scheduling.model import PlannedClaim
+from tenon.scheduling.model import Plan, PlannedClaim
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """Why a command must not start, in one clause; empty if it may.
+
+    ``instead``: the command that starts in its place, with other replacements for the same node.
+    """
+
+    why: str = ""
+    instead: Command | None = None
 
 
 def why_invalid(command: DisruptionCommand, situation: Situation, expired: Expired = never) -> str:
-    """Return why the command must not start, in one clause; empty if it may.
+    """Return why the command must not start, or only with other replacements, in one clause; empty if it may.
 
     Args:
         command: a command that moves pods.
         situation: the cluster as it is now, with its model. The nodes of other commands are under command there.
         expired: ends the simulation early, which counts as a failure.
     """
+    return _check(command, situation, expired)[0]
+
+
+def validated(command: DisruptionCommand, situation: Situation, expired: Expired = never) -> Validation:
+    """Return whether the command may start, and what starts in its place. The parameters are those of `why_invalid`."""
+    why, plan = _check(command, situation, expired)
+    is_drift = command.reason == Reason.DRIFTED and len(command.candidates) == 1  # an earlier version had larger ones
+    if plan is None or not is_drift or not _leaves_room(plan, situation):
+        return Validation(why)
+    return Validation(instead=replacement_of(command.candidates[0].claim, plan, situation))
+
+
+def _check(command: DisruptionCommand, situation: Situation, expired: Expired) -> tuple[str, Plan | None]:
+    """Return why the command must not start as it is, and the plan for its pods if only its replacements are wrong."""
     assert situation.model is not None, "a command that moves pods is validated on a model"
     free = {node.claim: node for node in eligible(situation)}
     budgets = PoolBudgets(situation, command.reason)
@@ -34,30 +65,45 @@ def why_invalid(command: DisruptionCommand, situation: Situation, expired: Expir
     for candidate in command.candidates:
         node = free.get(candidate.claim)
         if node is None or node.uid != candidate.uid:
-            return f"NodeClaim {candidate.claim} may not be disrupted any more"
+            return f"NodeClaim {candidate.claim} may not be disrupted any more", None
         detail = rescheduler.detail(candidate.claim)
         if detail is None:
-            return f"the Node of NodeClaim {candidate.claim} is gone"
+            return f"the Node of NodeClaim {candidate.claim} is gone", None
         if why := _reason_gone(command, candidate, detail, situation):
-            return f"NodeClaim {candidate.claim}: {why}"
+            return f"NodeClaim {candidate.claim}: {why}", None
         if not budgets.take(candidate.pool):
-            why = budgets.why_closed(candidate.pool)
-            return (
-                f"NodePool {candidate.pool} is {why}"
-                if why
-                else (f"the budgets of NodePool {candidate.pool} do not allow it any more")
-            )
+            if why := budgets.why_closed(candidate.pool):
+                return f"NodePool {candidate.pool} is {why}", None
+            return f"the budgets of NodePool {candidate.pool} do not allow it any more", None
     if all(situation.policies[candidate.pool].replicas is not None for candidate in command.candidates):
-        return ""  # a static NodePool's nodes are replaced one by one, wherever their pods go
+        return "", None  # a static NodePool's nodes are replaced one by one, wherever their pods go
     plan = rescheduler.simulate([candidate.claim for candidate in command.candidates], expired=expired)
     if not is_complete(plan):
         first = next(iter(sorted(plan.unschedulable)), "")
-        return f"pod {first} would fit nowhere" if first else "the simulation took too long"
+        return (f"pod {first} would fit nowhere" if first else "the simulation took too long"), None
     if len(plan.claims) > len(command.replacements):
-        return f"its pods need {len(plan.claims)} new nodes instead of {len(command.replacements)}"
+        return f"its pods need {len(plan.claims)} new nodes instead of {len(command.replacements)}", plan
     if not _serves(command.replacements, plan.claims):
-        return "its pods need other instance types than its replacements"
-    return ""
+        return "its pods need other instance types than its replacements", plan
+    return "", None
+
+
+def _leaves_room(plan: Plan, situation: Situation) -> bool:
+    """Whether NodePools stay within their limits if each other command that runs buys as much as this plan.
+
+    What they will buy is not known here. A look counts it, so otherwise the node waits for the next one.
+    """
+    assert situation.model is not None
+    pools = {pool.name: pool for pool in situation.model.problem.pools}
+    commands = 1 + len(situation.under_command)
+    bought: dict[str, Resources] = {}
+    for claim in plan.claims:
+        bought[claim.pool] = add(bought.get(claim.pool, {}), claim.largest, {NODES: 1})
+    return all(
+        pools[name].usage.get(resource, 0) + commands * amounts.get(resource, 0) <= limit
+        for name, amounts in bought.items()
+        for resource, limit in (pools[name].limits or {}).items()
+    )
 
 
 def still_allowed(commands: Iterable[DisruptionCommand], situation: Situation) -> list[DisruptionCommand]:

@@ -11,8 +11,9 @@ from tenon.apis.reasons import Reason
 from tenon.disruption.commands import to_message
 from tenon.disruption.deciding import decide
 from tenon.disruption.methods.consolidation import Consolidation
+from tenon.disruption.methods.drift import Drift
 from tenon.disruption.model import Situation
-from tenon.disruption.validation import still_allowed, why_invalid
+from tenon.disruption.validation import Validation, still_allowed, validated, why_invalid
 from tenon.lifecycle.messages.disruption import DisruptionCommand, Replacement
 from tests.disruption.clusters import Cluster, situation
 
@@ -117,6 +118,70 @@ def test_dis46_a_command_ends_if_another_command_has_its_room(changed: dict[str,
 def test_dis46_cb08_a_command_ends_if_its_node_is_no_candidate_any_more(changed: dict[str, object], why: str) -> None:
     described = cluster().model_dump(by_alias=True) | changed
     assert why_invalid(deletion(), situation(Cluster.model_validate(described))) == f"NodeClaim spare: {why}"
+
+
+DRIFTED = {**SPARE, "drifted": "NodePoolDrifted"}
+
+
+def drift_of(described: Cluster) -> DisruptionCommand:
+    """The command for the drifted node, whose pod still moves to the other node then."""
+    seen = situation(described)
+    assert seen.model is not None
+    (command,) = decide(seen, [Drift()]).commands
+    assert ([one.node.claim for one in command.candidates], command.replacements) == (["spare"], ())
+    return to_message(command, ident="drifted-1", pods={"spare": seen.model.details["spare"].pods})
+
+
+def test_dis03_a_drift_command_whose_room_is_gone_takes_the_new_nodes_that_its_pods_need_now() -> None:
+    """DIS-03: upstream replaces a drifted node as the simulation says, and does not validate it again."""
+    nodes = {"host": HOST, "spare": DRIFTED}
+    pool = {"consolidate_after": "30s", "budgets": [{"nodes": "100%"}]}
+    command = drift_of(Cluster.model_validate({"pools": {"default": pool}, "nodes": nodes}))
+    busy = {"host": {**HOST, "replacement_for": "another"}, "spare": DRIFTED}
+    now = situation(Cluster.model_validate({"pools": {"default": pool}, "nodes": busy}))
+    assert why_invalid(command, now) == "its pods need 1 new nodes instead of 0"
+    validation = validated(command, now)
+    assert validation.why == ""
+    assert validation.instead is not None
+    (replacement,) = validation.instead.replacements
+    assert (replacement.pool, validation.instead.reason, validation.instead.graceful) == (
+        "default",
+        Reason.DRIFTED,
+        False,
+    )
+    assert [one.node.claim for one in validation.instead.candidates] == ["spare"]
+    assert validated(command, situation(cluster(drifted="NodePoolDrifted"))) == Validation()
+
+
+def test_dis03_a_drift_command_takes_instance_types_that_its_replacement_may_not_be() -> None:
+    nodes = {"spare": {"type": "m5.large", "pods": [{"cpu": "1500m"}], "drifted": "NodePoolDrifted"}}
+    pool = {"consolidate_after": "30s", "budgets": [{"nodes": "100%"}]}
+    now = situation(Cluster.model_validate({"pools": {"default": pool}, "nodes": nodes}))
+    command = replaced_by("default", "t3.micro").model_copy(update={"reason": Reason.DRIFTED, "graceful": False})
+    assert why_invalid(command, now) == "its pods need other instance types than its replacements"
+    instead = validated(command, now).instead
+    assert instead is not None
+    assert "t3.micro" not in instead.replacements[0].instance_types
+
+
+def test_dis46_a_consolidation_command_whose_pods_need_other_nodes_ends() -> None:
+    """Its aim is the price that it was decided on."""
+    why = "its pods need 1 new nodes instead of 0"
+    assert validated(deletion(), situation(cluster(pods=[{"cpu": "1500m"}]))) == Validation(why)
+
+
+@pytest.mark.parametrize(("cpus", "others", "starts"), [("6", [], True), ("6", ["host"], False), ("5", [], False)])
+def test_dis03_new_nodes_of_a_drift_command_keep_within_limits_whatever_others_buy(
+    cpus: str, others: list[str], *, starts: bool
+) -> None:
+    """Other commands that start now may buy as much. The node waits for the next look, which counts what they buy."""
+    nodes = {"host": {**HOST, "replacement_for": "another"}, "spare": DRIFTED}
+    requirements = [{"key": labels.INSTANCE_TYPE, "operator": "In", "values": ["m5.large"]}]
+    pool = {"budgets": [{"nodes": "100%"}], "limits": {"cpu": cpus}, "requirements": requirements}
+    described = {"pools": {"default": pool}, "nodes": nodes, "underCommand": others}
+    command = drift_of(Cluster.model_validate({**described, "underCommand": [], "nodes": {**nodes, "host": HOST}}))
+    validation = validated(command, situation(Cluster.model_validate(described)))
+    assert (validation.instead is not None, bool(validation.why)) == (starts, not starts)
 
 
 def test_dis46_the_pods_of_a_static_nodepools_node_need_no_place_of_their_own() -> None:

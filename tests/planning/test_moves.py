@@ -19,6 +19,7 @@ from activities.planning.disrupting import Disruptor
 from activities.planning.move_events import TASK
 from activities.planning.moves import methods_within
 from activities.planning.solving import Limit
+from tenon.apis import labels
 from tenon.apis.reasons import Reason
 from tenon.disruption.commands import to_message
 from tenon.disruption.deciding import decide
@@ -32,7 +33,9 @@ from tenon.disruption.model import (
 from tenon.disruption.pods_elsewhere import pods_elsewhere
 from tenon.disruption.pool_budgets import PoolBudgets
 from tenon.disruption.rescheduling import Rescheduler
+from tenon.disruption.validation import Validation
 from tenon.kube.offerings import OfferingKey
+from tenon.kube.requirements import Requirements
 from tenon.lifecycle.breaker import refused
 from tenon.lifecycle.messages.disruption import (
     AwaitDisruptionInput,
@@ -42,7 +45,7 @@ from tenon.lifecycle.messages.disruption import (
     Replacement,
 )
 from tenon.scheduling.engine import solve
-from tenon.scheduling.model import Plan, Problem
+from tenon.scheduling.model import Plan, PlannedClaim, Problem
 from tests.disruption.clusters import Cluster, NodeSpec, PodSpec, situation
 from tests.planning.disruption_setting import managed
 from tests.planning.fake_view import START, node_pool
@@ -114,7 +117,7 @@ async def test_dis46_met33_evt02_a_failed_validation_is_counted_and_reported(
     name = f"{PREFIX}failed_validations_total"
     before = counted(name, consolidation_type=kind)
     at = Setting("b")
-    why = await at.finder.validate(to_message(command("a", reason=reason, kind=kind)), {})
+    why = (await at.finder.validate(to_message(command("a", reason=reason, kind=kind)), {})).failure
     assert why == "NodeClaim a may not be disrupted any more"
     assert counted(name, consolidation_type=kind) == before + 1
     assert [event[:3] for event in at.recorder.events] == events
@@ -126,8 +129,31 @@ async def test_dis46_a_node_that_another_command_took_meanwhile_is_not_validated
     given = to_message(command("a"))
     entry = OpenCommand(command=given.id, reason=given.reason, pool="default", until=START)
     other = entry.model_copy(update={"command": "another"})
-    assert await at.finder.validate(given, {"a": other}) == "NodeClaim a may not be disrupted any more"
-    assert await at.finder.validate(given, {"a": entry}) != "NodeClaim a may not be disrupted any more"
+    taken = "NodeClaim a may not be disrupted any more"
+    assert (await at.finder.validate(given, {"a": other})).failure == taken
+    assert (await at.finder.validate(given, {"a": entry})).failure != taken
+
+
+async def test_dis03_a_drift_command_takes_other_replacements_under_its_own_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever marks the node and its replacements names the command, and it leaves together with the same others."""
+    name = f"{PREFIX}failed_validations_total"
+    before = counted(name, consolidation_type="")
+    launched = PlannedClaim(
+        "default", (), ("m5.large",), Requirements(), {}, 0.1, OfferingKey("on-demand", "m5.large", "us-west-2a")
+    )
+    other = command("a", reason=Reason.DRIFTED, kind="", replacements=(launched, launched), saving=-0.1)
+    monkeypatch.setattr(moves, "validated", lambda *_: Validation(instead=other))
+    given = to_message(command("a", reason=Reason.DRIFTED, kind="")).model_copy(update={"leaves_from": START})
+    at = Setting("a")
+    result = await at.finder.validate(given, {})
+    assert result.failure == ""
+    assert result.instead is not None
+    assert (result.instead.id, result.instead.leaves_from, result.instead.saving) == (given.id, START, -0.1)
+    assert [one.body["metadata"]["annotations"][labels.REPLACEMENT_FOR] for one in result.instead.replacements] == [
+        given.id
+    ] * 2
+    assert len({one.name for one in result.instead.replacements}) == 2
+    assert counted(name, consolidation_type="") == before
 
 
 async def test_dis46_a_validation_knows_that_the_nodes_last_command_is_over() -> None:

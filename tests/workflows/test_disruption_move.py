@@ -53,6 +53,9 @@ class FakeSteps:
         self.finished: list[FinishInput] = []
         self.measured: list[list[str]] = []
         self.savings: dict[str, MeasuredSaving] = {}
+        self.instead: DisruptionCommand | None = None
+        """What the validation puts in the place of the command."""
+        self.created: list[str] = []
         self.waits = ""
         """What the replacements wait for."""
 
@@ -65,14 +68,15 @@ class FakeSteps:
 
     @activity.defn(name=ActivityName.VALIDATE_COMMAND)
     async def validate(self, _given: DisruptInput) -> StepResult:
-        return self._step(ActivityName.VALIDATE_COMMAND)
+        return evolve(self._step(ActivityName.VALIDATE_COMMAND), instead=self.instead)
 
     @activity.defn(name=ActivityName.TAINT_CANDIDATES)
     async def taint(self, _given: DisruptInput) -> StepResult:
         return self._step(ActivityName.TAINT_CANDIDATES)
 
     @activity.defn(name=ActivityName.CREATE_REPLACEMENTS)
-    async def create(self, _given: DisruptInput) -> StepResult:
+    async def create(self, given: DisruptInput) -> StepResult:
+        self.created = [one.name for one in given.command.replacements]
         return self._step(ActivityName.CREATE_REPLACEMENTS)
 
     @activity.defn(name=ActivityName.AWAIT_REPLACEMENTS)
@@ -169,6 +173,24 @@ async def test_a_command_without_replacements_waits_for_none(temporal: WorkflowE
     async with running(temporal, cluster, steps, command(replacements=0)) as handle:
         await handle.result()
     assert steps.calls == [step for step in ALL_STEPS if "replacements" not in step]
+
+
+@pytest.mark.parametrize("fails", [False, True], ids=["goes-on", "is-undone"])
+async def test_dis_03_a_command_goes_on_with_the_replacements_that_its_validation_gives(
+    temporal: WorkflowEnvironment, cluster: str, *, fails: bool
+) -> None:
+    """Its last step, and its undoing, are about what was created, not about what was decided at first."""
+    steps = FakeSteps()
+    other = Replacement(name="default-other", pool="default", body={})
+    steps.instead = evolve(command(), replacements=[other])
+    if fails:
+        steps.fails[ActivityName.AWAIT_REPLACEMENTS] = "NodeClaim default-other is gone"
+    async with running(temporal, cluster, steps, command(replacements=0)) as handle:
+        result = await handle.result()
+    assert bool(result.failure) == fails
+    assert steps.created == ["default-other"]
+    (finished,) = steps.finished
+    assert ([one.name for one in finished.command.replacements], finished.undo) == (["default-other"], fails)
 
 
 async def test_dis_46_a_command_that_does_not_hold_any_more_touches_nothing(

@@ -177,6 +177,14 @@ class Drift:
         return found.proposal()
 
 
+def replacement_of(claim: str, plan: Plan, situation: Situation) -> Command:
+    """Return the command that replaces a drifted node as this plan says, which is not the plan of a pass."""
+    assert situation.model is not None
+    (node,) = (each for each in situation.nodes if each.claim == claim)
+    each = _drifted(node, situation.model.details[claim], situation)
+    return _command(Drift.name, each, plan.claims, plan.placements, situation.now)
+
+
 class StaticDrift:
     """Replaces drifted nodes of static NodePools, each by one new node, within ``limits.nodes``."""
 

@@ -181,6 +181,8 @@ class StepResult(Message):
 
     failure: str = ""
     waits: str = ""
+    instead: DisruptionCommand | None = None
+    """The command that starts in the place of the one that was validated, with other replacements."""
 
 
 class ReplacementsInput(Message):
