@@ -14,6 +14,7 @@ from temporalio import activity
 from activities import loggers, metrics
 from activities.boot_failures import BootFailures
 from activities.clock import utc_now
+from activities.consoles import Consoles
 from activities.ec2.errors import EC2Error
 from activities.ec2.provider import Ec2Provider
 from activities.ec2.termination_batch import TERMINATED, Terminations
@@ -101,6 +102,7 @@ class NodeActivities:
         self._names: set[asyncio.Task[None]] = set()
         self._breakers = breakers or LaunchBreakers(utc_now)
         self._launching = Launching(kube, recorder, ec2, utc_now, initialization_timeout, self._breakers)
+        self._consoles = Consoles(ec2)
         self._boots = BootFailures(kube, recorder, ec2, self._breakers, utc_now)
 
     @activity.defn(name=ActivityName.PREPARE_LAUNCH)
@@ -117,7 +119,13 @@ class NodeActivities:
     async def register(self, given: NodeInput) -> RegisterResult:
         """Adopt the Node that joined the cluster, and tag its instance with the Node's name."""
         return await registration.register(
-            self._kube, self._recorder, given, utc_now, self._partition, partial(self._registered, given)
+            self._kube,
+            self._recorder,
+            given,
+            utc_now,
+            self._partition,
+            partial(self._registered, given),
+            self._consoles.explain,
         )
 
     def _registered(self, given: NodeInput, claim: ClaimRecord, node_name: str) -> None:

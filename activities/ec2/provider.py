@@ -15,6 +15,7 @@ from activities.ec2.capacity_reservations import COUNT_SECONDS, CapacityReservat
 from activities.ec2.catalogue import Catalogue
 from activities.ec2.client import Ec2
 from activities.ec2.cluster import service_range
+from activities.ec2.console import console_output
 from activities.ec2.dry_runs import DryRuns
 from activities.ec2.errors import (
     EC2Error,
@@ -258,6 +259,10 @@ class Ec2Provider:
     def instance_state(self, instance_id: str) -> str | None:
         """pending, running, shutting-down, terminated, stopping or stopped; None if EC2 does not know the instance."""
         return self._instances.state(instance_id)
+
+    def console_output(self, instance_id: str) -> str:
+        """What the instance has written to its console by now; empty if EC2 has nothing of it yet."""
+        return console_output(self._clients, instance_id)
 
     def why_ended(self, instance_id: str) -> tuple[str, str] | None:
         """Code and message of why EC2 ended the instance; None if it has not ended, or EC2 does not know it."""

@@ -30,6 +30,7 @@ OPERATIONS = {
             "DescribeSecurityGroups",
             "DescribeSpotPriceHistory",
             "DescribeSubnets",
+            "GetConsoleOutput",
             "RunInstances",
             "TerminateInstances",
         }

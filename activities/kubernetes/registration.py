@@ -14,7 +14,7 @@ from tenon.apis.nodeclaim import REGISTERED
 from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle.messages.node import NodeInput, RegisterResult
-from tenon.lifecycle.registration import registration
+from tenon.lifecycle.registration import NODE_NOT_FOUND, NOT_JOINED, minutes_late, not_joined, registration
 
 UNREGISTERED_MISSING = "UnregisteredTaintMissing"
 
@@ -25,6 +25,10 @@ LateLabels = Callable[[ClaimRecord], Awaitable[Mapping[str, str]]]
 
 Registered = Callable[[ClaimRecord, str], None]
 """Called with the claim as it was written and the name of its Node, once the Node is registered."""
+
+
+Explain = Callable[[ClaimRecord], Awaitable[str]]
+"""Returns what the console output of a claim's instance says, as the end of a sentence."""
 
 
 async def no_late_labels(claim: ClaimRecord) -> Mapping[str, str]:  # noqa: ARG001
@@ -39,16 +43,32 @@ async def register(
     now: Clock,
     late_labels: LateLabels = no_late_labels,
     registered: Registered | None = None,
+    explain: Explain | None = None,
 ) -> RegisterResult:
-    """Register the claim's Node, or report what is missing. Write the Node before the claim's Registered condition."""
+    """Register the claim's Node, or report what is missing. Write the Node before the claim's Registered condition.
+
+    ``explain`` is asked why no Node has joined, if one should have.
+    """
     claim = await read_claim(kube, wanted.claim)
     if claim is None:
         return RegisterResult(reason="NodeClaimGone", message=f"NodeClaim {wanted.claim.name} is gone")
     found = await find_node(kube, wanted, claim)
+    console = ""
+    if explain is not None and found.reason == NODE_NOT_FOUND and minutes_late(claim, now()):
+        console = await explain(claim)
+        claim = await read_claim(kube, wanted.claim)  # EC2 may have taken long to answer
+        if claim is None:
+            return RegisterResult(reason="NodeClaimGone", message=f"NodeClaim {wanted.claim.name} is gone")
+        found = await find_node(kube, wanted, claim)
+        if found.reason == NODE_NOT_FOUND:
+            found = not_joined(claim, console)
     if found.node is None:
         missing = ConditionUpdate(REGISTERED, "Unknown", found.reason, found.message)
         await update_conditions(kube, wanted.claim, [missing], now, seen=claim.body)
-        return RegisterResult(reason=found.reason, message=found.message)
+        if found.reason != NOT_JOINED:
+            return RegisterResult(reason=found.reason, message=found.message)
+        await recorder.publish(claim.body, found.reason, found.message, "Warning")
+        return RegisterResult(reason=found.reason, message=found.message, console=console)
     if late := await late_labels(claim):  # first, so that the Node gets them as well
         claim = await label_claim(kube, wanted.claim, late, claim.body)
         if claim is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from activities.cluster_version import server_version
@@ -26,6 +26,7 @@ from tenon.apis.crd import custom_resource_definitions
 from tenon.apis.json_object import JsonObject
 from tenon.kube import object_json
 from tenon.kube.conditions import condition, is_true, true_since
+from tenon.lifecycle.registration import JOINS_WITHIN, NOT_JOINED
 from tenon.sentences import first_few
 from worker.runtime.lease import is_tenons
 
@@ -33,8 +34,6 @@ CONCURRENCY = 8
 """Requests at the same time."""
 MAIN_CRDS = ("nodepools.karpenter.sh", "nodeclaims.karpenter.sh", "ec2nodeclasses.karpenter.k8s.aws")
 """The CRDs without which Tenon cannot work, and which its ClusterRole lets it read."""
-REGISTERED_WITHIN = timedelta(minutes=5)
-"""An instance joins the cluster within a minute or two."""
 SHOWN = 5
 """How many names a sentence lists at most."""
 
@@ -172,7 +171,7 @@ def _readiness(resource: Resource, objects: list[JsonObject]) -> list[Finding]:
 
 async def _claims(kube: Kube, now: datetime) -> list[Finding]:
     claims = [each for each in await kube.list(NODECLAIMS) if managed.manages_claim(each)]
-    late = sorted(each["metadata"]["name"] for each in claims if _joins_late(each, now))
+    late = {each["metadata"]["name"]: condition(each, "Registered") for each in claims if _joins_late(each, now)}
     refused = {
         each["metadata"]["name"]: condition(each, "Launched").get("message", "")
         for each in claims
@@ -185,8 +184,10 @@ async def _claims(kube: Kube, now: datetime) -> list[Finding]:
             "check that the node role has an access entry (docs/eks.md), and the console output of the instance "
             "(aws ec2 get-console-output)"
         )
-        nodeclaims = first_few(late, SHOWN)
-        found.append(fault("registration", f"The nodes of {nodeclaims} run, but do not join the cluster.", mend))
+        nodeclaims = first_few(sorted(late), SHOWN)
+        read = min((name for name in late if late[name].get("reason") == NOT_JOINED), default="")
+        why = f" {read}: {late[read].get('message', '').rstrip('.')}." if read else ""
+        found.append(fault("registration", f"The nodes of {nodeclaims} run, but do not join the cluster.{why}", mend))
     if refused:
         name, why = min(refused.items())
         sentence = f"{len(refused)} NodeClaims are not launched, such as {name}: {why.rstrip('.')}."
@@ -196,5 +197,5 @@ async def _claims(kube: Kube, now: datetime) -> list[Finding]:
 
 def _joins_late(claim: JsonObject, now: datetime) -> bool:
     since = true_since(claim, "Launched")
-    waits = since is not None and now - since > REGISTERED_WITHIN
+    waits = since is not None and now - since > JOINS_WITHIN
     return waits and not is_true(claim, "Registered") and not object_json.is_deleting(claim)

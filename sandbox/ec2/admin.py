@@ -91,7 +91,16 @@ class AdminApi:
                 case "POST boot":
                     boot = read(BootBody, body)
                     self._boot.add(
-                        BootRule(boot.type, boot.delay, boot.never, boot.not_ready, boot.dies, boot.chance, boot.seed)
+                        BootRule(
+                            boot.type,
+                            boot.delay,
+                            boot.never,
+                            boot.not_ready,
+                            boot.dies,
+                            boot.console,
+                            boot.chance,
+                            boot.seed,
+                        )
                     )
                 case "GET boot":
                     rules = [asdict(one) for one in self._boot.rules()]

@@ -56,6 +56,7 @@ class BootBody(Body):
     never: bool = False
     not_ready: bool = False
     dies: bool = False
+    console: str = ""
     chance: float = 1.0
     seed: int = 0
 

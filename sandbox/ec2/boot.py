@@ -20,6 +20,8 @@ class BootRule:
     """The node joins but never becomes Ready."""
     dies: bool = False
     """The instance terminates at the moment when its node would join."""
+    console: str = ""
+    """What the instance writes to its console when it runs, before its node joins or does not."""
     chance: float = 1.0
     """The share of instances that the rule applies to, chosen by ``seed`` and the instance's number."""
     seed: int = 0

@@ -132,12 +132,16 @@ class Ec2Admin:
         never: bool = False,
         not_ready: bool = False,
         dies: bool = False,
+        console: str = "",
         type: str | None = None,
         chance: float = 1.0,
         seed: int = 0,
     ) -> None:
-        """Change how instances become nodes from now on, for one type, or for a share of them chosen by ``seed``."""
-        body = {"type": type, "delay": delay, "never": never, "not_ready": not_ready, "dies": dies}
+        """Change how instances become nodes from now on, for one type, or for a share of them chosen by ``seed``.
+
+        ``console``: what they write to their console while they boot.
+        """
+        body = {"type": type, "delay": delay, "never": never, "not_ready": not_ready, "dies": dies, "console": console}
         self._call("POST", "boot", {**body, "chance": chance, "seed": seed})
 
     def exhaust_cheapest(

@@ -55,6 +55,8 @@ class Machine:
     tags_shown: bool = True
     console: list[str] = field(default_factory=list)
     """What its first boot wrote to the console."""
+    booted: bool = False
+    """Whether its boot has written to the console what an operator wants it to."""
     impaired: dict[str, float] = field(default_factory=dict)
     """Since when its status checks fail, ``system`` or ``instance``, in seconds on the book's clock."""
     events: list[tuple[str, str]] = field(default_factory=list)

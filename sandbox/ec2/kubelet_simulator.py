@@ -120,6 +120,9 @@ class KubeletSimulator:
             if machine.state != "running" or not machine.joins:
                 continue
             node = by_instance.get(machine.id)
+            if not machine.booted:
+                machine.booted = True
+                machine.console += self._boot.rule(machine.pool[0], machine.sequence).console.splitlines()
             if node is None:
                 if machine.id in self._joined:
                     continue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -18,6 +19,14 @@ from sandbox.ec2.instances import CODES
 from sandbox.ec2.launch import knows_profile, unknown_profile
 from sandbox.ec2.world import World
 from sandbox.ec2.xml import document, render
+
+INSTANCE_ID = re.compile(r"i-(?:[0-9a-f]{8}|[0-9a-f]{17})")
+CONSOLE_BYTES = 64 * 1024
+"""How much of the output of a console EC2 keeps."""
+NO_LATEST = (
+    "This instance type does not support retrieving the latest console logs. "
+    "To see if a later console log is available, call this API again without the latest parameter."
+)
 
 
 class SandboxEC2(EC2Response):  # type: ignore[misc]
@@ -101,11 +110,22 @@ class SandboxEC2(EC2Response):  # type: ignore[misc]
         return render("DescribeInstances", answer)
 
     def get_console_output(self) -> Any:
+        """The last 64 KiB. ``Latest`` does not work on Xen, and a console without text has no output at all."""
+        instance_id = self._get_param("InstanceId", "")
+        if not instance_id:
+            raise EC2ClientError("MissingParameter", "The request must contain the parameter InstanceId")
+        if not INSTANCE_ID.fullmatch(instance_id):
+            raise EC2ClientError("InvalidInstanceID.Malformed", f'Invalid id: "{instance_id}"')
         self.error_on_dryrun()
-        (machine,) = self.world.book.find([self._get_param("InstanceId", "")])
-        text = "".join(f"{line}\r\n" for line in machine.console)
-        answer = {"InstanceId": machine.id, "Timestamp": datetime.now(UTC)}
-        return render("GetConsoleOutput", answer | {"Output": base64.b64encode(text.encode()).decode()})
+        (machine,) = self.world.book.find([instance_id])
+        kind = catalogue.describe_type(machine.pool[0])
+        if self._get_bool_param("Latest", False) and (kind or {}).get("Hypervisor") == "xen":
+            raise EC2ClientError("UnsupportedOperation", NO_LATEST)
+        text = "".join(f"{line}\r\n" for line in machine.console).encode()[-CONSOLE_BYTES:]
+        answer: dict[str, Any] = {"InstanceId": machine.id, "Timestamp": datetime.now(UTC)}
+        if text:
+            answer["Output"] = base64.b64encode(text).decode()
+        return render("GetConsoleOutput", answer)
 
     def describe_instance_status(self) -> Any:
         self.error_on_dryrun()

@@ -14,15 +14,27 @@ Chance = Annotated[float, "Share of the instances, 0 to 1."]
 Seed = Annotated[int, "Seed of the random choice: the same seed makes the same choice."]
 Instance = Annotated[str, "Instance id; empty draws one that runs."]
 
+NO_ACCESS = (
+    'kubelet[1512]: E1126 12:00:00.000000 1512 kubelet_node_status.go:107] "Unable to register node with API server" '
+    'err="Unauthorized"'
+)
+"""A kubelet whose role the API server does not accept."""
+
 
 def _boot_well(sandbox: Sandbox) -> None:
     sandbox.ec2().clear_boot()
 
 
 @fault("instances-never-join", heal=_boot_well)
-def never_join(sandbox: Sandbox, type: Type = "", chance: Chance = 1.0, seed: Seed = 0) -> Done:
-    """Instances run and never become nodes."""
-    sandbox.ec2().boot(never=True, type=type or None, chance=chance, seed=seed)
+def never_join(
+    sandbox: Sandbox,
+    console: Annotated[str, "What they write to their console."] = NO_ACCESS,
+    type: Type = "",
+    chance: Chance = 1.0,
+    seed: Seed = 0,
+) -> Done:
+    """Instances run and never become nodes, as without an access entry for the node role."""
+    sandbox.ec2().boot(never=True, console=console, type=type or None, chance=chance, seed=seed)
     return []
 
 

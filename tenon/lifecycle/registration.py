@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
 
 from tenon.apis import labels
+from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.structs import Object
 from tenon.kube.taints import merged, taints_of, without_taint
+from tenon.kube.timestamps import format_instant
 from tenon.lifecycle import startup_cordon
 from tenon.lifecycle.release import with_finalizer
 
@@ -26,6 +29,17 @@ OWN_ANNOTATIONS = frozenset(
     }
 )
 """Annotations that describe the NodeClaim itself and would be misleading on a Node."""
+
+
+NODE_NOT_FOUND = "NodeNotFound"
+"""The reason while no Node has the claim's provider ID."""
+NOT_JOINED = "NodeNotJoined"
+"""The reason if its Node should have joined by now."""
+JOINS_WITHIN = timedelta(minutes=3)
+"""How long after its launch a Node usually takes to join at most. After that, a person is told."""
+LATE_AFTER = (JOINS_WITHIN, 2 * JOINS_WITHIN, 4 * JOINS_WITHIN)
+"""When a claim without a Node is checked, after its launch. Its console may say more each time. The registration
+timeout is the last time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +64,7 @@ def match(nodes: Iterable[Object], provider_id: str) -> Match:
     """Return the Node with this provider ID. Several such Nodes are an error that only a person can resolve."""
     found = [node for node in nodes if (node.get("spec") or {}).get("providerID") == provider_id]
     if not provider_id or not found:
-        return Match(reason="NodeNotFound", message=f"no Node with provider ID {provider_id or '(none)'} has joined")
+        return Match(reason=NODE_NOT_FOUND, message=f"no Node with provider ID {provider_id or '(none)'} has joined")
     if len(found) > 1:
         names = ", ".join(sorted(node["metadata"]["name"] for node in found))
         return Match(
@@ -58,6 +72,33 @@ def match(nodes: Iterable[Object], provider_id: str) -> Match:
             message=f"provider ID {provider_id} is on several Nodes ({names}): delete the wrong ones",
         )
     return Match(node=found[0])
+
+
+def minutes_late(claim: ClaimRecord, now: datetime) -> int:
+    """Return for how many minutes a claim has no Node, as one of `LATE_AFTER`; 0 if its Node may still be in time."""
+    if claim.launched_at is None or claim.registered or claim.deleting:
+        return 0
+    passed = [after for after in LATE_AFTER if now - claim.launched_at >= after]
+    return int(passed[-1].total_seconds() // 60) if passed else 0
+
+
+def next_late(claim: ClaimRecord, now: datetime) -> datetime | None:
+    """Return when `minutes_late` grows next if no Node joins; None if it does not."""
+    launched_at = claim.launched_at
+    if launched_at is None or claim.registered or claim.deleting:
+        return None
+    return next((launched_at + after for after in LATE_AFTER if launched_at + after > now), None)
+
+
+def not_joined(claim: ClaimRecord, console: str) -> Match:
+    """Return what to say of a claim whose Node should have joined by now.
+
+    The text is the same for each check with the same ``console``, so that repetitions write nothing.
+    """
+    minutes = int(JOINS_WITHIN.total_seconds() // 60)
+    launch = f"its launch at {format_instant(claim.launched_at)}" if claim.launched_at is not None else "its launch"
+    message = f"no Node has joined for {claim.instance_id} within {minutes} minutes of {launch}: {console}"
+    return Match(reason=NOT_JOINED, message=message)
 
 
 def registration(claim: Object, node: Object) -> Registration:

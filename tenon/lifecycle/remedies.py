@@ -37,7 +37,10 @@ def remedies(state: NodeState) -> list[str]:
                 f"`tenon node drain {name}` gives the node up, and its pods are planned again",
             ]
         case Stage.REGISTERING:
-            return [f"`tenon node drain {name}` gives the node up, and its pods are planned again"]
+            return [
+                *_for_console(state),
+                f"`tenon node drain {name}` gives the node up, and its pods are planned again",
+            ]
         case Stage.TERMINATING if state.instance is not None:
             return [f"`aws ec2 describe-instances --instance-ids {state.instance.id}` shows why it does not end"]
         case _:
@@ -69,6 +72,13 @@ def report(state: NodeState) -> str:
         lines += ["", "#### If no one acts", ""]
         lines += [f"- {what} {format_instant(instant)}" for what, instant in due]
     return "\n".join(lines)
+
+
+def _for_console(state: NodeState) -> list[str]:
+    if state.instance is None:
+        return []
+    command = f"aws ec2 get-console-output --latest --output text --instance-id {state.instance.id}"
+    return [f"`{command}` shows how the instance boots"]
 
 
 def _by_force(name: str, what: str) -> str:

@@ -27,8 +27,9 @@ def registered(state: NodeState, event: RegisterResult, now: datetime) -> NodeSt
     state = evolve(state, look=False)
     if not event.node_name:
         if state.last_look:
-            return termination.leave(state, _registration_timeout(state), now)
-        return record(state, now, f"not registered yet: {event.message or event.reason}")
+            return termination.leave(state, _registration_timeout(state, event.console), now)
+        waits = evolve(state, blocked=event.message) if event.console else state
+        return record(waits, now, f"not registered yet: {event.message or event.reason}")
     joined = evolve(
         state,
         stage=Stage.INITIALIZING,
@@ -41,9 +42,11 @@ def registered(state: NodeState, event: RegisterResult, now: datetime) -> NodeSt
     return record(joined, now, f"registered node {event.node_name}")
 
 
-def _registration_timeout(state: NodeState) -> LeaveRequest:
+def _registration_timeout(state: NodeState, console: str) -> LeaveRequest:
     minutes = int(REGISTRATION_TIMEOUT.total_seconds() // 60)
     message = f"no Node joined for {state.instance.id if state.instance else 'it'} within {minutes} minutes"
+    if console:
+        message += f"; {console}"
     return LeaveRequest(reason=Reason.REGISTRATION_TIMEOUT, message=message)
 
 

@@ -57,7 +57,8 @@ def leave(state: NodeState, request: LeaveRequest, now: datetime, *, only_if_emp
     if not state.stage.leaving:
         update |= {"stage": Stage.CORDONING, "deadline": None, "request": None, "look": False}
         update["deletion_started_at"] = now
-        if state.stage in (Stage.PREPARING, Stage.LAUNCHING):
+        waited_for_node = state.stage is Stage.REGISTERING and not state.failures
+        if waited_for_node or state.stage in (Stage.PREPARING, Stage.LAUNCHING):
             update["blocked"] = ""
     else:
         update |= {"look": True, "force_at": min(state.force_at or now, now)}

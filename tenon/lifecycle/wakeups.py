@@ -22,11 +22,13 @@ def poke_for(
     node_taints: Sequence[Taint] = (),
     disruption_reason: bool = False,
     candidate: bool = False,
+    minutes_late: int = 0,
 ) -> Poke | None:
     """Return the poke for the current state of the objects; None if the workflow waits for none of it.
 
     ``disruption_reason``: the NodeClaim has the condition that a disruption command sets. ``candidate``: taint and
-    condition belong to an open command, so they stay.
+    condition belong to an open command, so they stay. ``minutes_late``: see
+    `tenon.lifecycle.registration.minutes_late`.
 
     The same state always gives the same poke, so that a sender can detect that it was already sent. If several Nodes
     have the claim's provider ID, the poke names none of them, so that registration finds and reports them all.
@@ -34,7 +36,8 @@ def poke_for(
     if claim_deleting or node_deleting:
         return Poke(node_name=node_name, claim_deleting=claim_deleting, node_deleting=node_deleting, reason="deleted")
     if not node_name:
-        return None
+        late = minutes_late and not registered
+        return Poke(minutes_late=minutes_late, reason=f"no Node after {minutes_late} minutes") if late else None
     if not registered:
         return Poke(node_name="" if several_nodes else node_name, reason="joined")
     if not initialized and node_ready and not _waiting(startup_taints, node_taints):

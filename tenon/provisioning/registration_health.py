@@ -11,11 +11,12 @@ from datetime import datetime, timedelta
 
 from tenon.apis.common import Condition
 from tenon.apis.conditions import get_condition, set_condition
-from tenon.apis.nodeclaim import LAUNCHED
+from tenon.apis.nodeclaim import LAUNCHED, REGISTERED
 from tenon.apis.nodepool import NODE_REGISTRATION_HEALTHY, NodePool
 from tenon.apis.reasons import Reason
 from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle.launch_retry import LAUNCH_TIMEOUT
+from tenon.lifecycle.registration import NOT_JOINED
 from tenon.lifecycle.startup_stages import REGISTRATION_TIMEOUT
 
 RESULTS = 4
@@ -46,9 +47,11 @@ def result_of(claim: ClaimRecord) -> RegistrationResult | None:
         if claim.deleted_at - claim.launched_at < REGISTRATION_TIMEOUT - _ROUNDING:
             return None
         minutes = int(REGISTRATION_TIMEOUT.total_seconds() // 60)
-        return RegistrationResult(
-            False, "RegistrationFailed", f"NodeClaim {claim.name} did not register within {minutes} minutes"
-        )
+        message = f"NodeClaim {claim.name} did not register within {minutes} minutes"
+        late = claim.condition(REGISTERED)
+        if late.get("reason") == NOT_JOINED:
+            message += f": {late.get('message', '')}"
+        return RegistrationResult(False, "RegistrationFailed", message)
     launched = claim.condition(LAUNCHED)
     reason = str(launched.get("reason") or "LaunchFailed")
     waited = claim.deleted_at - (claim.created_at or claim.deleted_at)

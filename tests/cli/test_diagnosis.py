@@ -22,6 +22,7 @@ from cli.diagnosis.finding import Finding, State
 from cli.diagnosis.rights import RIGHTS, Right
 from sandbox.ec2.authorization.identities import ADMINISTRATOR_KEY, POLICY, environment, worker_key
 from tenon.apis.crd import custom_resource_definitions
+from tenon.lifecycle.registration import NOT_JOINED
 from tests.ec2.few_types import offer_few_types
 from tests.lifecycle_k8s.fake_kube import Clock, FakeKube
 from worker.settings import Settings
@@ -107,6 +108,18 @@ async def test_a_node_that_never_joins_points_to_the_access_entry(kube: FakeKube
     assert "stuck" in found.sentence
     assert "fresh" not in found.sentence
     assert "access entry" in found.mend
+    kube.add(
+        NODECLAIMS,
+        nodeclaim(
+            "read",
+            ("Launched", "True", NOW - timedelta(minutes=6), ""),
+            ("Registered", "Unknown", NOW, "no Node has joined for i-1: its console output says that a disk is full"),
+        ),
+    )
+    kube.objects[("nodeclaims", "", "read")]["status"]["conditions"][1]["reason"] = NOT_JOINED
+    (found,) = await kubernetes._claims(kube, NOW)  # type: ignore[arg-type]
+    assert "read, stuck" in found.sentence
+    assert "read: no Node has joined for i-1: its console output says that a disk is full." in found.sentence
 
 
 async def test_a_refused_launch_is_shown_with_its_reason(kube: FakeKube) -> None:

@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 from cli.sandbox import app
 from sandbox.cluster import Sandbox, SandboxError
 from sandbox.faults import catalogue
+from sandbox.faults.instances import NO_ACCESS
 from sandbox.faults.orphans import KINDS
 from sandbox.layout import Layout
 from sandbox.status import Addresses, Process, State, Status
@@ -135,7 +136,7 @@ def test_without_the_service_linked_role_no_spot_instance_is_sold(sandbox: Sandb
 @pytest.mark.parametrize(
     ("name", "rule"),
     [
-        ("instances-never-join", {"never": True}),
+        ("instances-never-join", {"never": True, "console": NO_ACCESS}),
         ("instances-join-late", {"delay": 120.0}),
         ("instances-die-booting", {"dies": True}),
         ("instances-never-ready", {"not_ready": True}),

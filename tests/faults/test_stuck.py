@@ -15,12 +15,15 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import NODECLAIMS, NODES, PDBS, Resource
 from sandbox.cluster import Sandbox
 from sandbox.ec2.client import Ec2Admin
+from sandbox.faults.instances import NO_ACCESS
 from tenon.apis import labels
 from tenon.lifecycle.messages.node import Poke
+from tenon.lifecycle.registration import NOT_JOINED
 from tests.e2e.conftest import MakePool, NewPool, Run
 from tests.e2e.lives import life_of
-from tests.e2e.pools import NAMESPACE, SMALL, Object, Pool, leaving
+from tests.e2e.pools import NAMESPACE, SMALL, Object, Pool, condition, leaving
 from tests.e2e.worker_process import WorkerProcess
+from tests.faults.ageing import launched_long_ago
 from tests.faults.conftest import Observe
 from tests.faults.sweeping import sweep
 from tests.workflows.waiting import until
@@ -99,6 +102,52 @@ async def test_a_drain_that_a_budget_blocks(
         story = " ".join(entry.text for entry in life.timeline)
         assert pod in story
         assert f"PodDisruptionBudget {NAMESPACE}/{pool.name}-web" in story
+
+
+async def test_lif03_an_instance_that_never_joins_is_reported_with_its_console(
+    make_pool: MakePool, observe: Observe, tenon: Run, kube: Kube, ec2: Ec2Admin
+) -> None:
+    """The claim, an event, `tenon node list --blocked` and `tenon node show` say why, until it joins."""
+    pool = await make_pool(requirements=SMALL)
+    async with observe(pool):
+        ec2.boot(never=True, console=NO_ACCESS)
+        await pool.deploy(1)
+
+        async def launched() -> bool:
+            return [condition(one, "Launched").get("status") for one in await pool.claims()] == ["True"]
+
+        await until(launched)
+        claim = (await pool.claims())[0]["metadata"]["name"]
+        await launched_long_ago(kube, claim)
+
+        async def told() -> bool:
+            return condition((await pool.claims())[0], "Registered").get("reason") == NOT_JOINED
+
+        await until(told)
+        registered = condition((await pool.claims())[0], "Registered")
+        assert registered["status"] == "Unknown"
+        assert "give the role an access entry of type EC2_LINUX" in registered["message"]
+        assert 'err="Unauthorized"' in registered["message"]
+        await pool.seen(claim, NOT_JOINED, "access entry")
+
+        async def rows() -> list[Any]:
+            listed = await asyncio.to_thread(tenon, "node", "list", "--blocked", "-o", "json")
+            return [row for row in json.loads(listed.stdout) if row["nodeClaim"] == claim]
+
+        async def listed() -> bool:
+            return [row["why"] for row in await rows()] == [registered["message"]]
+
+        await until(listed)
+        await shown(tenon, claim, "access entry of type EC2_LINUX", "aws ec2 get-console-output --latest")
+
+        ec2.clear_boot()
+        await pool.running(1)
+
+        async def unblocked() -> bool:
+            return await rows() == []
+
+        await until(unblocked)
+        await pool.scale(0)
 
 
 async def test_a_node_that_never_gets_ready(

@@ -232,6 +232,37 @@ def test_registration_has_fifteen_minutes() -> None:
     assert alone.leave.reason == "registration_timeout"
 
 
+SAYS = "its console output says that a disk is full (no space left on device)"
+LATE = RegisterResult(reason="NodeNotJoined", message=f"no Node has joined for i-1: {SAYS}", console=SAYS)
+
+
+def test_lif03_a_node_that_is_late_is_blocked_until_it_joins() -> None:
+    """It waits on: the node may still join until its registration timeout."""
+    state = machine.apply(NodeState(claim=REF, stage=Stage.LAUNCHING), LaunchResult(instance=INSTANCE), NOW)
+    now = NOW + timedelta(minutes=3)
+    poked = machine.apply(state, Poke(minutes_late=3, reason="no Node after 3 minutes"), now)
+    step = machine.next_step(poked, now)
+    assert isinstance(step, Run)
+    assert step.activity is ActivityName.REGISTER
+    late = machine.apply(poked, LATE, now)
+    assert (late.stage, late.blocked) == (Stage.REGISTERING, LATE.message)
+    assert late.timeline[-1].text == f"not registered yet: {LATE.message}"
+    assert machine.next_step(late, now) == machine.next_step(state, now), "it waits for the registration timeout"
+    joined = machine.apply(late, RegisterResult(node_name="n1"), now)
+    assert (joined.stage, joined.blocked) == (Stage.INITIALIZING, "")
+
+
+def test_lif05_a_node_that_never_joined_leaves_with_what_its_console_said() -> None:
+    state = machine.apply(NodeState(claim=REF, stage=Stage.LAUNCHING), LaunchResult(instance=INSTANCE), NOW)
+    state = machine.apply(state, LATE, NOW + timedelta(minutes=3))
+    state = machine.apply(state, DeadlinePassed(), NOW + timedelta(minutes=15))
+    gone = machine.apply(state, LATE, NOW + timedelta(minutes=15))
+    assert gone.leave is not None
+    assert gone.leave.reason == "registration_timeout"
+    assert gone.leave.message == f"no Node joined for {INSTANCE.id} within 15 minutes; {SAYS}"
+    assert gone.blocked == "", "it waits for no Node any more"
+
+
 def uninitialized(timeout: float | None) -> NodeState:
     """A node that has just registered."""
     state = NodeState(

@@ -68,6 +68,15 @@ def test_lif05_lif06_what_counts_as_a_result(found: ClaimRecord, registered: boo
     assert (result.registered if result is not None else None) == registered
 
 
+def test_lif06_a_pool_says_what_the_console_of_the_late_instance_said() -> None:
+    late = result_of(after(Launched=LAUNCHED, Registered=("Unknown", "NodeNotJoined", 200), deleted=910))
+    assert late is not None
+    assert late.message == "NodeClaim a did not register within 15 minutes: why"
+    early = result_of(after(Launched=LAUNCHED, Registered=("Unknown", "NodeNotFound", 200), deleted=910))
+    assert early is not None
+    assert early.message == "NodeClaim a did not register within 15 minutes"
+
+
 @pytest.mark.parametrize(
     ("results", "status"),
     [

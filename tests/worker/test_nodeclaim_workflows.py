@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 import pytest
@@ -102,6 +103,32 @@ async def test_dis66_a_disruption_taint_that_stays_is_signaled_at_each_sweep_onl
         cache.publish(node("a"))
         await asyncio.sleep(SWEEP)
         assert len(temporal.pokes("a")) == 2
+
+
+async def test_lif03_a_claim_without_a_node_is_signaled_three_six_and_twelve_minutes_after_its_launch() -> None:
+    """Nothing in the cluster changes then, and each signal makes Tenon read the console once."""
+    clock = asyncio.get_running_loop().time
+    began, start = clock(), datetime(2026, 3, 1, tzinfo=UTC)
+
+    def now() -> datetime:
+        return start + timedelta(seconds=clock() - began)
+
+    cache, temporal = Cache(), FakeTemporal()
+    launched = {"type": "Launched", "status": "True", "lastTransitionTime": start.isoformat()}
+    cache.publish(*(claim(name, node_name="", status={"conditions": [launched]}) for name in ("alone", "joins")))
+    bridge = NodeClaimWorkflowController(cast("Client", temporal), cache, "c", QUEUE, now=now)
+    async with in_background(bridge.run()):
+        await asyncio.sleep(170)
+        assert temporal.pokes("alone") == []
+        cache.publish(claim("joins", node_name="joins", status={"conditions": [launched]}), node("joins"))
+        await asyncio.sleep(20)
+        assert [poke.minutes_late for poke in temporal.pokes("alone")] == [3]
+        await asyncio.sleep(350)
+        assert [poke.minutes_late for poke in temporal.pokes("alone")] == [3, 6]
+        await asyncio.sleep(190)
+        repeated = 6  # the sweep after ten minutes sends everything again
+        assert [poke.minutes_late for poke in temporal.pokes("alone")] == [3, 6, repeated, 12]
+    assert {poke.reason for poke in temporal.pokes("joins")} == {"joined"}
 
 
 @pytest.mark.parametrize("revision", [0, REVISION])

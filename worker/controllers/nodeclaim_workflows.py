@@ -8,7 +8,8 @@ operator terminated or reset, and repeats pokes that were lost.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from datetime import datetime
 from typing import Any
 
 from temporalio.client import Client
@@ -16,10 +17,12 @@ from temporalio.common import SearchAttributePair, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities.clock import utc_now
 from tenon.apis.nodeclaim import DISRUPTION_REASON
 from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle.messages.base import ClaimRef
 from tenon.lifecycle.messages.node import Poke
+from tenon.lifecycle.registration import minutes_late, next_late
 from tenon.lifecycle.state import REVISION, NodeClaimInput
 from tenon.lifecycle.wakeups import poke_for
 from worker.cache.changes import Change, Topic
@@ -58,7 +61,13 @@ class NodeClaimWorkflowController(Controller):
     settle = 0.1
 
     def __init__(
-        self, client: Client, cache: ClusterCache, cluster: str, plan_queue: str = "", revision: int = REVISION
+        self,
+        client: Client,
+        cache: ClusterCache,
+        cluster: str,
+        plan_queue: str = "",
+        revision: int = REVISION,
+        now: Callable[[], datetime] = utc_now,
     ) -> None:
         """``plan_queue``: the task queue of this leader, which the workflows started here use for planning.
 
@@ -75,6 +84,9 @@ class NodeClaimWorkflowController(Controller):
         """UIDs of claims whose workflow has completed. They are about to vanish from the cache."""
         self._served: set[str] = set()
         self._runs: dict[str, str] = {}
+        self._now = now
+        self._late_at: dict[str, datetime] = {}
+        """When the workflow of a claim without a Node must be poked next, because none has joined by then."""
         self._gate = asyncio.Semaphore(SENDERS)
         self._tasks = KeyedTasks()
         self._sweeps = 0
@@ -92,13 +104,18 @@ class NodeClaimWorkflowController(Controller):
     async def reconcile(self, changes: Sequence[Change]) -> float | None:
         """Start and poke the workflows of the claims that changed, or of all claims if a sweep is due."""
         clock = asyncio.get_running_loop().time
-        claims = {name for _, name in changes}
+        claims = {name for _, name in changes} | self._late()
         if clock() >= self._sweep_at:
             await self._sweep(claims)
         else:
             await self._reconcile_claims(claims)
         # a call still running may fail and request a sweep soon
         return max(0.0, min(self._sweep_at - clock(), SWEEP_SOON))
+
+    def _late(self) -> set[str]:
+        """The claims that are without a Node for so long now that their workflows must be poked."""
+        now = self._now()
+        return {name for name, at in self._late_at.items() if at <= now}
 
     async def _sweep(self, claims: Iterable[str]) -> None:
         self._sweep_at = float("inf")
@@ -115,12 +132,12 @@ class NodeClaimWorkflowController(Controller):
 
     def _forget_sent(self, *, all_of_them: bool) -> None:
         """Forget which levels were sent, so that they are sent again. For nodes that start this happens at every sweep,
-        because pods wait for them.
+        because pods wait for them. A node that does not join in time is not asked about again so soon.
         """
         self._sent = {
             name: poke
             for name, poke in self._sent.items()
-            if not all_of_them and (poke.claim_deleting or poke.node_deleting)
+            if not all_of_them and (poke.claim_deleting or poke.node_deleting or poke.minutes_late)
         }
 
     def _sweep_soon(self) -> None:
@@ -175,6 +192,7 @@ class NodeClaimWorkflowController(Controller):
 
     async def _reconcile_claim(self, name: str) -> None:
         claim = self._cache.claims.get(name)
+        self._remember_late(name, claim)
         if claim is None:
             await self._poke_deleted(name)
             return
@@ -202,6 +220,14 @@ class NodeClaimWorkflowController(Controller):
                 await self._start_claim(claim)
             elif not _is_released(claim):
                 self._sweep_soon()
+
+    def _remember_late(self, name: str, claim: ClaimRecord | None) -> None:
+        """Remember when the claim must be looked at again if no Node joins: nothing changes in the cache then."""
+        at = next_late(claim, self._now()) if claim is not None else None
+        if at is None:
+            self._late_at.pop(name, None)
+        else:
+            self._late_at[name] = at
 
     async def _poke_deleted(self, name: str) -> None:
         """Poke the workflow of a claim that vanished without a deletion seen here, because it must still terminate the
@@ -235,6 +261,7 @@ class NodeClaimWorkflowController(Controller):
             node_taints=node.taints if node else (),
             disruption_reason=claim.is_true(DISRUPTION_REASON),
             candidate=bool(claim.disrupted_by),
+            minutes_late=minutes_late(claim, self._now()) if node is None else 0,
         )
 
     async def _start_claim(self, claim: ClaimRecord) -> None:

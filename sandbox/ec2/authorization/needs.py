@@ -143,6 +143,8 @@ def _ec2(call: Call) -> Iterator[Request]:
     elif action in ("CreateTags", "DeleteTags"):
         for resource in (resources.ec2_resource(region, one) for one in _listed(form, "ResourceId")):
             yield _ec2_request(action, region, resource, _tags(form, "Tag"))
+    elif action == "GetConsoleOutput" and form.get("InstanceId"):
+        yield _ec2_request(action, region, resources.ec2_resource(region, form["InstanceId"]))
     elif action in ON_INSTANCES:
         for resource in (resources.ec2_resource(region, one) for one in _listed(form, "InstanceId")):
             yield _ec2_request(action, region, resource)

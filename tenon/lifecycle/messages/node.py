@@ -23,6 +23,8 @@ class RegisterResult(Message):
     node_name: str = ""
     reason: str = ""
     message: str = ""
+    console: str = ""
+    """What the instance's console output says, if its Node should have joined by now."""
 
 
 class InitializeResult(Message):
@@ -160,6 +162,8 @@ class Poke(Message):
     """The NodeClaim belongs to another controller: the workflow ends and changes nothing."""
     disrupted: bool = False
     """The Node or NodeClaim has the marks of a disruption command, although neither is being deleted."""
+    minutes_late: int = 0
+    """For how many minutes the instance has had no Node, if its Node should have joined by now."""
 
 
 class Disrupt(Message):
