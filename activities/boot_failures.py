@@ -1,7 +1,7 @@
 """Instances that EC2 ends before their Node joins: reads EC2's reason, shows it, and slows the next purchases.
 
 EC2 accepts such a launch, for example with a volume whose KMS key nobody may use, and ends the instance seconds later.
-Without a pause Tenon would buy the next instance at once, again and again.
+Without a pause Tenon would buy the next instance at once, again and again. EC2's reason says which launches must wait.
 """
 
 from __future__ import annotations
@@ -17,20 +17,13 @@ from activities.kubernetes import nodeclaims
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
 from activities.launch_breakers import LaunchBreakers
+from tenon.ec2.claim_offering import offering_of
+from tenon.ec2.state_reasons import BootFault, boot_fault
 from tenon.lifecycle.messages.base import ClaimRef
 
 log = loggers.NODECLAIM_LIFECYCLE
 
 ENDED = "InstanceEnded"
-ON_REQUEST = frozenset(
-    {
-        "",
-        "Client.UserInitiatedShutdown",
-        "Server.SpotInstanceShutdown",
-        "Server.SpotInstanceTermination",
-    }
-)
-"""Codes of EC2's StateReason that say nothing about the next instance: a call ended it, or EC2 took spot back."""
 
 
 class BootFailures:
@@ -49,13 +42,11 @@ class BootFailures:
         self._ec2 = ec2
         self._breakers = breakers
         self._now = now
-        self._seen: set[str] = set()
-        """Instances that were counted. An activity may be repeated."""
 
     async def look(self, ref: ClaimRef, instance_id: str) -> None:
         """Say on the claim why EC2 ended its instance, if it did so before the Node registered, and count the end."""
         claim = await nodeclaims.read_claim(self._kube, ref)
-        if claim is None or claim.registered or instance_id in self._seen:
+        if claim is None or claim.registered:
             return
         try:
             ended = await asyncio.to_thread(self._ec2.why_ended, instance_id)
@@ -65,12 +56,15 @@ class BootFailures:
                 extra={"nodeclaim": ref.name, "instance": instance_id, "error": str(error)},
             )
             return
-        if ended is None or ended[0] in ON_REQUEST:
+        if ended is None or (fault := boot_fault(ended[0])) is BootFault.NOTHING:
             return
-        self._seen.add(instance_id)
         code, text = ended
         message = f"EC2 ended {instance_id} before its Node joined: {text or code}"
-        self._breakers.ended_booting(claim.pool, code, message)
+        if fault is BootFault.OFFERING:
+            self._breakers.sold_out(offering_of(claim))
+        else:
+            node_class = claim.node_class if fault is BootFault.NODE_CLASS else ""
+            self._breakers.ended_booting(code, message, instance_id, node_class=node_class)
         await nodeclaims.mark_instance_ended(self._kube, ref, ENDED, message, self._now)
         await self._recorder.publish(claim.body, ENDED, message, "Warning")
         log.warning(

@@ -52,8 +52,10 @@ class LaunchBreakers:
         self._turns: dict[tuple[str, bool], dict[str, datetime]] = {}
         """Key of a breaker, or NodePool without one, and which of these it is, then claim: the start of a launch that
         others wait for."""
-        self._ended: dict[str, int] = {}
-        """NodePool to the number of its instances in a row that ended while they booted."""
+        self._foreign: set[str] = set()
+        """Keys of counts of ended instances that only other processes have added to."""
+        self._reported: set[str] = set()
+        """Keys of such counts that the provisioner workflow has received from this process."""
         self._asked: dict[str, dict[str, datetime]] = {}
         """Key of a breaker, then claim, to when it last held the claim back."""
         self._probed: dict[str, dict[str, datetime]] = {}
@@ -61,6 +63,8 @@ class LaunchBreakers:
         self._changed = asyncio.Event()
         self.news = asyncio.Event()
         """Set while there is something to report to the provisioner workflow."""
+        self.active = asyncio.Event()
+        """Set while this process launches or counts ended instances, and so must know what other processes count."""
 
     # --- offerings ---
 
@@ -96,6 +100,8 @@ class LaunchBreakers:
         A caller that proceeds must report the outcome or call `leave`. A claim without a NodePool is never held back,
         and neither is one whose ``instance_types`` are none of those that EC2 refused.
         """
+        if sends:
+            self.active.set()
         give_up = asyncio.get_running_loop().time() + self._wait_seconds
         while True:
             now, held = self._now(), self._holding(pool, node_class, instance_types)
@@ -129,9 +135,9 @@ class LaunchBreakers:
         for key in rules.keys_of(pool, node_class):
             breaker = self._open.get(key)
             if breaker is not None and breaker.boots:
-                pause = rules.boot_pause(breaker.failures)
-                self._open[key] = evolve(breaker, next_probe_at=self._now() + pause)  # one purchase, then a pause
-                self.news.set()
+                if rules.is_open(breaker):  # one purchase, then the next pause
+                    next_probe_at = self._now() + rules.boot_pause(breaker.failures)
+                    self._count(key, evolve(breaker, next_probe_at=next_probe_at))
             elif breaker is not None and (breaker.outage or rules.holds_back(breaker, instance_types)):
                 self._close(key)
 
@@ -152,25 +158,30 @@ class LaunchBreakers:
         if pool in self._open or self._unanswered[pool] >= UNANSWERED:
             self._record_refusal(pool, reason, message, (), outage=True)
 
-    def ended_booting(self, pool: str, reason: str, message: str) -> None:
-        """Record that EC2 ended an instance of the pool before its Node joined."""
-        if not pool:
-            return
-        self._ended[pool] = self._ended.get(pool, 0) + 1
-        if self._ended[pool] >= rules.BOOTS_BEFORE:
-            self._closed.discard(pool)
-            self._open[pool] = rules.ended_booting(pool, self._ended[pool], reason, message, self._now())
-            self.news.set()
+    def ended_booting(self, reason: str, message: str, instance: str, *, node_class: str = "") -> None:
+        """Record that EC2 ended an instance before its Node joined, because of its EC2NodeClass or of the account."""
+        self.active.set()
+        key = rules.key_of("", node_class)
+        before = self._open.get(key)
+        after = rules.ended_booting(before, reason, message, instance, self._now(), node_class=node_class)
+        if after is not before:
+            self._closed.discard(key)
+            self._count(key, after)
 
-    def registered(self, pool: str) -> None:
-        """Record that a Node of the pool joined."""
-        self._ended.pop(pool, None)
-        breaker = self._open.get(pool)
-        if breaker is not None and breaker.boots:
-            del self._open[pool]
-            self._closed.add(pool)
-            self.news.set()
-            self._wake()
+    def registered(self, node_class: str) -> None:
+        """Record that a Node with this EC2NodeClass joined."""
+        self.active.set()
+        for key in rules.keys_of("", node_class):
+            if key in self._open and self._open[key].boots:
+                self._close(key)
+                self._wake()
+
+    def _count(self, key: str, breaker: LaunchBreaker) -> None:
+        """Keep what this process knows better than others."""
+        self._open[key] = breaker
+        self._foreign.discard(key)
+        self._reported.discard(key)
+        self.news.set()
 
     def leave(self, claim: str) -> None:
         """End the claim's turn, if it has one. Call this after reporting the outcome."""
@@ -188,13 +199,15 @@ class LaunchBreakers:
         self._open = {key: breaker for key, breaker in self._open.items() if not rules.untried(breaker, now)}
         return LaunchReport(
             refused=grouped(self._avoided_until),
-            breakers=[breaker for _, breaker in sorted(self._open.items())],
+            breakers=[breaker for key, breaker in sorted(self._open.items()) if key not in self._foreign],
             closed=sorted(self._closed),
         )
 
     def acknowledge(self, report: LaunchReport) -> None:
         """Acknowledge that the provisioner workflow received this report."""
         self._closed -= set(report.closed)
+        sent = rules.by_key(report.breakers)
+        self._reported |= {key for key, breaker in sent.items() if self._open.get(key) is breaker and breaker.boots}
 
     def adopt(self, kept: LaunchReport) -> None:
         """Take over what was known before this process started. What the process itself has seen takes precedence."""
@@ -202,8 +215,37 @@ class LaunchBreakers:
         self._avoided_until = {**by_offering(kept.refused, now), **self._avoided_until}
         for key, breaker in rules.by_key(kept.breakers).items():
             launches = breaker.pool in self._answered and not breaker.instance_types
+            if breaker.boots and breaker.pool:
+                continue  # an earlier version counted by NodePool, and no Node that joins would end it
             if not launches and not rules.untried(breaker, now):
                 self._open.setdefault(key, breaker)
+                if breaker.boots and self._open[key] is breaker:
+                    self._foreign.add(key)
+
+    def learn(self, kept: LaunchReport) -> None:
+        """Take over which instances ended in front of other processes, and that Nodes have joined since."""
+        now = self._now()
+        known = {
+            key: breaker for key, breaker in rules.by_key(kept.breakers).items() if breaker.boots and not breaker.pool
+        }
+        for key, breaker in known.items():
+            own = self._open.get(key)
+            if key in self._closed or rules.untried(breaker, now):
+                continue
+            if own is None:
+                self._open[key] = breaker
+                self._foreign.add(key)
+            elif own.boots:
+                self._open[key] = rules.added_up(own, breaker, now)
+        gone = [key for key in self._foreign | self._reported if key in self._open and key not in known]
+        for key in gone:
+            del self._open[key]
+        self._foreign &= self._open.keys()
+        self._reported &= self._open.keys()
+        if gone:
+            self._wake()
+        if any(breaker.boots and not rules.untried(breaker, now) for breaker in self._open.values()):
+            self.active.set()
 
     def _record_refusal(
         self,
@@ -243,6 +285,8 @@ class LaunchBreakers:
 
     def _close(self, key: str) -> None:
         del self._open[key]
+        self._foreign.discard(key)
+        self._reported.discard(key)
         self._asked.pop(key, None)
         self._probed.pop(key, None)
         self._closed.add(key)

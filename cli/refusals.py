@@ -10,6 +10,8 @@ from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from tenon.errors import TenonError
+from tenon.evolve import evolve
+from tenon.lifecycle.breaker import is_open
 from tenon.lifecycle.messages.provisioning import LaunchReport, PurchasePause
 from workflows import names
 from workflows.provisioner import ProvisionerWorkflow
@@ -30,7 +32,9 @@ async def refusals_of(client: Client, cluster: str, within: timedelta = QUERY_TI
     """
     handle = client.get_workflow_handle(names.provisioner_id(cluster))
     answer = await _answer(handle.query(ProvisionerWorkflow.launches, rpc_timeout=within), "what EC2 refuses")
-    return answer or LaunchReport()
+    if answer is None:
+        return LaunchReport()
+    return evolve(answer, breakers=[breaker for breaker in answer.breakers if is_open(breaker)])
 
 
 async def purchase_pauses_of(

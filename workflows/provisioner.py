@@ -100,7 +100,7 @@ class ProvisionerWorkflow(PlannerCaller):
     async def _await_batch(self) -> BatchSummary | None:
         """The next batch, or None to poll again, for example because EC2 now refuses other NodePools."""
         self.breakers_changed = False
-        given = AwaitBatchInput(cluster=self.cluster, breakers=list(self.breakers.values()), pauses=self.pauses)
+        given = AwaitBatchInput(cluster=self.cluster, breakers=self._open(), pauses=self.pauses)
         batch = await self.poll(ActivityName.AWAIT_BATCH, given, BatchSummary, "batch window", self._outdated)
         if batch is not None:
             self.pauses = batch.pauses
@@ -117,7 +117,7 @@ class ProvisionerWorkflow(PlannerCaller):
             cluster=self.cluster,
             batch=self.batch,
             refused=grouped(self.avoided),
-            breakers=list(self.breakers.values()),
+            breakers=self._open(),
             pauses=self.pauses,
         )
         planned = await self.call(ActivityName.PLAN, given, PlanResult, f"{batch.pods} pending pods")
@@ -147,8 +147,12 @@ class ProvisionerWorkflow(PlannerCaller):
         if self._sentences() != before:
             self.breakers_changed = True
 
+    def _open(self) -> list[LaunchBreaker]:
+        """The breakers for which launches wait. The others only count."""
+        return [each for each in self.breakers.values() if breaker.is_open(each)]
+
     def _sentences(self) -> dict[str, str]:
-        return {key: breaker.sentence(each) for key, each in self.breakers.items()}
+        return {key: breaker.sentence(each) for key, each in breaker.by_key(self._open()).items()}
 
     @workflow.query
     def last(self) -> PlanResult | None:

@@ -23,7 +23,11 @@ from tenon.sentences import first_few
 UNTRIED_FOR = timedelta(minutes=2)
 """A breaker expires when its probe is overdue by this much: no claim tries to launch, so the next one may try."""
 BOOTS_BEFORE = 2
-"""How many instances in a row end while they boot until the launches of the NodePool are held back."""
+"""How many instances in a row end while they boot until such launches are held back."""
+BOOTS_REMEMBERED_FOR = timedelta(minutes=10)
+"""How long fewer of them are remembered."""
+MAX_ENDED = 8
+"""How many of these instances a breaker names. The pause does not grow any more after fewer."""
 FIRST_BOOT_PAUSE, MAX_BOOT_PAUSE = timedelta(seconds=30), timedelta(minutes=5)
 """How long until the next purchase after that. The pause doubles."""
 NAMED_TYPES = 3
@@ -91,37 +95,70 @@ def refused(
 
 def boot_pause(ended: int) -> timedelta:
     """Return how long to buy nothing after so many instances in a row ended while they booted."""
+    if ended < BOOTS_BEFORE:
+        return timedelta(0)
     return min(FIRST_BOOT_PAUSE * (1 << min(max(ended - BOOTS_BEFORE, 0), 8)), MAX_BOOT_PAUSE)
 
 
-def ended_booting(pool: str, ended: int, reason: str, message: str, now: datetime) -> LaunchBreaker:
-    """Return the breaker of a pool of which this many instances in a row ended before their Nodes joined."""
+def ended_booting(
+    present: LaunchBreaker | None, reason: str, message: str, instance: str, now: datetime, *, node_class: str = ""
+) -> LaunchBreaker:
+    """Return the breaker after EC2 ended an instance of the EC2NodeClass, or of the account, before its Node joined.
+
+    An instance that was counted before changes nothing.
+    """
+    before = present.ended if present is not None and present.boots else []
+    if present is not None and instance in before:
+        return present
+    ended = [*before, instance][-MAX_ENDED:]
     return LaunchBreaker(
-        pool=pool,
+        node_class=node_class,
         reason=reason,
         message=message,
-        failures=ended,
-        opened_at=now,
-        next_probe_at=now + boot_pause(ended),
+        failures=len(ended),
+        opened_at=present.opened_at if present is not None and before else now,
+        refused_at=now,
+        next_probe_at=now + boot_pause(len(ended)),
         boots=True,
+        ended=ended,
     )
+
+
+def added_up(one: LaunchBreaker, other: LaunchBreaker, now: datetime) -> LaunchBreaker:
+    """Return the breaker for the ended instances that two processes saw, in part the same ones."""
+    ended = [*one.ended, *(instance for instance in other.ended if instance not in one.ended)][-MAX_ENDED:]
+    newest = max(one, other, key=lambda breaker: breaker.refused_at or breaker.opened_at)
+    probes = [one.next_probe_at, other.next_probe_at]
+    if len(ended) > max(len(one.ended), len(other.ended)):
+        probes.append(now + boot_pause(len(ended)))
+    failures = max(len(ended), one.failures, other.failures)
+    opened_at = min(one.opened_at, other.opened_at)
+    return evolve(newest, ended=ended, failures=failures, opened_at=opened_at, next_probe_at=max(probes))
+
+
+def is_open(breaker: LaunchBreaker) -> bool:
+    """True if launches wait; false if it only counts the first instances that ended."""
+    return not breaker.boots or breaker.failures >= BOOTS_BEFORE
 
 
 def holds_back(breaker: LaunchBreaker, instance_types: Collection[str]) -> bool:
     """True if a launch that may be of these types must wait. An empty list means that the types are not known."""
     held = breaker.instance_types
-    return not held or not instance_types or not set(instance_types).isdisjoint(held)
+    return is_open(breaker) and (not held or not instance_types or not set(instance_types).isdisjoint(held))
 
 
 def untried(breaker: LaunchBreaker, now: datetime) -> bool:
-    """True if no launch has probed the pool for so long that the breaker has expired."""
-    return now - breaker.next_probe_at > UNTRIED_FOR
+    """True if no launch has probed for so long that the breaker has expired."""
+    return now - breaker.next_probe_at > (UNTRIED_FOR if is_open(breaker) else BOOTS_REMEMBERED_FOR)
 
 
 def merged(present: Mapping[str, LaunchBreaker], report: LaunchReport, now: datetime) -> dict[str, LaunchBreaker]:
-    """Return the open breakers by key, after a report from one io process."""
-    reported = by_key(report.breakers)
-    every = {**{key: breaker for key, breaker in present.items() if key not in report.closed}, **reported}
+    """Return the breakers by key, after a report from one io process."""
+    every = {key: breaker for key, breaker in present.items() if key not in report.closed}
+    for key, breaker in by_key(report.breakers).items():
+        before = every.get(key)
+        adds = breaker.boots and before is not None and before.boots
+        every[key] = added_up(before, breaker, now) if adds and before is not None else breaker
     return {key: breaker for key, breaker in sorted(every.items()) if not untried(breaker, now)}
 
 
@@ -135,7 +172,7 @@ def sentence(breaker: LaunchBreaker) -> str:
     names = breaker.instance_types
     types = f" of {first_few(names, NAMED_TYPES)}" if names else ""
     if breaker.boots:
-        why = "its instances end while they boot"
+        why = f"instances of {subject(breaker)} end while they boot"
     elif breaker.node_class:
         why = f"EC2 refuses what {subject(breaker)} asks for"
     else:

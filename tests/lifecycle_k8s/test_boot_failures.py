@@ -1,4 +1,4 @@
-"""Instances that EC2 ends before their Nodes join: the reason is shown, and purchases slow down."""
+"""Instances that EC2 ends before their Nodes join: the reason is shown, and launches slow down that share the cause."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import pytest
 from activities.boot_failures import BootFailures
 from activities.kubernetes.resources import NODECLAIMS
 from activities.launch_breakers import LaunchBreakers
-from tenon.lifecycle.breaker import BOOTS_BEFORE, MAX_BOOT_PAUSE, sentence
-from tenon.lifecycle.messages.provisioning import LaunchReport
+from tenon.apis import labels
+from tenon.kube.offerings import OfferingKey
+from tenon.lifecycle.breaker import BOOTS_BEFORE, BOOTS_REMEMBERED_FOR, MAX_BOOT_PAUSE, merged, sentence
+from tenon.lifecycle.messages.provisioning import LaunchBreaker, LaunchReport
 from tests.lifecycle_k8s.world import REF, Ec2, World, claim
 
 KMS = ("Client.InternalError", "Client.InternalError: Client error on launch")
@@ -37,14 +39,14 @@ async def test_the_claim_says_why_ec2_ended_its_instance() -> None:
     assert event[3] == "EC2 ended i-1 before its Node joined: Client.InternalError: Client error on launch"
 
 
-async def test_after_two_such_ends_the_nodepool_buys_with_growing_pauses() -> None:
+async def test_after_two_such_ends_launches_of_the_class_pause_for_longer_each_time() -> None:
     """The launches themselves succeed, so a success of CreateFleet must not end the pause."""
     world, breakers, boots = booting()
     bought = 0
     began = world.clock()
     while world.clock() - began < timedelta(minutes=20):
-        if await breakers.admit("web", "c", sends=True) is None:
-            breakers.launched("web")
+        if await breakers.admit("web", "c", node_class="default", sends=True) is None:
+            breakers.launched("web", node_class="default")
             breakers.leave("c")
             bought += 1
             world.clock.instant += timedelta(seconds=4)
@@ -53,24 +55,112 @@ async def test_after_two_such_ends_the_nodepool_buys_with_growing_pauses() -> No
     assert BOOTS_BEFORE < bought <= 9
     (breaker,) = breakers.report().breakers
     assert breaker.next_probe_at - world.clock() <= MAX_BOOT_PAUSE
-    assert "its instances end while they boot: Client.InternalError: EC2 ended" in sentence(breaker)
+    assert "instances of EC2NodeClass default end while they boot: Client.InternalError: EC2 ended" in sentence(breaker)
+
+
+async def ended_twice(code: str = KMS[0]) -> tuple[LaunchBreakers, World]:
+    world, breakers, boots = booting((code, "as EC2 puts it"))
+    for number in range(BOOTS_BEFORE):
+        await boots.look(REF, f"i-{number}")
+    return breakers, world
+
+
+async def held(breakers: LaunchBreakers, pool: str, node_class: str) -> bool:
+    return await breakers.admit(pool, "c", ["m5.large"], node_class=node_class) is not None
+
+
+async def test_a_volume_that_cannot_be_used_pauses_the_nodepools_of_its_class_only() -> None:
+    breakers, _ = await ended_twice()
+    assert await held(breakers, "web", "default")
+    assert await held(breakers, "batch", "default")
+    assert not await held(breakers, "web", "mended")
+
+
+async def test_an_account_without_room_for_volumes_pauses_all_classes() -> None:
+    breakers, _ = await ended_twice("Client.VolumeLimitExceeded")
+    assert await held(breakers, "web", "default")
+    assert await held(breakers, "other", "other")
+    (breaker,) = breakers.report().breakers
+    assert "because instances of this account end while they boot" in sentence(breaker)
+    breakers.registered("other")
+    assert not await held(breakers, "web", "default")
+
+
+async def test_capacity_that_is_gone_at_the_boot_rules_out_the_offering_only() -> None:
+    world, breakers, boots = booting(("Server.InsufficientInstanceCapacity", "no capacity"))
+    offering = {labels.CAPACITY_TYPE: "spot", labels.INSTANCE_TYPE: "m5.large", labels.ZONE: "us-west-2a"}
+    world.claim["metadata"]["labels"] |= offering
+    for number in range(BOOTS_BEFORE):
+        await boots.look(REF, f"i-{number}")
+    assert OfferingKey("spot", "m5.large", "us-west-2a") in breakers.avoided()
+    assert OfferingKey("spot", "m5.large", "us-west-2b") not in breakers.avoided()
+    assert breakers.report().breakers == []
 
 
 async def test_a_node_that_joins_ends_the_pause() -> None:
-    _, breakers, boots = booting()
-    for number in range(BOOTS_BEFORE):
-        await boots.look(REF, f"i-{number}")
-    assert await breakers.admit("web", "c") is not None
-    breakers.registered("web")
-    assert await breakers.admit("web", "c") is None
-    assert breakers.report() == LaunchReport(closed=["web"])
+    breakers, _ = await ended_twice()
+    breakers.registered("mended")
+    assert await held(breakers, "web", "default"), "a Node of another class says nothing"
+    breakers.registered("default")
+    assert not await held(breakers, "web", "default")
+    assert breakers.report() == LaunchReport(closed=["EC2NodeClass/default"])
+
+
+async def test_ends_that_are_long_ago_are_forgotten() -> None:
+    world, breakers, boots = booting()
+    await boots.look(REF, "i-1")
+    assert len(breakers.report().breakers) == 1
+    world.clock.instant += BOOTS_REMEMBERED_FOR + timedelta(seconds=1)
+    assert breakers.report().breakers == []
+    await boots.look(REF, "i-2")
+    assert not await held(breakers, "web", "default")
+
+
+async def test_ends_in_front_of_two_processes_add_up() -> None:
+    """Each sees one end. What they report to the provisioner makes both pause, until a Node joins in front of one."""
+    world, one, boots = booting()
+    _, other, boots_of_other = booting()
+    stored: dict[str, LaunchBreaker] = {}
+
+    def exchange() -> None:
+        for process in (one, other):
+            report = process.report()
+            stored.update(before := merged(stored, report, world.clock()))
+            for key in stored.keys() - before.keys():
+                del stored[key]
+            process.acknowledge(report)
+        for process in (one, other):
+            process.learn(LaunchReport(breakers=list(stored.values())))
+
+    await boots.look(REF, "i-1")
+    await boots_of_other.look(REF, "i-2")
+    assert not await held(one, "web", "default")
+    exchange()
+    assert await held(one, "web", "default")
+    assert await held(other, "web", "default")
+    other.registered("default")
+    exchange()
+    assert not await held(one, "web", "default")
+    exchange()
+    assert stored == {}
+
+
+async def test_a_process_that_saw_no_end_learns_of_the_pause_and_of_its_end() -> None:
+    breakers, world = await ended_twice()
+    kept = breakers.report()
+    other = LaunchBreakers(world.clock, wait_seconds=0.0)
+    other.learn(kept)
+    assert await held(other, "web", "default")
+    assert other.report() == LaunchReport(), "it does not report again what it only heard"
+    other.learn(LaunchReport())
+    assert not await held(other, "web", "default")
 
 
 async def test_one_end_is_counted_once_however_often_the_step_is_repeated() -> None:
     _, breakers, boots = booting()
     for _ in range(5):
         await boots.look(REF, "i-1")
-    assert breakers.report().breakers == []
+    assert not await held(breakers, "web", "default")
 
 
 @pytest.mark.parametrize(

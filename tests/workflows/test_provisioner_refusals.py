@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from activities.launch_breakers import LaunchBreakers
 from tenon.lifecycle.messages.provisioning import LaunchReport, PurchasePause
 from tests.workflows.refusing_ec2 import SPOT, Planning, begin, provisioner, refusing
 from tests.workflows.waiting import until
+from worker.runtime import launch_reports
 from worker.runtime.launch_reports import report_launches
+from workflows import names
 from workflows.provisioner import MAX_REPORTS, ProvisionerWorkflow
 
 
@@ -106,6 +109,52 @@ async def test_m8_refusals_outlive_the_io_process_and_the_provisioner(
         await until(known)
         telling.cancel()
         await asyncio.gather(learning, telling, return_exceptions=True)
+
+
+async def test_instances_that_end_in_front_of_two_io_processes_add_up(
+    temporal: WorkflowEnvironment, cluster: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Node that joins in front of one of them ends the pause of both."""
+    monkeypatch.setattr(launch_reports, "LEARN_EVERY", 0.05)
+    planning = Planning()
+    async with provisioner(temporal, cluster, planning):
+        processes = [LaunchBreakers(lambda: datetime.now(UTC), wait_seconds=0.0) for _ in range(2)]
+
+        async def held() -> list[bool]:
+            admitted = [await process.admit("web", "c", node_class="default") for process in processes]
+            return [breaker is not None for breaker in admitted]
+
+        async def both_pause() -> bool:
+            return await held() == [True, True]
+
+        async def none_pauses() -> bool:
+            return await held() == [False, False]
+
+        telling = [asyncio.create_task(report_launches(temporal.client, cluster, each)) for each in processes]
+        processes[0].ended_booting("Client.InternalError", "no key", "i-1", node_class="default")
+        await until(lambda: known_of(temporal, cluster, 1))
+        assert await held() == [False, False]
+        assert planning.asked[-1].breakers == [], "one end says little"
+        processes[1].ended_booting("Client.InternalError", "no key", "i-2", node_class="default")
+        await until(both_pause)
+
+        async def planner_knows() -> bool:
+            return [breaker.node_class for breaker in planning.asked[-1].breakers] == ["default"]
+
+        await until(planner_knows)
+        processes[1].registered("default")
+        await until(none_pauses)
+        await until(lambda: known_of(temporal, cluster, 0))
+        for task in telling:
+            task.cancel()
+        await asyncio.gather(*telling, return_exceptions=True)
+
+
+async def known_of(temporal: WorkflowEnvironment, cluster: str, count: int) -> bool:
+    """Whether the provisioner knows of so many ended instances."""
+    handle = temporal.client.get_workflow_handle(names.provisioner_id(cluster))
+    kept = await handle.query(ProvisionerWorkflow.launches)
+    return sum(len(breaker.ended) for breaker in kept.breakers) == count
 
 
 async def test_what_a_node_of_an_earlier_version_reports_is_kept(temporal: WorkflowEnvironment, cluster: str) -> None:

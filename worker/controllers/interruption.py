@@ -29,6 +29,7 @@ from activities.kubernetes.events import EventPublisher
 from tenon.apis import labels
 from tenon.apis.rebalance import replaces_on_rebalance
 from tenon.disruption.repair import BLOCKED
+from tenon.ec2.claim_offering import offering_of
 from tenon.ec2.interruption import (
     UNCONFIRMED,
     Kind,
@@ -39,7 +40,6 @@ from tenon.ec2.interruption import (
     read_notice,
 )
 from tenon.kube.claim_record import ClaimRecord
-from tenon.kube.offerings import OfferingKey
 from tenon.kube.records import NodeRecord
 from tenon.lifecycle.messages.launch import OfferingRef
 from worker.cache.changes import Change, Topic
@@ -279,7 +279,7 @@ class InterruptionController(Controller):
         leaves = kind.ends_node or (kind is Kind.REBALANCE_RECOMMENDATION and self._rebalances(claim, node))
         if leaves:
             if kind in TAKEN_BACK:
-                self._sold_out(_offering(claim))
+                self._sold_out(offering_of(claim))
             if not await self._nodes.make_leave(kind, claim, node):
                 return
         await self._nodes.tell(kind, claim, node, leaves=leaves)
@@ -290,11 +290,3 @@ class InterruptionController(Controller):
         if pool is None or not replaces_on_rebalance(pool.annotations):
             return False
         return not protection_of(claim, node, self._now())
-
-
-def _offering(claim: ClaimRecord) -> list[OfferingRef]:
-    """The offering of a NodeClaim, if its labels say all of it."""
-    found = [claim.labels.get(key, "") for key in (labels.CAPACITY_TYPE, labels.INSTANCE_TYPE, labels.ZONE)]
-    key = OfferingKey.refusable(found[0], found[1], found[2], claim.labels.get(labels.RESERVATION_ID, ""))
-    offering = OfferingRef(capacity_type=key.capacity_type, instance_type=key.instance_type, zone=key.zone)
-    return [offering] if all(found) else []

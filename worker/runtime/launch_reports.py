@@ -7,8 +7,9 @@ complete state, so a provisioner that an operator terminated learns it again fro
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
-from temporalio.client import Client, WorkflowQueryFailedError
+from temporalio.client import Client, WorkflowHandle, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities import loggers
@@ -21,12 +22,16 @@ log = loggers.PROVISIONER
 
 GATHER = 1.0
 """Seconds in which refusals gather before they are reported."""
+LEARN_EVERY = 10.0
+"""Seconds between two reads of what other processes report."""
+ANSWER = timedelta(seconds=5)
+"""How long the workflow has to answer. Launches do not wait for it."""
 RETRY = 5.0
 """Seconds until a message that Temporal did not accept is sent again."""
 
 
 async def report_launches(client: Client, cluster: str, breakers: LaunchBreakers) -> None:
-    """Read what the workflow stores, then report what is new, until cancelled."""
+    """Read what the workflow stores, then report what is new and read what other processes report, until cancelled."""
     handle = client.get_workflow_handle(names.provisioner_id(cluster))
     while True:
         try:
@@ -39,6 +44,22 @@ async def report_launches(client: Client, cluster: str, breakers: LaunchBreakers
             if error.status is RPCStatusCode.NOT_FOUND:
                 break
             await asyncio.sleep(RETRY)
-    await send_reports(
+    sending = send_reports(
         handle, breakers.news, breakers.report, gather=GATHER, retry=RETRY, acknowledge=breakers.acknowledge
     )
+    async with asyncio.TaskGroup() as group:
+        group.create_task(sending, name="sent reports")
+        group.create_task(_learn(handle, breakers), name="reports of others")
+
+
+async def _learn(handle: WorkflowHandle[ProvisionerWorkflow, None], breakers: LaunchBreakers) -> None:
+    """While this process launches, learn which instances end while they boot in front of other processes."""
+    while True:
+        await breakers.active.wait()
+        breakers.active.clear()
+        try:
+            breakers.learn(await handle.query(ProvisionerWorkflow.launches, rpc_timeout=ANSWER))
+        except (WorkflowQueryFailedError, RPCError) as error:
+            log.info("The worker failed to read what other workers report and retries", extra={"error": str(error)})
+            breakers.active.set()
+        await asyncio.sleep(LEARN_EVERY)

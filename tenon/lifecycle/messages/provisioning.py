@@ -47,6 +47,8 @@ class LaunchBreaker(Message):
     """EC2 does not answer at all, so no claim is given up."""
     boots: bool = False
     """EC2 accepts the launches, but the instances end before their Nodes join."""
+    ended: list[str] = Field(default_factory=list)
+    """The last of these instances, so that what several processes saw adds up."""
     instance_types: list[str] = Field(default_factory=list)
     """The instance types of the refused requests, sorted; empty if no launch can succeed."""
     node_class: str = ""

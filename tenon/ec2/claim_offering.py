@@ -1,0 +1,16 @@
+"""The offering that a NodeClaim was launched in, as refusals name it."""
+
+from __future__ import annotations
+
+from tenon.apis import labels
+from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.offerings import OfferingKey
+from tenon.lifecycle.messages.launch import OfferingRef
+
+
+def offering_of(claim: ClaimRecord) -> list[OfferingRef]:
+    """Return the offering of a NodeClaim, if its labels say all of it."""
+    found = [claim.labels.get(key, "") for key in (labels.CAPACITY_TYPE, labels.INSTANCE_TYPE, labels.ZONE)]
+    key = OfferingKey.refusable(found[0], found[1], found[2], claim.labels.get(labels.RESERVATION_ID, ""))
+    offering = OfferingRef(capacity_type=key.capacity_type, instance_type=key.instance_type, zone=key.zone)
+    return [offering] if all(found) else []
