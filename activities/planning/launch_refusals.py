@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
 
 from activities.clock import utc_now
 from tenon.apis.nodepool import NodePool
-from tenon.ec2.avoided import UnavailableOfferings
+from tenon.ec2.avoided import UnavailableOfferings, by_offering
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.breaker import by_key, sentence, untried
-from tenon.lifecycle.messages.provisioning import LaunchBreaker
+from tenon.lifecycle.messages.provisioning import LaunchBreaker, LaunchReport
 from tenon.provisioning.capacity_shortage import PoolShortage, TriedLaunch, is_over, refused_again
 from tenon.provisioning.launch_breakers import by_pool, is_refused
 
@@ -35,6 +35,15 @@ class LaunchRefusals:
         self._shortages: dict[str, PoolShortage] = {}
         self.known = False
         """Whether the workflow has reported to this process yet."""
+        self.ask: Callable[[], Awaitable[LaunchReport | None]] | None = None
+        """Asks the workflow for a report, which is None if it does not answer. None if this process cannot ask."""
+
+    async def refresh(self) -> None:
+        """Learn what EC2 refused since the last plan. If the workflow does not answer, what is known stays."""
+        report = await self.ask() if self.ask is not None else None
+        if report is not None:
+            self.update(report.breakers)
+            self.avoid(by_offering(report.refused, self._now()))
 
     def update(self, breakers: Iterable[LaunchBreaker]) -> None:
         """Replace the breakers by those that the workflow reports."""

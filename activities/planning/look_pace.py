@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 
 from activities.planning.batching import Batcher
 from activities.planning.interfaces import ClusterView
+from activities.planning.launch_refusals import LaunchRefusals
 from tenon.disruption.consolidatable import moves_from, settles_at
 from tenon.disruption.look_facts import LookFacts, look_facts
 from tenon.disruption.model import Situation
@@ -43,8 +44,9 @@ def rest_after(computed: float) -> float:
 class LookPace:
     """When looks begin, and how long they rest."""
 
-    def __init__(self, view: ClusterView, batcher: Batcher) -> None:
+    def __init__(self, view: ClusterView, batcher: Batcher, refusals: LaunchRefusals) -> None:
         self._view = view
+        self._refusals = refusals
         self._batcher = batcher
         self._due = 0.0
         """When the next look may start, in the event loop's time."""
@@ -85,7 +87,8 @@ class LookPace:
             self._due = now + 1.0  # pods come first: their plan changes the cluster in a moment
             return False
         used, released = self._view.requests_on_nodes(), self._view.pods_released()
-        facts = look_facts(outline, quiet, used, released, self._view.evictions_allowed(), self._known)
+        evictions_allowed, avoided = self._view.evictions_allowed(), self._refusals.avoided()
+        facts = look_facts(outline, quiet, used, released, evictions_allowed, avoided, self._known)
         if now < self._rests_until and self._known is not None and not facts.offer_more_than(self._known):
             self._due = min(self._rests_until, now + LOOK_SECONDS)
             self._ready_since = None

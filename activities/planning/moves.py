@@ -144,7 +144,7 @@ class MoveFinder:
         self._free_memory = free_memory
         self._look: asyncio.Task[list[DisruptionCommand]] | None = None
         self._limit: Limit | None = None
-        self._pace = LookPace(view, batcher)
+        self._pace = LookPace(view, batcher, self._refusals)
         self._cursor: LookCursor | None = None
         """Where the next look goes on; None until it is known."""
 
@@ -217,6 +217,8 @@ class MoveFinder:
         """
         if not (self._view.synced() and self._buffers.known):
             raise ApplicationError("the cluster cache is not synced yet", type="CacheBehind")
+        if command.replacements:
+            await self._refusals.refresh()  # a launch that succeeded may have been refused cheaper types
         limit = Limit(MAX_SECONDS / 2)
         others = {claim: entry for claim, entry in open_commands.items() if entry.command != command.id}
         situation, sold = await self._situation(self._view.managed_nodes(), others, asyncio.to_thread)

@@ -16,6 +16,7 @@ from tenon.disruption.consolidatable import may_move_from
 from tenon.disruption.deciding import eligible
 from tenon.disruption.model import ManagedNode, PoolPolicy, Situation
 from tenon.disruption.pool_budgets import PoolBudgets
+from tenon.kube.offerings import OfferingKey
 from tenon.resources import Resources
 
 _REASONS = (Reason.DRIFTED, Reason.UNDERUTILIZED)
@@ -53,6 +54,8 @@ class LookFacts:
     """By NodeClaim, without those whose consolidateAfter is not over."""
     evictions_allowed: int
     """How often a PodDisruptionBudget may have begun to allow evictions, which may select pods of many nodes."""
+    avoided: frozenset[OfferingKey] = frozenset()
+    """What EC2 refused, if a node was bought in a capacity shortage: when it is available again, the node may leave."""
 
     def offer_more_than(self, before: LookFacts) -> bool:
         """Return whether a look may find what it did not find with the facts ``before``."""
@@ -61,9 +64,13 @@ class LookFacts:
         )
 
     def allow_more_than(self, before: LookFacts) -> bool:
-        """Return whether something that holds for many nodes changed: a policy, a budget, or what forbids evictions."""
+        """Return whether something that holds for many nodes changed.
+
+        That is a policy, a budget, what forbids evictions, or what EC2 refuses.
+        """
         return (
             self.policies != before.policies
+            or not before.avoided <= self.avoided
             or self.evictions_allowed != before.evictions_allowed
             or any(left > before.budgets.get(key, 0) for key, left in self.budgets.items())
         )
@@ -75,6 +82,7 @@ def look_facts(
     used: Mapping[str, Resources],
     released: Mapping[str, int],
     evictions_allowed: int,
+    avoided: frozenset[OfferingKey] = frozenset(),
     before: LookFacts | None = None,
 ) -> LookFacts:
     """Return the facts now. It is cheap and needs no model.
@@ -85,6 +93,7 @@ def look_facts(
         used: by NodeClaim, what the pods of its node request.
         released: by NodeClaim, how often a pod of its node that do-not-disrupt kept went away or lost the annotation.
         evictions_allowed: how often a PodDisruptionBudget may have begun to allow evictions.
+        avoided: the offerings that EC2 refused.
         before: the facts of the last round. For a node whose consolidateAfter began again since then, they still hold.
     """
     budgets = {reason: PoolBudgets(situation, reason) for reason in _REASONS}
@@ -96,6 +105,7 @@ def look_facts(
             for claim, reasons in _reasons(situation, quiet_since).items()
         },
         evictions_allowed=evictions_allowed,
+        avoided=frozenset(avoided) if any(node.bought_in_shortage for node in situation.nodes) else frozenset(),
     )
     if before is None or facts.allow_more_than(before):
         return facts

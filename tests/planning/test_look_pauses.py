@@ -24,6 +24,7 @@ from tenon.disruption.model import (
     Situation,
 )
 from tenon.disruption.pool_budgets import PoolBudgets
+from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.messages.disruption import (
     AwaitDisruptionInput,
     LastLooked,
@@ -126,6 +127,23 @@ async def test_dis39_a_change_that_may_let_a_look_find_more_ends_its_rest(
     assert at.finder.start(at.view.managed, {}) is None
     change(at)
     assert at.finder.start(at.view.managed, {}) is not None
+
+
+REFUSED = OfferingKey("on-demand", "m5.large", "us-west-2a")
+
+
+@pytest.mark.parametrize(("in_shortage", "looks"), [(True, True), (False, False)])
+@pytest.mark.usefixtures("resting")
+async def test_dis39_a_rest_ends_with_a_refusal_if_a_node_was_bought_in_the_shortage(
+    in_shortage: bool, looks: bool
+) -> None:
+    """Its replacement may be available now. Other nodes have had theirs."""
+    at = resting_setting(bought_in_shortage=in_shortage)
+    at.refusals.avoid({REFUSED: START + timedelta(hours=2)})
+    assert await at.look() == []
+    assert at.finder.start(at.view.managed, {}) is None
+    at.refusals.avoid({})
+    assert (at.finder.start(at.view.managed, {}) is not None) == looks
 
 
 def has_a_pod_event(at: Setting) -> None:

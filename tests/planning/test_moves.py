@@ -34,6 +34,7 @@ from tenon.disruption.pods_elsewhere import pods_elsewhere
 from tenon.disruption.pool_budgets import PoolBudgets
 from tenon.disruption.rescheduling import Rescheduler
 from tenon.disruption.validation import Validation
+from tenon.evolve import evolve
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import Requirements
 from tenon.lifecycle.breaker import refused
@@ -44,6 +45,7 @@ from tenon.lifecycle.messages.disruption import (
     PoolSavings,
     Replacement,
 )
+from tenon.lifecycle.messages.provisioning import LaunchReport, RefusedTypes
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Plan, PlannedClaim, Problem
 from tests.disruption.clusters import Cluster, NodeSpec, PodSpec, situation
@@ -234,6 +236,38 @@ async def test_a_look_knows_what_ec2_refuses() -> None:
     (pool,) = (await model(at)).problem.pools
     assert {kind.name for kind in pool.instance_types} == {kind.name for kind in CATALOG[1:]}, "only the refused type"
     assert pool.limits != {"nodes": 0}
+
+
+async def test_a_validation_of_a_replacement_asks_what_ec2_refused_since_the_last_plan() -> None:
+    """A launch that bought a dear type told nobody but the workflow, and its replacement would be a refused type."""
+    first, asked = CATALOG[0].name, list[str]()
+    at = Setting("a")
+
+    async def answer() -> LaunchReport:
+        asked.append("refusals")
+        until = START + timedelta(hours=2)
+        return LaunchReport(
+            refused=[RefusedTypes(capacity_type="on-demand", zone="us-west-2a", instance_types=[first], until=until)]
+        )
+
+    at.refusals.ask = answer
+    await at.finder.validate(to_message(command("a")), {})
+    assert asked == [], "nothing is bought for it"
+    replacing = evolve(to_message(command("a")), replacements=[Replacement(name="b", pool="default", body={})])
+    await at.finder.validate(replacing, {})
+    assert set(at.refusals.avoided_until()) == {OfferingKey("on-demand", first, "us-west-2a")}
+
+
+async def test_a_validation_goes_on_with_what_is_known_if_nobody_answers() -> None:
+    at, known = Setting("a"), OfferingKey("on-demand", CATALOG[0].name, "us-west-2a")
+    at.refusals.avoid({known: START + timedelta(hours=2)})
+
+    async def no_answer() -> None:
+        return None
+
+    at.refusals.ask = no_answer
+    await at.refusals.refresh()
+    assert set(at.refusals.avoided_until()) == {known}
 
 
 MEASURED = "Command x saves $0.1000 an hour; $0.1600 was predicted"

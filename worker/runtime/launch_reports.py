@@ -1,7 +1,8 @@
 """Reports to the provisioner's workflow what EC2 refuses, in one message for all refusals of about a second.
 
 The workflow stores it, so that an io process that starts knows what its predecessor learned. Each message holds the
-complete state, so a provisioner that an operator terminated learns it again from the next message.
+complete state, so a provisioner that an operator terminated learns it again from the next message. A decision that
+depends on it asks the workflow.
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 import asyncio
 from datetime import timedelta
 
-from temporalio.client import Client, WorkflowHandle, WorkflowQueryFailedError
+from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities import loggers
 from activities.launch_breakers import LaunchBreakers
+from tenon.lifecycle.messages.provisioning import LaunchReport
 from worker.runtime.provisioner_reports import send_reports
 from workflows import names
 from workflows.provisioner import ProvisionerWorkflow
@@ -24,10 +26,20 @@ GATHER = 1.0
 """Seconds in which refusals gather before they are reported."""
 LEARN_EVERY = 10.0
 """Seconds between two reads of what other processes report."""
-ANSWER = timedelta(seconds=5)
-"""How long the workflow has to answer. Launches do not wait for it."""
+ANSWERS_WITHIN = timedelta(seconds=5)
+"""How long a launch or a decision waits for what the workflow stores."""
 RETRY = 5.0
 """Seconds until a message that Temporal did not accept is sent again."""
+
+
+async def stored_launches(client: Client, cluster: str) -> LaunchReport | None:
+    """Return what the workflow stores; None if it does not answer."""
+    handle = client.get_workflow_handle(names.provisioner_id(cluster))
+    try:
+        return await handle.query(ProvisionerWorkflow.launches, rpc_timeout=ANSWERS_WITHIN)
+    except (RPCError, WorkflowQueryFailedError) as error:
+        log.info("The workflow of the provisioner does not say what EC2 refuses", extra={"error": str(error)})
+        return None
 
 
 async def report_launches(client: Client, cluster: str, breakers: LaunchBreakers) -> None:
@@ -49,17 +61,17 @@ async def report_launches(client: Client, cluster: str, breakers: LaunchBreakers
     )
     async with asyncio.TaskGroup() as group:
         group.create_task(sending, name="sent reports")
-        group.create_task(_learn(handle, breakers), name="reports of others")
+        group.create_task(_learn(client, cluster, breakers), name="reports of others")
 
 
-async def _learn(handle: WorkflowHandle[ProvisionerWorkflow, None], breakers: LaunchBreakers) -> None:
+async def _learn(client: Client, cluster: str, breakers: LaunchBreakers) -> None:
     """While this process launches, learn which instances end while they boot in front of other processes."""
     while True:
         await breakers.active.wait()
         breakers.active.clear()
-        try:
-            breakers.learn(await handle.query(ProvisionerWorkflow.launches, rpc_timeout=ANSWER))
-        except (WorkflowQueryFailedError, RPCError) as error:
-            log.info("The worker failed to read what other workers report and retries", extra={"error": str(error)})
+        stored = await stored_launches(client, cluster)
+        if stored is None:
             breakers.active.set()
+        else:
+            breakers.learn(stored)
         await asyncio.sleep(LEARN_EVERY)

@@ -60,6 +60,7 @@ from worker.runtime.assembly import BUILD_ID, Clients
 from worker.runtime.child_processes import METRICS_FOLDER
 from worker.runtime.disabled_gate_warnings import warn_of_disabled_gates
 from worker.runtime.housekeeping_schedule import reconcile_schedule, sweep_now
+from worker.runtime.launch_reports import stored_launches
 from worker.runtime.leader_announcements import Announcements
 from worker.runtime.legacy_serving import serve_legacy
 from worker.runtime.memory import return_free_memory
@@ -189,6 +190,7 @@ async def _decide(client: Client, kube: Kube, settings: Settings, cache: Cluster
     cluster = settings.cluster_name
     queue = names.leader_queue(cluster, f"{socket.gethostname()}-{uuid.uuid4().hex[:8]}")
     announcements = Announcements(client, cluster, queue)
+    planning.refusals.ask = partial(stored_launches, client, cluster)
     plan = PlanActivities(planning.batcher, planning.planner, planning.disruptor, announcements)
 
     async def sweep() -> None:
