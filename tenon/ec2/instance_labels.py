@@ -7,6 +7,7 @@ label, so that both `Exists` and `DoesNotExist` requirements select the right ty
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from tenon.apis import labels
@@ -14,6 +15,9 @@ from tenon.ec2.capacity import Item
 from tenon.ec2.families import WINDOWS_BUILDS, Family
 
 _NAME = re.compile(r"^(?P<category>[a-z]+)(?:-[0-9]+tb)?(?P<generation>[0-9]+).*\.")
+_BASELINE = "BaselineBandwidthInGbps"
+_WHOLE = re.compile(r"(?:(?P<cards>[0-9]+)x )?(?P<each>[0-9]+(?:\.[0-9]+)?) Gigabit")
+"""The bandwidth of a type with several network cards, such as ``200 Gigabit`` or ``4x 100 Gigabit``."""
 _ARCHITECTURES = {"x86_64": "amd64", "arm64": "arm64"}
 
 Values = dict[str, list[str]]
@@ -98,13 +102,25 @@ def _hardware(item: Item) -> Values:
 
 def _network(item: Item) -> Values:
     network = item["NetworkInfo"]
-    gbps = [
-        card["BaselineBandwidthInGbps"] for card in network.get("NetworkCards", ()) if "BaselineBandwidthInGbps" in card
-    ]
+    gbps = _baseline_gbps(network)
     return {
         "instance-encryption-in-transit-supported": _truth(network.get("EncryptionInTransitSupported", False)),
-        "instance-network-bandwidth": _one(round(sum(gbps) * 1000) if gbps else None),
+        "instance-network-bandwidth": _one(None if gbps is None else round(gbps * 1000)),
     }
+
+
+def _baseline_gbps(network: Mapping[str, Any]) -> float | None:
+    """The baseline bandwidth of all network cards together; None if EC2 does not state it.
+
+    For several cards EC2 means different things by a card's baseline: its share, as for p5.48xlarge, the whole, as for
+    g6e.48xlarge, or a part of its share, as for p6-b200.48xlarge. The sentence about the type is right for all of them.
+    For one card the sentence may be about bursts.
+    """
+    cards = [card[_BASELINE] for card in network.get("NetworkCards", ()) if _BASELINE in card]
+    if not cards:
+        return None
+    stated = _WHOLE.fullmatch(network.get("NetworkPerformance", "")) if len(cards) > 1 else None
+    return float(stated["each"]) * int(stated["cards"] or 1) if stated else float(sum(cards))
 
 
 def _gpu(item: Item) -> Values:

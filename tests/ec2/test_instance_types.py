@@ -22,6 +22,32 @@ def test_labels_of_known_types(name: str) -> None:
     assert {key: values[key] for key in row["requirements"]} == row["requirements"]
 
 
+@pytest.mark.parametrize(
+    ("performance", "cards", "bandwidth"),
+    [
+        ("200 Gigabit", [200.0, 200.0], ["200000"]),
+        ("400 Gigabit", [400.0] * 4, ["400000"]),
+        ("3200 Gigabit", [200.0] * 8, ["3200000"]),
+        ("4x 100 Gigabit", [100.0] * 4, ["400000"]),
+        ("600 Gigabit", [300.0, 300.0], ["600000"]),
+        ("Very High", [100.0, 100.0], ["200000"]),
+        ("Up to 12.5 Gigabit", [0.75], ["750"]),
+        ("10 Gigabit", [5.0], ["5000"]),
+        ("33.33 Gigabit", [33.333], ["33333"]),
+        ("10 Gigabit", [], []),
+    ],
+    ids=["c6in.32xlarge", "g6e.48xlarge", "p6-b200", "p4d", "c8gn", "unread", "m5.large", "c3.8xlarge", "c8gb", "none"],
+)
+def test_alb14_the_bandwidth_is_that_of_all_cards_together(
+    performance: str, cards: list[float], bandwidth: list[str]
+) -> None:
+    """EC2 states the whole for each card of some types, so their sum would be up to four times too much."""
+    network = {"NetworkPerformance": performance, "NetworkCards": [{"BaselineBandwidthInGbps": each} for each in cards]}
+    described = {**item("m5.large"), "NetworkInfo": {**item("m5.large")["NetworkInfo"], **network}}
+    values = label_values(described, "us-west-2", FAMILIES["AL2023"])
+    assert values["karpenter.k8s.aws/instance-network-bandwidth"] == bandwidth
+
+
 def test_absent_labels_are_known_to_be_absent() -> None:
     """A pod that asks for a GPU must not get a type without; one that forbids it must."""
     plain, gpu = instance_type("m5.large"), instance_type("g4dn.xlarge")
