@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from activities.kubernetes.events import EventPublisher
-from activities.planning.move_events import claim_reference
+from activities.planning.move_events import claim_reference, why_stays
 from tenon.disruption.deciding import why_held
-from tenon.disruption.model import Situation
+from tenon.disruption.model import ManagedNode, Situation
 
 REPORT_SECONDS = 30.0
 """Seconds between two reports. Each goes over all nodes, so not every change of the cluster gets one."""
@@ -45,9 +45,10 @@ class HeldNodeEvents:
         chosen = [each for each in sorted(held.items()) if each not in self._said][:MOST]
         if chosen:
             self._said |= dict.fromkeys(chosen, now + REPEAT_SECONDS)
-            uids = {node.claim: node.uid for node in situation.nodes}
-            self._publishing = asyncio.create_task(self._publish(chosen, uids))
+            nodes = {node.claim: node for node in situation.nodes}
+            self._publishing = asyncio.create_task(self._publish(chosen, nodes))
 
-    async def _publish(self, held: Sequence[tuple[str, str]], uids: Mapping[str, str]) -> None:
+    async def _publish(self, held: Sequence[tuple[str, str]], nodes: Mapping[str, ManagedNode]) -> None:
         for claim, why in held:
-            await self._recorder.publish(claim_reference(claim, uids[claim]), "DisruptionBlocked", why)
+            about = claim_reference(claim, nodes[claim].uid)
+            await self._recorder.publish(about, "DisruptionBlocked", why_stays(nodes[claim], why))

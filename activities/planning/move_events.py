@@ -73,7 +73,7 @@ def _blocked(decision: Decision, nodes: Mapping[str, ManagedNode]) -> Iterator[E
     """Yield why each node cannot leave although it should (DIS-15)."""
     for claim, why in decision.blocked.items():
         if claim in nodes:
-            yield claim_reference(claim, nodes[claim].uid), "DisruptionBlocked", why
+            yield claim_reference(claim, nodes[claim].uid), "DisruptionBlocked", why_stays(nodes[claim], why)
 
 
 def _approvals(decision: Decision, nodes: Mapping[str, ManagedNode], pools: Mapping[str, NodePool]) -> Iterator[Event]:
@@ -92,7 +92,14 @@ def _approvals(decision: Decision, nodes: Mapping[str, ManagedNode], pools: Mapp
 def _unconsolidatable(decision: Decision, nodes: Mapping[str, ManagedNode]) -> Iterator[Event]:
     for claim, why in decision.unconsolidatable.items():
         if claim in nodes:
-            yield claim_reference(claim, nodes[claim].uid), "Unconsolidatable", why[:1].upper() + why[1:]
+            yield claim_reference(claim, nodes[claim].uid), "Unconsolidatable", why_stays(nodes[claim], why)
+
+
+def why_stays(node: ManagedNode, why: str) -> str:
+    """Return the reason as a sentence. A node that was bought in a capacity shortage costs far more while it stays."""
+    if node.bought_in_shortage:
+        return f"It was bought in a capacity shortage, and Tenon cannot replace it: {why}"
+    return why[:1].upper() + why[1:]
 
 
 def claim_reference(name: str, uid: str) -> JsonObject:

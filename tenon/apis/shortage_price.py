@@ -81,3 +81,12 @@ def shortage_annotation(price: float, usual_price: float | None, factor: float) 
     if usual_price is None or not is_far_dearer(price, usual_price, factor):
         return {}
     return {labels.BOUGHT_IN_SHORTAGE: f"{usual_price:.4f}"}
+
+
+def usual_price(annotations: Mapping[str, str]) -> float:
+    """Return what EC2 refused when it sold the node of a NodeClaim, in dollars an hour; 0 if that is not known."""
+    try:
+        price = float(annotations.get(labels.BOUGHT_IN_SHORTAGE, ""))
+    except ValueError:
+        return 0.0
+    return price if 0 <= price < math.inf else 0.0

@@ -114,6 +114,8 @@ class ManagedNode:
     """Which pods commands moved to it in the last day."""
     bought_in_shortage: bool = False
     """It cost far more than what EC2 refused at the time, so it is to be replaced soon and takes no pods."""
+    usual_price: float = 0.0
+    """What EC2 refused at the time, in dollars an hour; 0 if unknown."""
     expires_at: datetime | None = None
     """When it expires, or the end of an operator's keep request if that is later; None if never."""
 

@@ -65,11 +65,11 @@ class WhyStays:
 
     def sentences(self, node: ManagedNode) -> tuple[str, ...]:
         """Return why the node is not disrupted now, one sentence each, without a period."""
-        expired = tuple(self._of_expiration(node))
-        if own := tuple(self._of_node_itself(node)):
-            return (*expired, *own)
         detail = self._model.details.get(node.claim)
-        found = [*expired, *self._of_drift(node, detail)]
+        first = (*_of_shortage(node, detail), *self._of_expiration(node))
+        if own := tuple(self._of_node_itself(node)):
+            return (*first, *own)
+        found = [*first, *self._of_drift(node, detail)]
         if node.empty:
             found += self._of_emptiness(node)
         elif detail is None:
@@ -245,6 +245,15 @@ class WhyStays:
             "Too few instance types remain without those that EC2 might launch at the price of the node or above, and "
             "without its own type"
         )
+
+
+def _of_shortage(node: ManagedNode, detail: NodeDetail | None) -> Iterator[str]:
+    """That the node costs far more than usual. What else is said is why it stays all the same."""
+    if not node.bought_in_shortage or node.leaving:
+        return
+    costs = f"It costs ${detail.price:.4f} an hour" if detail is not None and detail.price > 0 else "It is dear"
+    usual = f" at ${node.usual_price:.4f}" if node.usual_price else ""
+    yield f"{costs} because it was bought in a capacity shortage, when EC2 refused cheaper nodes{usual}"
 
 
 def why_leaving(claim: ClaimRecord) -> tuple[str, ...]:

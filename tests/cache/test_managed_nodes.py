@@ -87,8 +87,10 @@ def test_nc07_pods_of_another_controllers_node_are_that_ones_to_move(gone: dict[
 
 def test_a_node_that_was_bought_in_a_capacity_shortage_is_known_as_such() -> None:
     dear = claim("dear", meta={"annotations": {"tenon.sh/bought-in-shortage": "0.2720"}})
-    view = PlanningView(state(claims=[dear, claim("other", node_name="m")]))  # type: ignore[arg-type]
-    assert {one.claim: one.bought_in_shortage for one in view.managed_nodes()} == {"dear": True, "other": False}
+    edited = claim("edited", node_name="e", meta={"annotations": {"tenon.sh/bought-in-shortage": "much"}})
+    view = PlanningView(state(claims=[dear, edited, claim("other", node_name="m")]))  # type: ignore[arg-type]
+    found = {one.claim: (one.bought_in_shortage, one.usual_price) for one in view.managed_nodes()}
+    assert found == {"dear": (True, 0.272), "edited": (True, 0.0), "other": (False, 0.0)}
 
 
 def test_wsh01_a_node_knows_which_pods_commands_moved_to_it() -> None:

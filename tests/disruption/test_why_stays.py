@@ -106,6 +106,45 @@ def test_a_static_pool_keeps_its_nodes() -> None:
     assert sentences(replace(found, policies={"default": policy})) == (expected,)
 
 
+DEAR = (
+    "It costs $2.4480 an hour because it was bought in a capacity shortage, when EC2 refused cheaper nodes at $0.0765"
+)
+
+
+def in_shortage(found: Situation) -> Situation:
+    """The situation in which n1 was bought in a capacity shortage."""
+    nodes = [replace(node, bought_in_shortage=node.claim == "n1", usual_price=0.0765) for node in found.nodes]
+    return replace(found, nodes=nodes)
+
+
+@pytest.mark.parametrize(
+    ("node", "pool", "why"),
+    [
+        ({"protected": True}, {}, 'The "karpenter.sh/do-not-disrupt" annotation of its Node protects it'),
+        ({"heldBy": "pod default/web: annotation karpenter.sh/do-not-disrupt protects it"}, {}, "Pod default/web: "),
+        ({}, {"budgets": [{"nodes": "0"}]}, "Budget (nodes: 0) of NodePool default allows no more of its 1 node "),
+        ({}, {"policy": "WhenEmpty"}, "consolidationPolicy of NodePool default is WhenEmpty, and it has 1 pod"),
+    ],
+)
+def test_a_node_bought_in_a_shortage_says_that_it_is_dear_and_then_why_it_stays(
+    node: dict[str, Any], pool: dict[str, Any], why: str
+) -> None:
+    dear, stays, *_ = sentences(in_shortage(given({"price": 2.448, **node}, pool)))
+    assert dear == DEAR
+    assert stays.startswith(why)
+
+
+def test_a_static_node_bought_in_a_shortage_says_that_it_is_dear_too() -> None:
+    found = in_shortage(given({"price": 2.448}))
+    policy = replace(found.policies["default"], consolidate_after=None, replicas=3)
+    static = "NodePool default is static: it keeps spec.replicas nodes, empty or not"
+    assert sentences(replace(found, policies={"default": policy})) == (DEAR, static)
+
+
+def test_a_node_bought_in_a_shortage_that_leaves_is_not_called_dear() -> None:
+    assert sentences(in_shortage(given({"leaving": True}))) == ("It is already leaving",)
+
+
 def test_a_buffer_and_arriving_pods_keep_a_node() -> None:
     assert sentences(given(bufferHosts=["n1"]))[0] == "A CapacityBuffer keeps room on it"
     empty = sentences(given({"pods": []}, bufferHosts=["n1"]))

@@ -30,6 +30,12 @@ async def test_dis11_dis15_a_node_that_an_annotation_keeps_from_consolidation_sa
     assert await events(at) == expected
 
 
+async def test_dis15_a_held_node_that_was_bought_in_a_shortage_says_so() -> None:
+    at = Setting(managed("a", empty=False, protected_by=ANNOTATION, bought_in_shortage=True))
+    text = f"It was bought in a capacity shortage, and Tenon cannot replace it: {BY_ANNOTATION}"
+    assert await events(at) == [("NodeClaim", "a", "DisruptionBlocked", text)]
+
+
 async def test_dis13_dis15_an_empty_node_kept_by_a_daemonset_pod_says_so_when_due() -> None:
     at = Setting(managed("a", held_by=DAEMON))
     assert await events(at, 59.0) == []

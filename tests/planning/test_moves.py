@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from math import inf
 from typing import Any
@@ -339,6 +340,17 @@ async def events_of(at: Setting) -> list[tuple[str, str, str, str]]:
 async def test_evt02_a_node_that_consolidation_leaves_says_why() -> None:
     at = Setting("a", "b", methods=[scripted(unconsolidatable={"a": "the price is unknown", "gone": "it is gone"})])
     assert await events_of(at) == [("NodeClaim", "a", "Unconsolidatable", "The price is unknown")]
+
+
+async def test_evt02_a_node_bought_in_a_shortage_says_so_when_it_cannot_leave() -> None:
+    pod_holds_it = "pod default/web: annotation karpenter.sh/do-not-disrupt protects it"
+    at = Setting("a", "b", methods=[scripted(blocked={"a": pod_holds_it}, unconsolidatable={"b": "it is cheap"})])
+    at.view.managed[0] = replace(at.view.managed[0], bought_in_shortage=True)
+    text = f"It was bought in a capacity shortage, and Tenon cannot replace it: {pod_holds_it}"
+    assert await events_of(at) == [
+        ("NodeClaim", "a", "DisruptionBlocked", text),
+        ("NodeClaim", "b", "Unconsolidatable", "It is cheap"),
+    ]
 
 
 async def test_evt02_a_move_that_balanced_approved_says_its_score() -> None:

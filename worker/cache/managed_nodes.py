@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DRIFTED
+from tenon.apis.shortage_price import usual_price
 from tenon.disruption.arrivals import read_arrivals
 from tenon.disruption.held_pods import holder
 from tenon.disruption.model import ManagedNode
@@ -106,6 +107,7 @@ def _known(claim: ClaimRecord, node: NodeRecord | None, now: datetime) -> _Known
         created_for=claim.annotations.get(labels.CREATED_FOR, ""),
         arrivals=read_arrivals(claim.annotations.get(labels.MOVED_HERE, "[]")),
         bought_in_shortage=labels.BOUGHT_IN_SHORTAGE in claim.annotations,
+        usual_price=usual_price(claim.annotations),
         expires_at=_expires_at(claim),
     )
     return _Known(claim, node, found)
