@@ -82,7 +82,7 @@ class NodeClaimWorkflow:
         while True:
             self._take_inbox()
             self._show()
-            if self._too_long() and not self.inbox:
+            if self._too_long():
                 await workflow.wait_condition(workflow.all_handlers_finished)
                 if self.inbox:
                     continue
@@ -225,7 +225,7 @@ class NodeClaimWorkflow:
         return info.is_continue_as_new_suggested() or info.get_current_history_length() > MAX_HISTORY
 
     def _should_continue_as_new(self) -> bool:
-        if self.state.stage is not Stage.LIVE or self.state.pending is not None or self.inbox:
+        if self.state.stage is not Stage.LIVE or self.state.pending is not None:
             return False
         if (
             self.acted

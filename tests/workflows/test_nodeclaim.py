@@ -8,10 +8,11 @@ from functools import partial
 
 from temporalio import activity
 from temporalio.client import WorkflowExecutionStatus
+from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
-from tenon.lifecycle.messages.base import ActivityName, ClaimRef
+from tenon.lifecycle.messages.base import ActivityName, ClaimRef, ErrorType
 from tenon.lifecycle.messages.launch import LaunchInput, LaunchResult, LaunchWait
 from tenon.lifecycle.messages.node import (
     Disrupt,
@@ -36,6 +37,7 @@ from tests.workflows.node_workflow import (
     newest,
     node,
     rested,
+    stage,
 )
 from tests.workflows.waiting import until
 from workflows import names
@@ -50,6 +52,9 @@ async def test_whole_life_is_a_runbook_within_its_budget(temporal: WorkflowEnvir
         handle = await rested(temporal, cluster)
         resting = [event async for event in handle.fetch_history_events()]
         assert len(resting) <= 10
+        assert not any(event.HasField("upsert_workflow_search_attributes_event_attributes") for event in resting), (
+            "the first run wrote all that can be searched for"
+        )
         answer = await handle.execute_update(
             NodeClaimWorkflow.disrupt, Disrupt(command="c1", reason="Empty", only_if_empty=True)
         )
@@ -196,6 +201,23 @@ async def test_force_drain_overtakes_a_drain_that_is_stuck(temporal: WorkflowEnv
     assert [given.force for given in world.inputs if type(given).__name__ == "DrainInput"] == [False, True]
 
 
+async def test_a_second_request_to_drain_does_not_begin_the_drain_again(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    """It asks for nothing more, and pods that end would be waited for from the start."""
+    world = FakeWorld()
+    world.hold_drain = True
+    async with node(temporal, cluster, world, skip_time=False):
+        handle = await live(temporal.client, cluster)
+        await handle.signal(NodeClaimWorkflow.drain)
+        await until(lambda: called(world, "drain node"))
+        await handle.signal(NodeClaimWorkflow.drain)
+        await stage(handle)
+        await handle.signal(NodeClaimWorkflow.force_drain)
+        await handle.result()
+    assert [given.force for given in world.inputs if type(given).__name__ == "DrainInput"] == [False, True]
+
+
 async def test_blocked_drain_says_so_and_goes_on(temporal: WorkflowEnvironment, cluster: str) -> None:
     """TRM-05: what blocks a drain stands in the state; it is tried again until it passes."""
     world = FakeWorld()
@@ -260,6 +282,20 @@ async def test_lif01_a_launch_without_an_outcome_goes_on_with_the_same_request(
     assert world.calls[0] == "prepare launch"
     first, second = (each for each in world.inputs if isinstance(each, LaunchInput))
     assert first.request == second.request
+
+
+async def test_a_launch_whose_nodeclaim_is_gone_ends_what_an_earlier_request_bought(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    """It is not sent again, as it would be for any other failure: nothing would ever own its instance."""
+    world = FakeWorld()
+    world.launches = [ApplicationError("it is gone", type=ErrorType.CLAIM_GONE)]
+    async with node(temporal, cluster, world) as handle:
+        await handle.result()
+    assert world.calls.count("launch instance") == 1
+    assert world.calls[-2:] == ["terminate instance", "release node"]
+    (ended,) = (each for each in world.inputs if isinstance(each, TerminateInput))
+    assert ended.search_until is not None
 
 
 async def test_a_node_that_never_joins_is_given_up(temporal: WorkflowEnvironment, cluster: str) -> None:
