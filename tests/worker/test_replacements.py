@@ -49,6 +49,8 @@ async def test_dis63_a_command_hears_once_that_its_replacement_is_initialized() 
         for _ in range(2):
             await show(cache, status=INITIALIZED)
         assert temporal.signals == [SIGNAL]
+        await show(cache, status=INITIALIZED, labels={"team": "b"})
+        assert temporal.signals == [SIGNAL], "another change of it ends no wait"
         await show(cache, marked=False, status=INITIALIZED)
         assert temporal.signals == [SIGNAL], "the command has ended"
 
@@ -64,6 +66,18 @@ async def test_dis65_a_command_hears_that_its_replacement_goes_away(vanishes: bo
         else:
             await show(cache, deletionTimestamp="2026-03-01T12:00:01Z")
         assert temporal.signals == [SIGNAL]
+
+
+async def test_a_replacement_that_is_gone_is_forgotten_with_its_command() -> None:
+    """A later NodeClaim of its name is no replacement."""
+    cache, temporal = Cache(), FakeTemporal()
+    async with watched(cache, temporal):
+        await show(cache)
+        for _ in range(2):
+            cache.claims.on_event("new", None)
+            await asyncio.sleep(MOMENT)
+            assert temporal.signals == [SIGNAL]
+            await show(cache, marked=False)
 
 
 async def test_a_new_leader_repeats_the_signal_because_the_last_one_may_have_lost_it() -> None:
