@@ -21,12 +21,12 @@ from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
 from tenon.apis import labels
 from tenon.apis.common import Condition
 from tenon.apis.conditions import READY, get_condition, transitions
-from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.apis.ec2nodeclass import VALIDATION_SUCCEEDED, EC2NodeClass
 from tenon.apis.hashing import EC2NODECLASS_VERSION, ec2nodeclass_hashes, migrated_hashes
 from tenon.apis.json_object import JsonObject
 from tenon.apis.managed import manages_claim
 from tenon.apis.nodeclaim import DRIFTED
-from tenon.apis.validation import parse
+from tenon.apis.validation import FieldError, parse
 from tenon.ec2.instance_profiles import unused_profiles
 from tenon.ec2.nodeclass_status import DEPENDENCIES_NOT_READY, unparsable_conditions
 from tenon.ec2.user_data import size_warning
@@ -74,9 +74,7 @@ class NodeClassActivities:
         if object_json.is_deleting(raw):
             return await self._finalize_or_explain(raw, node_class)
         if node_class is None:
-            why = "; ".join(str(fault) for fault in faults)
-            await self._report_unreadable(raw, given.name, why)
-            return NodeClassResult(message=why)
+            return NodeClassResult(message=await self._report_unreadable(raw, given.name, faults))
         await self._ensure_metadata(raw, node_class)
         version = await self._version.current()
         unanswered: UnansweredError | None = None
@@ -116,12 +114,16 @@ class NodeClassActivities:
             await self._recorder.publish(raw, "FailedTermination", error.explained, "Warning")
             return NodeClassResult(deleting=True, message=error.explained)
 
-    async def _report_unreadable(self, raw: JsonObject, name: str, why: str) -> None:
-        await self._recorder.publish(raw, "ValidationFailed", why, "Warning")
-        log.error("An EC2NodeClass cannot be read", extra={"ec2nodeclass": name, "error": why})
-        conditions = [each.to_dict() for each in unparsable_conditions(raw, why, self._now())]
+    async def _report_unreadable(self, raw: JsonObject, name: str, faults: Sequence[FieldError]) -> str:
+        """Say in a condition, an event and the log what is wrong with the class. Return the same."""
+        found = unparsable_conditions(raw, faults, self._now())
+        why = next(each for each in found if each.type == VALIDATION_SUCCEEDED)
+        await self._recorder.publish(raw, why.reason, why.message, "Warning")
+        log.error("An EC2NodeClass cannot be read", extra={"ec2nodeclass": name, "error": why.message})
+        conditions = [each.to_dict() for each in found]
         if conditions != (raw.get("status") or {}).get("conditions"):
             await self._kube.patch(EC2NODECLASSES, name, {"status": {"conditions": conditions}}, subresource="status")
+        return why.message
 
     async def _report_not_ready(self, raw: JsonObject, name: str, conditions: Sequence[Condition]) -> None:
         failed = [c for c in conditions if c.status != "True" and c.type != READY]

@@ -60,7 +60,7 @@ def page_texts() -> dict[Path, str]:
 
 def fields_page() -> str:
     """Return the page of all fields."""
-    definitions = custom_resource_definitions()
+    definitions = custom_resource_definitions(checked_by_tenon=True)
     return _FIELDS_TOP + "".join(_kind(definitions[name]["spec"]) for name in _NEWEST)
 
 

@@ -28,6 +28,8 @@ from pydantic_core import CoreSchema
 from tenon import resources
 
 RULES_KEY = "x-kubernetes-validations"
+OPEN_KEY = "x-tenon-open"
+"""Marks an object of a schema whose fields the API server stores unchecked. Tenon checks them."""
 QUANTITY_PATTERN = r"^[+-]?([0-9]+|[0-9]+\.[0-9]*|\.[0-9]+)(([KMGTPE]i)|[numkMGTPE]|([eE][+-]?[0-9]+))?$"
 
 
@@ -44,8 +46,9 @@ def kubernetes_name(field: str) -> str:
 class Rule:
     """A cross-field rule of one model.
 
-    `holds` is None for a transition rule, which compares with the stored object and which only the API server can
-    enforce, and for a rule that `tenon.apis.validation` checks with a more precise message.
+    ``cel`` is empty for a rule that only Tenon enforces, because the API server must accept what breaks it. `holds` is
+    None for a transition rule, which compares with the stored object and which only the API server can enforce, and for
+    a rule that `tenon.apis.validation` checks with a more precise message.
     """
 
     cel: str
@@ -121,6 +124,14 @@ class ApiModel(BaseModel):
     def to_dict(self) -> dict[str, Any]:
         """Return the object as JSON types under its Kubernetes names, without absent fields."""
         return self.model_dump(by_alias=True, exclude_none=True, mode="json")
+
+
+def is_open(kind: object) -> bool:
+    """Whether this is a model whose fields the API server stores unchecked."""
+    if not (isinstance(kind, type) and issubclass(kind, ApiModel)):
+        return False
+    extra = kind.model_config.get("json_schema_extra")
+    return isinstance(extra, dict) and OPEN_KEY in extra
 
 
 def quantity_text(value: Any) -> Any:

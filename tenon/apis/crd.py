@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tenon.apis.crd_kinds import RESOURCES, Column, Resource, Version
 from tenon.apis.json_object import JsonObject
-from tenon.apis.structural import root_schema
+from tenon.apis.structural import root_schema, stored_schema
 
 CONVERSION: JsonObject = {
     "strategy": "Webhook",
@@ -16,12 +16,16 @@ CONVERSION: JsonObject = {
 """How the API server converts objects between versions: it calls the worker, which writes its own CA bundle here."""
 
 
-def custom_resource_definitions() -> dict[str, JsonObject]:
-    """Return every CustomResourceDefinition by file name."""
-    return {resource.file_name: _definition(resource) for resource in RESOURCES}
+def custom_resource_definitions(*, checked_by_tenon: bool = False) -> dict[str, JsonObject]:
+    """Return every CustomResourceDefinition by file name.
+
+    ``checked_by_tenon``: include what Tenon checks and the API server does not, for documents. No API server takes
+    such a definition.
+    """
+    return {resource.file_name: _definition(resource, checked_by_tenon) for resource in RESOURCES}
 
 
-def _definition(resource: Resource) -> JsonObject:
+def _definition(resource: Resource, checked_by_tenon: bool) -> JsonObject:
     names: JsonObject = {
         "kind": resource.kind,
         "listKind": f"{resource.kind}List",
@@ -32,6 +36,7 @@ def _definition(resource: Resource) -> JsonObject:
     if resource.short_names:
         names["shortNames"] = list(resource.short_names)
     stored, *_ = resource.versions
+    schema = root_schema if checked_by_tenon else stored_schema
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -41,7 +46,10 @@ def _definition(resource: Resource) -> JsonObject:
             "names": names,
             "scope": resource.scope,
             **({"conversion": CONVERSION} if len(resource.versions) > 1 else {}),
-            "versions": [_version(version, stored=version is stored) for version in resource.versions],
+            "versions": [
+                {**_version(version, stored=version is stored), "schema": {"openAPIV3Schema": schema(version.model)}}
+                for version in resource.versions
+            ],
         },
     }
 
@@ -53,7 +61,6 @@ def _version(version: Version, *, stored: bool) -> JsonObject:
         "storage": stored,
         "additionalPrinterColumns": [_printer_column(column) for column in version.columns],
         "subresources": {"status": {}, **({"scale": version.scale} if version.scale else {})},
-        "schema": {"openAPIV3Schema": root_schema(version.model)},
     }
 
 

@@ -174,8 +174,7 @@ class EC2NodeClassSpec(LaunchSettings):
             _one_efa_a_card,
         ),
         Rule(
-            "!has(self.kubelet) || !has(self.kubelet.podsPerCore) || !((has(self.amiFamily) && self.amiFamily == "
-            "'Bottlerocket') || self.amiSelectorTerms.exists(t, has(t.alias) && t.alias.startsWith('bottlerocket@')))",
+            "",
             "kubelet.podsPerCore does not work with Bottlerocket",
             lambda spec: (
                 spec.kubelet is None or spec.kubelet.pods_per_core is None or spec.resolved_family != "Bottlerocket"
@@ -194,7 +193,7 @@ class EC2NodeClassSpec(LaunchSettings):
     ami_family: AMIFamily | None = None
     """How user data and defaults are generated; unset uses the family of the alias."""
     kubelet: KubeletConfiguration | None = None
-    """Settings of the nodes' kubelet."""
+    """Settings of the nodes' kubelet. The condition ValidationSucceeded says what is wrong with them."""
     network_interfaces: Annotated[list[NetworkInterface], Field(max_length=150)] = []
     """The network interfaces of the instances."""
     metadata_options: MetadataOptions = Field(

@@ -13,6 +13,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, JsonVal
 from tenon.apis import expressions
 from tenon.apis.base import (
     AMOUNT_SCHEMA,
+    OPEN_KEY,
     QUANTITY_PATTERN,
     Amount,
     ApiModel,
@@ -150,9 +151,15 @@ class ManagedSettings(SharedSettings):
 
 
 class KubeletConfiguration(SharedSettings):
-    """Settings of the nodes' kubelet; settings not named here are passed on as they are (AL2023 only)."""
+    """Settings of the nodes' kubelet; settings not named here are passed on as they are (AL2023 only).
 
-    model_config = ConfigDict(extra="allow", json_schema_extra={"x-kubernetes-preserve-unknown-fields": True})
+    The API server stores them unchecked, as with Karpenter, so that every stored object can be updated. A condition of
+    the class says what is wrong with them.
+    """
+
+    model_config = ConfigDict(
+        extra="allow", json_schema_extra={"x-kubernetes-preserve-unknown-fields": True, OPEN_KEY: True}
+    )
 
     rules: ClassVar[tuple[Rule, ...]] = (
         *SharedSettings.rules,

@@ -8,9 +8,10 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any
 
-from tenon.apis.base import RULES_KEY, ApiModel
+from tenon.apis.base import OPEN_KEY, RULES_KEY, ApiModel
 from tenon.apis.json_object import JsonObject
 
+PRESERVE_KEY = "x-kubernetes-preserve-unknown-fields"
 _DROPPED = frozenset({"title", "$defs", "const", "default", "additionalProperties", "propertyNames"})
 
 
@@ -25,6 +26,32 @@ def root_schema(model: type[ApiModel]) -> JsonObject:
         "status": _without_rules(root["properties"]["status"]),
     }
     return root
+
+
+def stored_schema(model: type[ApiModel]) -> JsonObject:
+    """Return the part of the schema that the API server enforces."""
+    stored: JsonObject = _opened(root_schema(model))
+    return stored
+
+
+def _opened(schema: Any) -> Any:
+    """Remove the rules that only Tenon enforces, and the types of the fields of open objects.
+
+    The names of such fields stay, for `kubectl explain`.
+    """
+    if isinstance(schema, list):
+        return [_opened(value) for value in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get(OPEN_KEY):
+        fields = {
+            name: {"description": field.get("description", ""), PRESERVE_KEY: True}
+            for name, field in schema["properties"].items()
+        }
+        return {"description": schema["description"], "type": "object", PRESERVE_KEY: True, "properties": fields}
+    rules = [rule for rule in schema.get(RULES_KEY, ()) if rule["rule"]]
+    found = {name: rules if name == RULES_KEY else _opened(value) for name, value in schema.items()}
+    return {name: value for name, value in found.items() if name != RULES_KEY or rules}
 
 
 def _without_rules(schema: Any) -> Any:

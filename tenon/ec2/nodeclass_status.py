@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -149,7 +149,8 @@ def validate(node_class: EC2NodeClass, cluster: Cluster) -> CheckResult:
     """Check that the class is valid and that its user data can be rendered."""
     faults = check_ec2nodeclass(node_class)
     if faults:
-        return CheckResult(_reason_of(faults[0], node_class), "; ".join(str(fault) for fault in faults))
+        passed_on = node_class.spec.kubelet.passed_on if node_class.spec.kubelet is not None else ()
+        return CheckResult(_reason_of(faults[0], passed_on), "; ".join(str(fault) for fault in faults))
     spec = node_class.spec
     if spec.resolved_family == "AL2023" and not cluster.service_cidr:
         return CheckResult(
@@ -186,17 +187,19 @@ def _user_data(node_class: EC2NodeClass, cluster: Cluster) -> str:
     return user_data.render(family_named(spec.resolved_family), node)
 
 
-def _reason_of(fault: FieldError, node_class: EC2NodeClass) -> str:
-    """Return Karpenter's reason for a broken rule; ValidationFailed where its API server would refuse the class."""
-    kubelet = node_class.spec.kubelet
-    if kubelet is not None and fault.path in {f"spec.kubelet.{name}" for name in kubelet.passed_on}:
+def _reason_of(fault: FieldError, passed_on: Collection[str] = ()) -> str:
+    """Return Karpenter's reason for a broken rule; ValidationFailed where its API server would refuse the class.
+
+    ``passed_on``: the kubelet settings of the class that the kubelet receives unchanged.
+    """
+    if fault.path in {f"spec.kubelet.{name}" for name in passed_on}:
         return "UnsupportedKubeletConfiguration"
     if fault.path.startswith("spec.kubelet") or fault.sentence.startswith("kubelet."):
         return "InvalidKubeletConfiguration"
     return "TagValidationFailed" if fault.sentence.startswith("tags ") else "ValidationFailed"
 
 
-def unparsable_conditions(raw: JsonObject, why: str, now: datetime) -> list[Condition]:
+def unparsable_conditions(raw: JsonObject, faults: Sequence[FieldError], now: datetime) -> list[Condition]:
     """Return the conditions of a class that cannot be parsed. Nothing else is known about it."""
     written = (raw.get("status") or {}).get("conditions") or []
     try:
@@ -209,8 +212,8 @@ def unparsable_conditions(raw: JsonObject, why: str, now: datetime) -> list[Cond
         api.VALIDATION_SUCCEEDED,
         "False",
         now=now,
-        reason="ValidationFailed",
-        message=why,
+        reason=_reason_of(faults[0]),
+        message="; ".join(str(fault) for fault in faults),
         observed_generation=generation,
     )
     return condition_list.set_root(conditions, (api.VALIDATION_SUCCEEDED,), now=now, observed_generation=generation)

@@ -136,6 +136,32 @@ async def test_ecs7_a_class_that_cannot_be_parsed_says_so_itself(provider: Ec2Pr
     assert len(world.kube.calls) == written, "what is written already is not written again"
 
 
+@pytest.mark.parametrize(
+    ("kubelet", "said"),
+    [
+        ({"maxPods": -1}, "spec.kubelet.maxPods"),
+        ({"evictionHard": {"memory.available": "150%"}}, "spec.kubelet.evictionHard"),
+        ({"imageGCHighThresholdPercent": 50, "imageGCLowThresholdPercent": 80}, "must be above"),
+        ({"kubeReserved": "none"}, "spec.kubelet.kubeReserved"),
+        ({"maxPods": [1], "clusterDNS": {"a": 5}}, "spec.kubelet.clusterDNS"),
+    ],
+)
+async def test_ec13_faulty_kubelet_settings_are_told_in_a_condition(
+    provider: Ec2Provider, kubelet: dict[str, Any], said: str
+) -> None:
+    """The API server stores them, as with Karpenter. Nothing is launched with them."""
+    world = World(provider, "faulty")
+    assert (await world.resolve()).ready
+    await world.kube.patch(EC2NODECLASSES, "faulty", {"spec": {"kubelet": kubelet}})
+    assert not (await world.resolve()).ready
+    status, reason, message = (await world.conditions())["ValidationSucceeded"]
+    assert (status, reason) == ("False", "InvalidKubeletConfiguration")
+    assert said in message
+    assert "InvalidKubeletConfiguration" in [event[2] for event in world.recorder.events]
+    await world.kube.patch(EC2NODECLASSES, "faulty", {"spec": {"kubelet": None}})
+    assert (await world.resolve()).ready
+
+
 async def test_act05_the_profile_of_an_earlier_role_goes_with_its_last_node(
     provider: Ec2Provider, clients: Ec2, server: Server
 ) -> None:

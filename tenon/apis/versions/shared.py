@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from pydantic import ValidationError, create_model
 
 from tenon.apis import labels
-from tenon.apis.base import ApiModel, kubernetes_name
+from tenon.apis.base import ApiModel, is_open, kubernetes_name
 from tenon.apis.common import SelectorRequirement
 from tenon.apis.json_object import JsonObject, parse_json_object
 from tenon.apis.managed import KIND as NODE_CLASS_KIND
@@ -23,8 +23,15 @@ def same(value: Any) -> Any:
 
 
 def taken_by(model: type[ApiModel]) -> Accepts:
-    """Return a check whether a field of the model accepts a value, ignoring cross-field rules and unknown fields."""
+    """Return a check whether the API server accepts a value in a field of the model.
+
+    It ignores cross-field rules and unknown fields. A field whose parts the API server stores unchecked accepts every
+    object.
+    """
     fields = {kubernetes_name(name): (name, info) for name, info in model.model_fields.items()}
+    opened = {
+        name for name, (_, info) in fields.items() if any(map(is_open, (info.annotation, *get_args(info.annotation))))
+    }
 
     @cache  # built on demand, because most fields are never checked and building all models slows the process start
     def alone(name: str) -> type[ApiModel]:
@@ -34,7 +41,7 @@ def taken_by(model: type[ApiModel]) -> Accepts:
         return made
 
     def takes(name: str, value: Any) -> bool:
-        if name not in fields:
+        if name not in fields or (name in opened and isinstance(value, dict)):
             return True
         try:
             alone(name).model_validate({name: value})

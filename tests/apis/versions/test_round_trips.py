@@ -276,3 +276,12 @@ def test_budgets_and_requirements_that_v1_does_not_take_are_not_restored() -> No
     text = json.dumps(there(old)["spec"])
     assert "Whenever" not in text
     assert "[5]" not in text
+
+
+@pytest.mark.parametrize("kubelet", [{"maxPods": -1}, {"evictionHard": "x"}, {"clusterDNS": {"a": 5}}, {"colour": [1]}])
+def test_ec13_kubelet_settings_that_the_api_server_stores_unchecked_come_back_from_v1beta1(
+    kubelet: dict[str, Any],
+) -> None:
+    """Also faulty ones: a controller that writes an annotation through v1beta1 must not remove a user's settings."""
+    body = node_class("v1", amiSelectorTerms=[{"id": "ami-1"}], kubelet=kubelet)
+    assert there(there(body)) == body
