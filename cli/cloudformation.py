@@ -69,6 +69,10 @@ def _template(policy: str, rules: _Json) -> _Json:
         "Conditions": {
             "UsePodIdentity": {"Fn::Equals": [{"Ref": "OidcProvider"}, ""]},
             "MakeAccessEntry": {"Fn::Equals": [{"Ref": "AccessEntry"}, "true"]},
+            "MakeWindowsRole": {"Fn::Equals": [{"Ref": "WindowsNodes"}, "true"]},
+            "MakeWindowsAccessEntry": {
+                "Fn::And": [{"Condition": "MakeAccessEntry"}, {"Condition": "MakeWindowsRole"}],
+            },
         },
         "Resources": {
             **_controller(policy),
@@ -82,6 +86,11 @@ def _template(policy: str, rules: _Json) -> _Json:
                 "Value": {"Fn::GetAtt": ["ControllerRole", "Arn"]},
             },
             "NodeRoleName": {"Description": "spec.role of each EC2NodeClass.", "Value": {"Ref": "NodeRole"}},
+            "WindowsNodeRoleName": {
+                "Condition": "MakeWindowsRole",
+                "Description": "spec.role of each EC2NodeClass of Windows.",
+                "Value": {"Ref": "WindowsNodeRole"},
+            },
             "InterruptionQueueName": {
                 "Description": "settings.interruptionQueue of the Helm chart.",
                 "Value": {"Fn::GetAtt": ["InterruptionQueue", "QueueName"]},
@@ -112,6 +121,12 @@ def _parameters() -> _Json:
             "Default": "true",
             "AllowedValues": ["true", "false"],
             "Description": "Nodes join by an EKS access entry. false: you add the role to the ConfigMap aws-auth.",
+        },
+        "WindowsNodes": {
+            "Type": "String",
+            "Default": "false",
+            "AllowedValues": ["true", "false"],
+            "Description": "Make a role for Windows nodes too, because their access entry has a type of its own.",
         },
     }
 
@@ -156,24 +171,36 @@ def _controller(policy: str) -> _Json:
 
 def _nodes() -> _Json:
     return {
-        "NodeRole": {
-            "Type": "AWS::IAM::Role",
-            "Properties": {
-                "RoleName": {"Fn::Sub": "KarpenterNodeRole-${ClusterName}"},
-                "AssumeRolePolicyDocument": _trust({"Fn::Sub": "ec2.${AWS::URLSuffix}"}, "sts:AssumeRole"),
-                "ManagedPolicyArns": [
-                    {"Fn::Sub": f"arn:${{AWS::Partition}}:iam::aws:policy/{name}"} for name in NODE_POLICIES
-                ],
-            },
+        "NodeRole": _node_role("KarpenterNodeRole"),
+        "NodeAccessEntry": {"Condition": "MakeAccessEntry", **_access_entry("NodeRole", "EC2_LINUX")},
+        "WindowsNodeRole": {"Condition": "MakeWindowsRole", **_node_role("WindowsNodeRole")},
+        "WindowsNodeAccessEntry": {
+            "Condition": "MakeWindowsAccessEntry",
+            **_access_entry("WindowsNodeRole", "EC2_WINDOWS"),
         },
-        "NodeAccessEntry": {
-            "Type": "AWS::EKS::AccessEntry",
-            "Condition": "MakeAccessEntry",
-            "Properties": {
-                "ClusterName": {"Ref": "ClusterName"},
-                "PrincipalArn": {"Fn::GetAtt": ["NodeRole", "Arn"]},
-                "Type": "EC2_LINUX",
-            },
+    }
+
+
+def _node_role(name: str) -> _Json:
+    return {
+        "Type": "AWS::IAM::Role",
+        "Properties": {
+            "RoleName": {"Fn::Sub": f"{name}-${{ClusterName}}"},
+            "AssumeRolePolicyDocument": _trust({"Fn::Sub": "ec2.${AWS::URLSuffix}"}, "sts:AssumeRole"),
+            "ManagedPolicyArns": [
+                {"Fn::Sub": f"arn:${{AWS::Partition}}:iam::aws:policy/{each}"} for each in NODE_POLICIES
+            ],
+        },
+    }
+
+
+def _access_entry(role: str, kind: str) -> _Json:
+    return {
+        "Type": "AWS::EKS::AccessEntry",
+        "Properties": {
+            "ClusterName": {"Ref": "ClusterName"},
+            "PrincipalArn": {"Fn::GetAtt": [role, "Arn"]},
+            "Type": kind,
         },
     }
 

@@ -30,7 +30,9 @@ def placeholders(cluster: str, region: str) -> dict[str, str]:
     }
 
 
-def create(cloudformation: Any, cluster: str, region: str, oidc_provider: str = "") -> dict[str, str]:
+def create(
+    cloudformation: Any, cluster: str, region: str, oidc_provider: str = "", *, windows: bool = False
+) -> dict[str, str]:
     """Create the stack of a cluster, and return its outputs."""
     cloudformation.create_stack(
         StackName="tenon",
@@ -38,6 +40,7 @@ def create(cloudformation: Any, cluster: str, region: str, oidc_provider: str = 
         Parameters=[
             {"ParameterKey": "ClusterName", "ParameterValue": cluster},
             {"ParameterKey": "OidcProvider", "ParameterValue": oidc_provider},
+            {"ParameterKey": "WindowsNodes", "ParameterValue": str(windows).lower()},
         ],
         Capabilities=["CAPABILITY_NAMED_IAM"],
     )

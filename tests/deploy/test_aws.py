@@ -123,12 +123,49 @@ def test_the_node_role_is_the_one_that_the_policy_lets_the_worker_pass(stack: St
     statements = filled(POLICY.read_text(), stack.region)["Statement"]
     (passing,) = [each for each in statements if each["Action"] == "iam:PassRole"]
     role = stack.client("iam").get_role(RoleName=stack.outputs["NodeRoleName"])["Role"]
-    plain, with_path = passing["Resource"]
+    plain, with_path, _ = passing["Resource"]
     assert role["Arn"] == plain
     assert with_path == plain.replace(":role/", ":role/*/")
     service = trusted(role)[0]["Principal"]["Service"]
     assert service == ("ec2.amazonaws.com.cn" if stack.partition == "aws-cn" else "ec2.amazonaws.com")
     assert service in passing["Condition"]["StringEquals"]["iam:PassedToService"]
+
+
+def test_windows_nodes_get_a_role_whose_access_entry_lets_them_join(
+    template: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A principal has one entry, and with that of Linux nodes Windows' kube-proxy has no rights.
+
+    The entries are read from the template, because moto makes none.
+    """
+    for variable in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(variable, "test")
+    with mock_aws():
+        outputs = stacks.create(boto3.client("cloudformation", "eu-central-1"), CLUSTER, "eu-central-1", windows=True)
+        role = boto3.client("iam", "eu-central-1").get_role(RoleName=outputs["WindowsNodeRoleName"])["Role"]
+    statements = filled(POLICY.read_text(), "eu-central-1")["Statement"]
+    (passing,) = [each for each in statements if each["Action"] == "iam:PassRole"]
+    assert role["Arn"] in passing["Resource"]
+    resources = template["Resources"]
+    linux, windows = resources["NodeRole"]["Properties"], resources["WindowsNodeRole"]["Properties"]
+    assert {**windows, "RoleName": linux["RoleName"]} == linux, "the same policies"
+    entries = {
+        each["Properties"]["PrincipalArn"]["Fn::GetAtt"][0]: each["Properties"]["Type"]
+        for each in resources.values()
+        if each["Type"] == "AWS::EKS::AccessEntry"
+    }
+    assert entries == {"NodeRole": "EC2_LINUX", "WindowsNodeRole": "EC2_WINDOWS"}
+    assert {
+        each["type"]
+        for block in terraform()["resource"]
+        for kind, named in block.items()
+        if "access" in kind
+        for each in named.values()
+    } == set(entries.values())
+
+
+def test_without_windows_nodes_their_role_is_not_made(stack: Stack) -> None:
+    assert "WindowsNodeRoleName" not in stack.outputs
 
 
 def test_aws166_the_node_role_has_the_policies_that_a_node_needs(template: dict[str, Any]) -> None:
@@ -219,7 +256,7 @@ def test_the_names_fit_for_the_longest_cluster_name(template: dict[str, Any]) ->
         for resource in template["Resources"].values()
         if resource["Type"] == "AWS::IAM::Role"
     ]
-    assert [len(name) <= 64 for name in names] == [True, True]
+    assert [len(name) <= 64 for name in names] == [True, True, True]
 
 
 def terraform() -> dict[str, Any]:

@@ -109,6 +109,25 @@ resource "aws_eks_access_entry" "node" {
   type          = "EC2_LINUX"
 }
 
+resource "aws_iam_role" "windows_node" {
+  count              = var.windows_nodes ? 1 : 0
+  name               = "WindowsNodeRole-${var.cluster_name}"
+  assume_role_policy = data.aws_iam_policy_document.node_trust.json
+}
+
+resource "aws_iam_role_policy_attachment" "windows_node" {
+  for_each   = var.windows_nodes ? local.node_policies : toset([])
+  role       = aws_iam_role.windows_node[0].name
+  policy_arn = "arn:${local.partition}:iam::aws:policy/${each.value}"
+}
+
+resource "aws_eks_access_entry" "windows_node" {
+  count         = var.access_entry && var.windows_nodes ? 1 : 0
+  cluster_name  = var.cluster_name
+  principal_arn = aws_iam_role.windows_node[0].arn
+  type          = "EC2_WINDOWS"
+}
+
 resource "aws_sqs_queue" "interruption" {
   name                      = var.cluster_name
   message_retention_seconds = 300

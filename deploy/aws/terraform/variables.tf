@@ -30,3 +30,9 @@ variable "access_entry" {
   type        = bool
   default     = true
 }
+
+variable "windows_nodes" {
+  description = "Make a role for Windows nodes too, because their access entry has a type of its own."
+  type        = bool
+  default     = false
+}
