@@ -69,6 +69,23 @@ async def test_a_pool_that_ec2_refuses_says_so_and_stays_ready() -> None:
         assert PlanningView(cache).fingerprint() != before, "pods that waited for the pool are planned again"
 
 
+async def test_all_pools_of_a_class_that_ec2_refuses_say_so() -> None:
+    refusals = LaunchRefusals(now=lambda: NOW)
+    other_class = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "other"}
+    pools = [pool("one"), pool("two"), pool("other", {"template/spec/nodeClassRef": other_class})]
+    async with keeping(*pools, refusals=refusals) as (cache, server, _):
+        refusals.update([refused(None, "", "InvalidAMIID", "gone", NOW, node_class="default")])
+        cache.changes.publish(Topic.POOL, "one")
+        await asyncio.sleep(MOMENT)
+        for name in ("one", "two"):
+            condition = server.condition(name, "NodeLaunchHealthy")
+            assert (condition["status"], condition["reason"]) == ("False", "InvalidAMIID")
+            assert "EC2 refuses what EC2NodeClass default asks for" in condition["message"]
+            assert measured_breaker(name) == 1
+        assert server.condition("other", "NodeLaunchHealthy") == {}
+        assert measured_breaker("other") == 0
+
+
 async def test_a_pool_in_a_capacity_shortage_says_so_until_a_nodeclaim_launches() -> None:
     """In a condition and an event; the pool stays ready."""
     changed: list[str] = []

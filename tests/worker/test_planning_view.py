@@ -140,6 +140,23 @@ async def test_namespaces_are_read_with_their_labels_and_a_change_of_them_counts
         assert view.fingerprint().supply == before.supply
 
 
+async def test_lif01_the_nodeclaims_that_wait_for_an_instance_are_known() -> None:
+    """Those that were planned for pods, without those that leave or have an instance."""
+    planned = {labels.NODEPOOL: "default", labels.BATCH: "7"}
+    launched = {"conditions": [{"type": "Launched", "status": "True"}]}
+    bodies: list[dict[str, Any]] = [
+        {"metadata": {"name": "waits", "labels": planned}},
+        {"metadata": {"name": "by-hand", "labels": {labels.NODEPOOL: "default"}}},
+        {"metadata": {"name": "launched", "labels": {**planned, labels.NODEPOOL: "other"}}, "status": launched},
+        {"metadata": {"name": "leaves", "labels": planned, "deletionTimestamp": "2026-01-01T00:00:00Z"}},
+    ]
+    async with viewing() as (_, cache, view):
+        for body in bodies:
+            cache.claims.on_event(body["metadata"]["name"], ClaimRecord.of(body))
+        assert [record.name for record in view.launching_claims()] == ["waits"]
+        assert view.launching_pools() == {"default"}
+
+
 async def test_waiting_pods_come_with_what_their_claims_say() -> None:
     async with viewing() as (api, cache, view):
         record = waiting(volumes=mounting("data"))

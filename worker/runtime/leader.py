@@ -111,7 +111,13 @@ def _planning(settings: Settings, clients: Clients, cache: ClusterCache) -> Plan
     gates, policy = settings.feature_gates, settings.plan_policy()
     room = BufferRoom(gate=gates.capacity_buffer)
     window = Window(settings.batch_idle_duration.total_seconds(), settings.batch_max_duration.total_seconds())
-    refusals = LaunchRefusals(lambda pool: cache.changes.publish(Topic.POOL, pool))
+
+    def refused_otherwise(key: str) -> None:
+        """Look again at the NodePool of a breaker, or at all if it is that of an EC2NodeClass or of the account."""
+        for name in [key] if cache.pools.get(key) is not None else list(cache.pools.keys()):
+            cache.changes.publish(Topic.POOL, name)
+
+    refusals = LaunchRefusals(refused_otherwise)
     slowed = SlowedPools(lambda pool: cache.changes.publish(Topic.POOL, pool))
     batcher = Batcher(view, buffers=room, window=window, refusals=refusals)
     planner = Planner(
