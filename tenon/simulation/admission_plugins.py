@@ -33,6 +33,20 @@ class Admission:
         """Return the spec of a workload's new pods."""
         return self._admit(workload, workload.body["spec"]["template"]["spec"], "spec.template.spec")
 
+    def admit_daemon(self, daemon: Found) -> None:
+        """Give the template of a DaemonSet what RuntimeClasses add to its pods.
+
+        The DaemonSet's controller reads the template to decide on which nodes its pods run, so tolerations that a
+        RuntimeClass adds let them run on no further node. LimitRanges are applied with the rest of the cluster.
+        """
+        template = daemon.body["spec"]["template"]
+        spec = template["spec"]
+        if name := spec.get("runtimeClassName"):
+            admitted = self._with_runtime_class(daemon, spec, str(name), "spec.template.spec")
+            own = {"tolerations": spec["tolerations"]} if "tolerations" in spec else {}
+            spec = {key: value for key, value in admitted.items() if key != "tolerations"} | own
+            daemon.body["spec"] = {**daemon.body["spec"], "template": {**template, "spec": spec}}
+
     def _admit(self, owner: Found, spec: JsonObject, path: str) -> JsonObject:
         name = spec.get("runtimeClassName")
         if name:

@@ -13,6 +13,7 @@ from tenon.simulation.volumes import add_template_claims
 
 WORKLOADS = ("Deployment", "ReplicaSet", "StatefulSet", "Job")
 _ENDS_A_JOB = {"Complete", "Failed", "FailureTarget", "SuccessCriteriaMet"}
+_JOB_CONTROLLER = "kubernetes.io/job-controller"
 MAX_PODS = 200_000
 """Maximum number of pods in one simulation, more than any cluster holds."""
 
@@ -25,6 +26,11 @@ def expand(objects: Objects) -> None:
     for found in list(pods.values()):
         if not found.body["metadata"].get("uid"):  # no API server has seen it
             in_cluster.admit(found)
+    for daemon in objects.of("DaemonSet"):
+        in_cluster.admit_daemon(daemon)
+    for job in objects.of("Job"):
+        if manager := _other_manager(job):
+            objects.note(f"{job.subject} is managed by {manager}, so Kubernetes creates no pods for it")
     for kind in WORKLOADS:
         for workload in objects.of(kind):
             count = wanted(workload)
@@ -71,7 +77,7 @@ def _wanted_of_job(job: Found) -> int:
     """
     spec, status = job.body["spec"], job.body.get("status") or {}
     conditions = {one.get("type") for one in status.get("conditions") or () if one.get("status") == "True"}
-    if spec.get("suspend") or conditions & _ENDS_A_JOB:
+    if spec.get("suspend") or conditions & _ENDS_A_JOB or _other_manager(job):
         return 0
     succeeded = int(status.get("succeeded") or 0)
     completions = spec.get("completions")
@@ -80,6 +86,12 @@ def _wanted_of_job(job: Found) -> int:
     if completions is None:
         return 0 if succeeded else replicas(job)
     return max(0, min(replicas(job), int(completions) - succeeded))
+
+
+def _other_manager(job: Found) -> str:
+    """The controller that runs the Job in place of Kubernetes' own, for example in another cluster; empty if none."""
+    manager = job.body["spec"].get("managedBy")
+    return str(manager) if manager and manager != _JOB_CONTROLLER else ""
 
 
 def _numbers(workload: Found, count: int) -> list[int]:

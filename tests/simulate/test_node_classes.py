@@ -62,6 +62,36 @@ def test_raid0_gives_pods_the_instance_store(tmp_path: Path) -> None:
     assert (len(without["nodeClaims"]), len(without["unschedulable"])) == (0, 1)
 
 
+RAID0 = {"instanceStorePolicy": "RAID0"}
+SECOND = POOL_OF_FAMILIES.replace("{name: default}\n", "{name: disks}\n", 1).replace("name: default}", "name: disks}")
+
+
+@pytest.mark.parametrize(
+    ("pools", "spec", "gibibytes", "families"),
+    [
+        (POOL_OF_FAMILIES, RAID0, 500, {"m5d", "c5d"}),
+        (POOL_OF_FAMILIES, {**RAID0, "amiSelectorTerms": [{"alias": "bottlerocket@latest"}]}, 60, {"m5d", "c5d"}),
+        (POOL_OF_FAMILIES, RAID0, 9000, set()),
+        (POOL_OF_FAMILIES, RAID0, 10, {"m5", "m5d", "c5d"}),
+    ],
+    ids=["a large pod", "Bottlerocket", "larger than every disk", "fits on the root volume"],
+)
+def test_raid0_counts_for_types_with_disks_only(
+    tmp_path: Path, pools: str, spec: dict[str, Any], gibibytes: int, families: set[str]
+) -> None:
+    plan = built_in(tmp_path, pools + class_document(**spec) + scratch(gibibytes)).plan
+    found = {name.partition(".")[0] for claim in plan["nodeClaims"] for name in claim["instanceTypes"]}
+    assert found == families
+
+
+def test_raid0_of_one_class_is_not_for_the_nodes_of_another(tmp_path: Path) -> None:
+    disks = class_document(**RAID0).replace('"name": "default"', '"name": "disks"')
+    (claim,) = built_in(tmp_path, f"{POOL_OF_FAMILIES}---\n{SECOND}{class_document()}{disks}{scratch(60)}").plan[
+        "nodeClaims"
+    ]
+    assert claim["nodePool"] == "disks"
+
+
 def test_the_size_of_the_classs_disk_is_the_room_for_scratch_data(tmp_path: Path) -> None:
     disk = {"deviceName": "/dev/xvda", "ebs": {"volumeSize": "100Gi", "volumeType": "gp3"}}
     text = POOL_OF_FAMILIES + class_document(blockDeviceMappings=[disk])

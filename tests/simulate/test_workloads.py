@@ -62,6 +62,11 @@ def condition(kind: str, status: str = "True") -> dict[str, Any]:
         ({"parallelism": 4}, condition("Complete"), 0),
         ({"parallelism": 4}, condition("Failed"), 0),
         ({"parallelism": 4}, condition("Failed", "False"), 4),
+        ({"parallelism": 4}, condition("FailureTarget"), 0),
+        ({"parallelism": 4}, condition("SuccessCriteriaMet"), 0),
+        ({"parallelism": 4}, condition("Suspended"), 4),
+        ({"parallelism": 4, "managedBy": "kubernetes.io/job-controller"}, None, 4),
+        ({"parallelism": 4, "managedBy": "kueue.x-k8s.io/multikueue"}, None, 0),
         ({"parallelism": 4, "metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, None, 0),
     ],
 )
@@ -70,6 +75,27 @@ def test_a_job_has_the_pods_that_it_still_needs(
 ) -> None:
     answer = simulate(tmp_path, POOL + workload("Job", status=status, **spec))
     assert placed(answer) == [f"default/work-{number}" for number in range(pods)]
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "indexes"),
+    [
+        ({"parallelism": 9}, {"succeeded": 2, "completedIndexes": "1-2"}, [0, 3]),
+        ({"parallelism": 4, "backoffLimitPerIndex": 1}, {"completedIndexes": "1", "failedIndexes": "2"}, [0, 3]),
+        ({"parallelism": 4, "suspend": True}, {"completedIndexes": "0"}, []),
+        ({"parallelism": 1}, {"succeeded": 3, "completedIndexes": "0,1,3"}, [2]),
+    ],
+)
+def test_an_indexed_job_has_only_the_pods_of_open_indexes(
+    tmp_path: Path, spec: dict[str, Any], status: dict[str, Any], indexes: list[int]
+) -> None:
+    job = workload("Job", completions=4, completionMode="Indexed", status=status, **spec)
+    assert placed(simulate(tmp_path, POOL + job)) == [f"default/work-{number}" for number in indexes]
+
+
+def test_a_job_of_another_controller_is_a_note(tmp_path: Path) -> None:
+    answer = simulate(tmp_path, POOL + workload("Job", managedBy="kueue.x-k8s.io/multikueue"))
+    assert "note: Job default/work is managed by kueue.x-k8s.io/multikueue, so Kubernetes creates no pods" in answer.err
 
 
 def test_an_indexed_job_runs_the_indexes_that_have_not_completed(tmp_path: Path) -> None:
@@ -122,6 +148,39 @@ def test_a_runtimeclass_adds_its_overhead_and_its_nodes(tmp_path: Path, kind: st
     pods = workload("Deployment", replicas=1, pod=spec) if kind == "Deployment" else pod(**spec)
     (claim,) = simulate(tmp_path, POOL + "\n---\n" + POOL_OF_VMS + RUNTIME_CLASS + pods).plan["nodeClaims"]
     assert (claim["nodePool"], claim["requests"]["cpu"], claim["requests"]["memory"]) == ("vms", "1100m", "712Mi")
+
+
+def runtime_class(**parts: Any) -> str:
+    body = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "vm"}, "handler": "vm"}
+    return "\n---\n" + json.dumps({**body, **parts})
+
+
+OVERHEAD = {"podFixed": {"cpu": "300m"}}
+VM = {"runtimeClassName": "vm"}
+
+
+@pytest.mark.parametrize(
+    ("text", "nodes"),
+    [
+        (runtime_class(overhead=OVERHEAD) + workload("StatefulSet", replicas=2, pod=VM), {"default": "1600m"}),
+        (runtime_class() + workload("Job", parallelism=2, pod=VM), {"default": "1"}),
+        (runtime_class(overhead=OVERHEAD) + workload("DaemonSet", "agent", pod=VM) + pod(), {"default": "1300m"}),
+        (RUNTIME_CLASS + workload("DaemonSet", "agent", pod=VM) + pod() + pod("boxed", **VM),
+         {"default": "500m", "vms": "1100m"}),
+        (RUNTIME_CLASS + workload("DaemonSet", "agent", pod={**VM, "tolerations": [{"operator": "Exists"}]}) + pod()
+         + pod("boxed", **VM), {"default": "500m", "vms": "2200m"}),
+        (runtime_class(scheduling={"tolerations": [{"key": "sandbox", "operator": "Exists"}]})
+         + pod(nodeSelector={"sandbox": "vm"}, **VM), {"vms": "500m"}),
+    ],
+    ids=[
+        "overhead only", "nothing added", "a DaemonSet's overhead", "a DaemonSet whose template tolerates no taint",
+        "a DaemonSet whose template tolerates all", "tolerations only",
+    ],
+)  # fmt: skip
+def test_a_runtimeclass_adds_what_it_states(tmp_path: Path, text: str, nodes: dict[str, str]) -> None:
+    """The DaemonSet controller decides by the template, which no RuntimeClass changes, on which nodes its pods run."""
+    claims = simulate(tmp_path, POOL + "\n---\n" + POOL_OF_VMS + text).plan["nodeClaims"]
+    assert {claim["nodePool"]: claim["requests"]["cpu"] for claim in claims} == nodes
 
 
 def test_a_runtimeclass_that_is_missing_is_a_note(tmp_path: Path) -> None:
