@@ -8,75 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from activities import metrics
 from activities.gate import Gate
 from activities.kubernetes.errors import ApiUnreachableError, ForbiddenError
 from tests.cache.lease_api import Api, forever, stop, virtually
-from worker.runtime.leader_conflict import LeaderConflict
+from tests.cache.rival_leases import ELSEWHERE, KARPENTER, NOW, US, UUID, Leases, Told, rivals
 from worker.runtime.lease import LeaseElection, is_tenons
-
-KARPENTER = ("kube-system", "karpenter-leader-election")
-US = ("tenon", "karpenter-leader-election")
-ELSEWHERE = ("apps", "karpenter-leader-election")
-TENANT = ("tenant", "karpenter-leader-election")
-UUID = "0e1c9c3e-7c51-4a6e-9f0a-2d1c1f6f8b11"
-NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
-
-
-class Leases:
-    """The Leases of a whole cluster, as ``list`` gives them."""
-
-    def __init__(self) -> None:
-        self.found: dict[tuple[str, str], dict[str, Any]] = {}
-        self.version = 0
-        self.failure: Exception | None = None
-        self.asked: list[str] = []
-        self.pods: dict[tuple[str, str], dict[str, Any]] = {}
-        self.may_write: set[str] = set()
-        """The users that may patch NodeClaims."""
-        self.read: list[tuple[str, str]] = []
-        self.reviews: list[dict[str, Any]] = []
-        self.may_review = True
-
-    def add_pod(self, namespace: str, name: str, account: str, phase: str = "Running", *, may_write: bool) -> None:
-        self.pods[namespace, name] = {"spec": {"serviceAccountName": account}, "status": {"phase": phase}}
-        if may_write:
-            self.may_write.add(f"system:serviceaccount:{namespace}:{account}")
-
-    async def get(self, resource: Any, name: str, namespace: str) -> dict[str, Any] | None:
-        assert resource.plural == "pods"
-        self.read.append((namespace, name))
-        if self.failure is not None:
-            raise self.failure
-        return self.pods.get((namespace, name))
-
-    async def create(self, resource: Any, body: dict[str, Any]) -> dict[str, Any]:
-        assert resource.plural == "subjectaccessreviews"
-        if not self.may_review:
-            raise ForbiddenError(403, "Forbidden", "subjectaccessreviews is forbidden")
-        self.reviews.append(body["spec"])
-        asked = body["spec"]["resourceAttributes"]
-        assert (asked["group"], asked["resource"], "namespace" in asked) == ("karpenter.sh", "nodeclaims", False)
-        return {"status": {"allowed": asked["verb"] == "patch" and body["spec"]["user"] in self.may_write}}
-
-    async def list(self, resource: Any, *, field_selector: str) -> list[dict[str, Any]]:
-        self.asked.append(field_selector)
-        if self.failure is not None:
-            raise self.failure
-        return [lease for (_, name), lease in self.found.items() if field_selector == f"metadata.name={name}"]
-
-    def renew(self, key: tuple[str, str], holder: str, seconds: int | None = 15, at: str = "") -> None:
-        """``at``: the clock of a holder may be wrong by years, and nothing may depend on it while it holds."""
-        self.version += 1
-        at = at or f"1999-01-01T00:00:00.{self.version:06d}Z"
-        metadata = {"namespace": key[0], "name": key[1], "resourceVersion": str(self.version)}
-        spec = {"holderIdentity": holder, "leaseDurationSeconds": seconds, "renewTime": at}
-        self.found[key] = {"metadata": metadata, "spec": spec}
-
-    async def renewing(self, key: tuple[str, str], holder: str) -> None:
-        while True:
-            self.renew(key, holder)
-            await asyncio.sleep(2)
 
 
 class Shared(Api):
@@ -101,27 +37,6 @@ class Shared(Api):
         while True:
             self.hold(holder)
             await asyncio.sleep(2)
-
-
-class Told:
-    """The events that were written."""
-
-    def __init__(self) -> None:
-        self.events: list[tuple[str, str, str]] = []
-
-    async def publish(self, about: Any, reason: str, message: str, type_: str = "Normal") -> bool:
-        self.events.append((about["metadata"]["namespace"], reason, message))
-        return True
-
-
-def rivals(
-    leases: Any, told: Told | None = None, own: tuple[str, str] = US, gate: Gate | None = None
-) -> LeaderConflict:
-    api, recorder = cast("Any", leases), cast("Any", told or Told())
-    namespaces = ("kube-system", "karpenter")
-    return LeaderConflict(
-        api, recorder, namespace=own[0], name=own[1], namespaces=namespaces, gate=gate, now=lambda: NOW
-    )
 
 
 def test_ops04_tenon_stands_by_until_the_lease_of_karpenter_expires(
@@ -449,114 +364,6 @@ def test_work_runs_only_while_no_other_controller_leads() -> None:
         await stop(*tasks)
 
     virtually(main)
-
-
-def test_ops04_a_tenants_lease_never_makes_tenon_stand_by(caplog: pytest.LogCaptureFixture) -> None:
-    """Kubernetes' role `edit` may write Leases. Tenon says that it goes on, once a minute and not at each renewal."""
-    told = Told()
-
-    async def main() -> None:
-        leases = Leases()
-        leases.add_pod("tenant", "web-7d", "default", may_write=False)
-        others = rivals(leases, told)
-        looking = asyncio.create_task(others.run())
-        for second in range(45):
-            holder = ("karpenter-7d_1f", "web-7d_1f", "", "../../nodes_1f", "x" * 9000, "tenon/web-7d_7")[second % 6]
-            leases.renew(TENANT, holder)
-            await asyncio.sleep(1)
-            assert not others.stand_by(False)
-        assert metrics.IGNORED_LEASES._value.get() == 1
-        del leases.found[TENANT]
-        await asyncio.sleep(2.1)
-        assert metrics.IGNORED_LEASES._value.get() == 0
-        assert set(leases.read) == {("tenant", "karpenter-7d"), ("tenant", "web-7d")}
-        await stop(looking)
-
-    virtually(main)
-    assert [reason for _, reason, _ in told.events] == ["LeaseIgnored"]
-    assert "STAND_BY_NAMESPACES" in told.events[0][2]
-    assert len([each for each in caplog.records if "does not stand by" in each.message]) == 1
-
-
-def test_ops04_a_pod_that_may_write_nodeclaims_makes_tenon_stand_by_from_any_namespace() -> None:
-    async def main() -> None:
-        leases = Leases()
-        leases.add_pod("apps", "karpenter-7d-x2x4k", "karpenter", may_write=True)
-        others = rivals(leases)
-        karpenter = asyncio.create_task(leases.renewing(ELSEWHERE, f"karpenter-7d-x2x4k_{UUID}"))
-        looking = asyncio.create_task(others.run())
-        await asyncio.sleep(1)
-        assert others.stand_by(False)
-        await asyncio.sleep(24)
-        assert (len(leases.read), len(leases.reviews)) == (1, 1), "renewals alone ask nothing"
-        groups = ["system:serviceaccounts", "system:serviceaccounts:apps", "system:authenticated"]
-        assert leases.reviews[0]["groups"] == groups
-        leases.pods.clear()  # it was killed, and another replica may take its Lease soon
-        await stop(karpenter)
-        await asyncio.sleep(10)
-        assert others.stand_by(False)
-        leases.renew(ELSEWHERE, "", 1)
-        await asyncio.sleep(10)
-        assert others.stand_by(False), "a release does not end what is known about the Lease"
-        await asyncio.sleep(10)
-        assert not others.stand_by(False)
-        await stop(looking)
-
-    virtually(main)
-
-
-def test_ops04_a_lease_in_the_name_of_a_pod_that_is_gone_soon_counts_no_more() -> None:
-    async def main() -> None:
-        leases = Leases()
-        leases.add_pod("apps", "karpenter-7d", "karpenter", may_write=True)
-        others = rivals(leases)
-        tasks = asyncio.create_task(leases.renewing(ELSEWHERE, "karpenter-7d_1f")), asyncio.create_task(others.run())
-        await asyncio.sleep(1)
-        assert others.stand_by(False)
-        leases.pods["apps", "karpenter-7d"]["status"]["phase"] = "Succeeded"
-        await asyncio.sleep(35)
-        assert not others.stand_by(False)
-        await stop(*tasks)
-
-    virtually(main)
-
-
-def test_ops04_many_false_leases_do_not_hide_karpenters() -> None:
-    """Each check asks about a few of them only, those first that it never asked about."""
-
-    async def main() -> None:
-        leases = Leases()
-        leases.add_pod("apps", "karpenter-7d", "karpenter", may_write=True)
-        others = rivals(leases)
-        for number in range(100):
-            leases.renew((f"tenant-{number}", US[1]), "karpenter-0_1f")
-        leases.renew(ELSEWHERE, "karpenter-7d_1f")
-        await others.check()
-        assert len(leases.read) == 8
-        for _ in range(13):
-            for number in range(100):
-                leases.renew((f"tenant-{number}", US[1]), "karpenter-0_1f")
-            leases.renew(ELSEWHERE, "karpenter-7d_1f")
-            await others.check()
-        assert others.stand_by(False)
-
-    virtually(main)
-
-
-def test_ops04_without_the_right_to_ask_tenon_stands_by_for_a_pod(caplog: pytest.LogCaptureFixture) -> None:
-    """An older ClusterRole lacks the right. To buy nodes that Karpenter buys too would be worse than to wait."""
-
-    async def main() -> None:
-        leases = Leases()
-        leases.may_review = False
-        leases.add_pod("apps", "karpenter-7d", "karpenter", may_write=True)
-        others = rivals(leases)
-        leases.renew(ELSEWHERE, "karpenter-7d_1f")
-        await others.check()
-        assert others.stand_by(False)
-
-    virtually(main)
-    assert any("create of subjectaccessreviews" in each.message for each in caplog.records)
 
 
 def test_ops04_the_gate_is_open_only_while_it_is_known_that_no_other_controller_leads() -> None:
