@@ -227,13 +227,8 @@ class NodeClaimWorkflow:
     def _should_continue_as_new(self) -> bool:
         if self.state.stage is not Stage.LIVE or self.state.pending is not None:
             return False
-        if (
-            self.acted
-            or self.at_start.stage is not Stage.LIVE
-            or expiration.expiry(self.state) != expiration.expiry(self.at_start)
-        ):
-            return True
-        return self._has_grown()
+        # Whatever makes the node live, or changes when it expires, is followed by an activity.
+        return self.acted or self._has_grown()
 
     def _has_grown(self) -> bool:
         """Whether an idle run must continue as new although it has changed nothing."""
