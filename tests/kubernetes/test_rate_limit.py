@@ -94,6 +94,20 @@ async def test_a_class_that_was_quiet_has_saved_no_turns() -> None:
         task.cancel()
 
 
+async def test_a_class_does_not_pay_later_for_what_it_sent_while_no_other_waited() -> None:
+    limit = RateLimit(qps=10.0, burst=1)
+    for _ in range(50):
+        (event,) = await of(RequestClass.EVENT, limit, 1)
+        await event
+        await asyncio.sleep(1)
+    starts = await of(RequestClass.START, limit, 101)
+    events = await of(RequestClass.EVENT, limit, 5)
+    await asyncio.sleep(5)
+    assert sum(task.done() for task in events) == pytest.approx(5, abs=1)
+    for task in (*starts, *events):
+        task.cancel()
+
+
 async def test_nothing_is_sent_during_a_pause_that_the_api_server_asked_for() -> None:
     limit = RateLimit(qps=10.0, burst=3)
     first = await waiting(limit, 4)
@@ -101,14 +115,22 @@ async def test_nothing_is_sent_during_a_pause_that_the_api_server_asked_for() ->
     assert await asyncio.gather(*first, *await waiting(limit, 1)) == pytest.approx([0, 0, 0, 5, 5], abs=0.01)
 
 
+async def test_a_short_pause_does_not_end_a_longer_one() -> None:
+    """The answers of requests that were sent together may arrive in any order."""
+    limit = RateLimit(qps=10.0, burst=3)
+    limit.pause(10)
+    limit.pause(1)
+    assert await asyncio.gather(*await waiting(limit, 1)) == pytest.approx([10], abs=0.01)
+
+
 async def test_events_that_the_api_server_throttles_hold_up_no_node_that_starts() -> None:
     """The admission plugin EventRateLimit refuses events alone."""
     limit = RateLimit(qps=10.0, burst=1)
     with requests_as(RequestClass.EVENT):
         limit.pause(30)
-    events, starts = await of(RequestClass.EVENT, limit, 2), await of(RequestClass.START, limit, 3)
-    await asyncio.sleep(1)
-    assert all(task.done() for task in starts)
+    events, starts = await of(RequestClass.EVENT, limit, 2), await of(RequestClass.START, limit, 40)
+    await asyncio.sleep(5)
+    assert all(task.done() for task in starts), "so many that events would have had their turn"
     assert not any(task.done() for task in events)
     await asyncio.sleep(30)
     assert all(task.done() for task in events)
