@@ -62,7 +62,7 @@ def test_raid0_gives_pods_the_instance_store(tmp_path: Path) -> None:
     assert (len(without["nodeClaims"]), len(without["unschedulable"])) == (0, 1)
 
 
-RAID0 = {"instanceStorePolicy": "RAID0"}
+RAID0: dict[str, Any] = {"instanceStorePolicy": "RAID0"}
 SECOND = POOL_OF_FAMILIES.replace("{name: default}\n", "{name: disks}\n", 1).replace("name: default}", "name: disks}")
 
 
