@@ -17,7 +17,7 @@ SANDBOXES ?= 6
 # Sets of strings have the same order in every run: see tests/fuzzing.py.
 unit test: export PYTHONHASHSEED := 0
 
-.PHONY: help setup check test demo unit fuzz clean generate docs image previous-image image-test realpod realpod-e2e postgresql
+.PHONY: help setup check test demo unit fuzz clean generate docs compare-aws image previous-image image-test realpod realpod-e2e postgresql
 
 help:  ## List the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -63,6 +63,9 @@ generate: $(SYNCED)  ## Generate files from the models
 
 docs: $(SYNCED)  ## Build the documents as a site in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+compare-aws: $(SYNCED)  ## Compare rights, instance types, prices and CRDs with a clone of Karpenter's AWS provider: KARPENTER=PATH
+	$(BIN)/python -m benchmarks.compare_aws $(KARPENTER)
 
 image: $(SYNCED)  ## Build the image of the current commit in build/image, as root, without a registry
 	UV=$(UV) SOURCES=$(SOURCES) $(BIN)/python -m deploy.image build/image
