@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -284,10 +285,11 @@ class Launching:
         """Send the request and record what EC2 refuses, for other claims and for the provisioner workflow."""
         pool, instance_types = claim.pool, _instance_types(given.request)
         loop, read_at = asyncio.get_running_loop(), self._now()
+        context = copy_context()  # that of the activity, which says how often it was tried
 
         def look() -> None:
-            looking = asyncio.run_coroutine_threadsafe(self._check_still_wanted(given, claim, read_at), loop)
-            looking.result(LOOKS_WITHIN)
+            check = self._check_still_wanted(given, claim, read_at)
+            context.run(asyncio.run_coroutine_threadsafe, check, loop).result(LOOKS_WITHIN)
 
         def send() -> LaunchResult:
             with last_look.looking(look):

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from temporalio.testing import ActivityEnvironment
 
 from activities.ec2 import last_look
 from activities.ec2.client import Ec2
 from activities.ec2.provider import Ec2Provider
-from activities.kubernetes.resources import NODECLAIMS
+from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
 from activities.launching import Launching
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
@@ -104,13 +106,16 @@ class Members:
         metadata = self.world.kube.objects["nodeclaims", "", self.names[place]]["metadata"]
         metadata["deletionTimestamp"] = stamp(self.world.clock())
 
-    def launch(self, place: int, *, alone: bool = False) -> Any:
+    def launch(self, place: int, *, alone: bool = False, tries: int = 1) -> Any:
+        """``tries``: how often the activity was started."""
         request = self.requests[place]
         if alone:
             request = request.model_copy(update={"group": None})
         name = self.names[place]
         ref = ClaimRef(cluster="sandbox", name=name, uid=f"uid-{name}")
-        return self.process.launch(LaunchInput(claim=ref, request=request, attempt=1))
+        activity = ActivityEnvironment()
+        activity.info = replace(activity.info, attempt=tries)
+        return activity.run(self.process.launch, LaunchInput(claim=ref, request=request, attempt=1))
 
 
 async def test_a_group_buys_nothing_if_a_member_leaves_while_its_request_waits(
@@ -140,3 +145,15 @@ async def test_nothing_is_bought_for_a_nodeclaim_that_is_deleted_while_its_reque
     assert (result.instance, fleets(server)) == (None, 0)
     assert result.waits is not None
     assert "deleted before its launch was sent" in result.waits.message
+
+
+async def test_a_launch_that_may_have_bought_something_is_repeated_for_a_nodeclaim_that_is_deleted(
+    provider: Ec2Provider, clients: Ec2, server: Server, ready_class: EC2NodeClass
+) -> None:
+    """The first answer may be lost, and only the same request finds what it bought."""
+    members = Members(provider, ready_class, "sent-before")
+    members.world.kube.add(EC2NODECLASSES, ready_class.model_dump(mode="json", by_alias=True))
+    with during_the_wait(clients, lambda: members.delete(0)):
+        result = await members.launch(0, alone=True, tries=2)
+    assert result.instance is not None
+    assert fleets(server) == 1
