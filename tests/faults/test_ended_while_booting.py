@@ -1,0 +1,91 @@
+"""EC2 accepts launches and ends the instances while they boot: few are bought, and other NodePools go on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest_asyncio
+from temporalio.client import Client
+
+from sandbox.cluster import Sandbox
+from sandbox.ec2.client import Ec2Admin
+from tenon.apis import labels
+from tests.e2e.conftest import MakePool
+from tests.e2e.pools import Pool, condition
+from tests.e2e.worker_process import WorkerProcess
+from tests.faults.breakers import breaker_of
+from tests.faults.conftest import Observe
+from tests.faults.fleets import fleets
+from tests.workflows.waiting import until
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def reader(worker: WorkerProcess, sandbox: Sandbox) -> AsyncIterator[WorkerProcess]:
+    """A second replica that reads the interruption queue, so that ends of instances are noticed within seconds."""
+    running = WorkerProcess(sandbox, "boot-reader", replica=1, INTERRUPTION_QUEUE=sandbox.cluster_name)
+    await asyncio.to_thread(running.start)
+    yield running
+    assert await asyncio.to_thread(running.stop) == 0, f"see {running.log}"
+
+
+def typed(kind: str) -> list[dict[str, Any]]:
+    return [{"key": labels.INSTANCE_TYPE, "operator": "In", "values": [kind]}]
+
+
+async def test_a_key_that_nobody_may_use_costs_few_instances_and_stops_no_other_class(
+    reader: WorkerProcess, make_pool: MakePool, observe: Observe, ec2: Ec2Admin, client: Client, sandbox: Sandbox
+) -> None:
+    """EC2 accepts the launches, and ends the instances when it cannot decrypt their volumes.
+
+    Two replicas launch, and each sees some of the ends.
+    """
+    locked, good = await asyncio.gather(
+        make_pool(requirements=typed("c5.large")), make_pool(requirements=typed("m5.large"))
+    )
+    async with observe(locked, good) as seen:
+        ec2.boot(dies=True, type="c5.large")
+        await locked.deploy(1)
+        said = await _says_why(locked)
+        assert "Client error on launch" in said
+
+        async def paused() -> bool:
+            found = condition(await locked.read(), "NodeLaunchHealthy")
+            return found.get("status") == "False" and found["reason"] == "Client.InternalError"
+
+        await until(paused, within=120)
+        await good.deploy(3)
+        await good.running(3, within=120)
+
+        async def paused_thrice() -> bool:
+            breaker = await breaker_of(client, sandbox, node_class=locked.name)
+            return breaker is not None and breaker.boots and breaker.failures >= 3
+
+        await until(paused_thrice, within=180)
+        bought = len(fleets(ec2, locked))
+        assert bought <= 4, "without pauses it would be one every four seconds"
+        assert condition(await good.read(), "NodeLaunchHealthy").get("status") != "False"
+        ec2.clear_boot()
+        await locked.running(1, within=300)
+
+        async def healthy() -> bool:
+            return condition(await locked.read(), "NodeLaunchHealthy").get("status") == "True"
+
+        await until(healthy, within=60)
+        await seen.look()
+        await asyncio.gather(locked.scale(0), good.scale(0))
+
+
+async def _says_why(pool: Pool) -> str:
+    """Wait until an event on a NodeClaim of the pool has EC2's reason."""
+    found: list[str] = []
+
+    async def told() -> bool:
+        claims = {instance["tags"].get(labels.TAG_NODECLAIM, "") for instance in pool.instances()}
+        for name in claims - {""}:
+            found.extend(str(event["message"]) for event in await pool.events(name, "InstanceEnded"))
+        return bool(found)
+
+    await until(told, within=120)
+    return found[0]
