@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from tenon.apis.validation import FieldError, name_faults, parse
 from tenon.ec2.cluster import Cluster
 from tenon.ec2.nodeclass_status import USER_DATA_TOO_LARGE, validate
 
+_IAM_NAME = re.compile(r"[A-Za-z0-9_+=,.@-]+")
 _ANY_CLUSTER = Cluster(
     name="c", region="us-west-2", endpoint="https://c", ca_bundle="Q0E=", service_cidr="10.0.0.0/16", dns_ip="10.0.0.10"
 )
@@ -32,11 +34,25 @@ def refused_by_worker(body: Mapping[str, Any], converted: Converted | None) -> I
 
 
 def _identities(spec: Mapping[str, Any]) -> Iterator[FieldError]:
-    for field, what in (("role", "role"), ("instanceProfile", "instance profile")):
+    for field, what, longest in (("role", "role", 64), ("instanceProfile", "instance profile", 128)):
         value = spec.get(field)
-        if isinstance(value, str) and value.startswith("arn:"):
-            name = value.rpartition("/")[2]
-            yield FieldError(f"spec.{field}", f"is an ARN, where IAM takes the name of the {what}: write {name[:80]}")
+        if isinstance(value, str) and value and (why := _no_name(value, what, longest)):
+            yield FieldError(f"spec.{field}", why)
+
+
+def _no_name(value: str, what: str, longest: int) -> str:
+    """Why IAM has no role or instance profile of this name; empty if it may have one. A role may have its path."""
+    parts = value.split("/")
+    if value.startswith("arn:"):
+        name = parts[1] if ":assumed-role/" in value and len(parts) > 1 else parts[-1]
+        return f"is an ARN, where IAM takes the name of the {what}: write {name[:80]}"
+    if what != "role" and len(parts) > 1:
+        return f"has a path, where IAM takes the name of the {what}: write {parts[-1][:80]}"
+    if len(parts[-1]) > longest:
+        return f"has {len(parts[-1])} characters, and the name of the {what} has at most {longest} in IAM"
+    if not _IAM_NAME.fullmatch(parts[-1]):
+        return f"{value[:80]!r} is no name in IAM: use letters, digits and any of _+=,.@-"
+    return ""
 
 
 def _user_data(manifest: Mapping[str, Any]) -> Iterator[FieldError]:

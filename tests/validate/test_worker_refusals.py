@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.validate.findings import PROVISIONER, faults, warnings
+from tests.validate.findings import BETA, PROVISIONER, faults, warnings
 from tests.validate.slips import CLASS, POOL
 
 NODE_CONFIG = """  userData: |
@@ -33,6 +33,50 @@ def test_tnt02_a_flag_with_taints_in_the_user_data_is_refused() -> None:
     assert faults(CLASS + NODE_CONFIG.replace("FLAG", "--v=4")) == []
 
 
+PLAIN = """  userData: |
+    apiVersion: node.eks.aws/v1alpha1
+    kind: NodeConfig
+    spec:
+      kubelet:
+        flags: FLAGS
+"""
+SECOND_PART = NODE_CONFIG.replace(
+    "    --//\n",
+    "    --//\n    Content-Type: text/x-shellscript\n\n    #!/bin/bash\n    echo first\n\n    --//\n",
+    1,
+)
+
+
+@pytest.mark.parametrize(
+    "user_data",
+    [
+        PLAIN.replace("FLAGS", "['--register-with-taints=a=b:NoSchedule']"),
+        PLAIN.replace("FLAGS", "['--register-with-taints', 'a=b:NoSchedule']"),
+        PLAIN.replace("FLAGS", "['--v=4 --register-with-taints=a=b:NoSchedule']"),
+        PLAIN.replace("FLAGS", "['-register-with-taints=']"),
+        SECOND_PART.replace("FLAG", "--register-with-taints=a=b:NoSchedule"),
+    ],
+    ids=["no MIME", "two words", "with other flags", "one dash and no taint", "the second part"],
+)
+def test_tnt02_the_flag_is_found_however_it_is_written(user_data: str) -> None:
+    ((line, path, reason, _),) = faults(CLASS + user_data)
+    assert (line, path) == (10, "spec.userData")
+    assert reason.startswith("userData has the kubelet flag --register-with-taints")
+
+
+@pytest.mark.parametrize(
+    "user_data",
+    [
+        PLAIN.replace("FLAGS", "['--node-labels=register-with-taints=yes']"),
+        PLAIN.replace("flags: FLAGS", "config: {registerWithTaints: [{key: a, effect: NoSchedule}]}"),
+        SECOND_PART.replace("FLAG", "--v=4"),
+    ],
+    ids=["a label of that name", "a setting that the worker's own replaces", "other flags"],
+)
+def test_user_data_that_leaves_the_taints_is_accepted(user_data: str) -> None:
+    assert faults(CLASS + user_data) == []
+
+
 def test_user_data_that_no_cluster_can_use_is_refused() -> None:
     long = CLASS + f'  userData: "{"x" * 17_000}"\n'
     ((line, path, reason, _),) = faults(long)
@@ -55,12 +99,52 @@ def test_user_data_that_no_cluster_can_use_is_refused() -> None:
             "arn:aws-cn:iam::123456789012:instance-profile/nodes",
             "is an ARN, where IAM takes the name of the instance profile: write nodes",
         ),
+        (
+            "role",
+            "arn:aws-us-gov:iam::123456789012:role/NodeRole",
+            "is an ARN, where IAM takes the name of the role: write NodeRole",
+        ),
+        (
+            "role",
+            "arn:aws:sts::123456789012:assumed-role/NodeRole/session",
+            "is an ARN, where IAM takes the name of the role: write NodeRole",
+        ),
+        (
+            "instanceProfile",
+            "team/nodes",
+            "has a path, where IAM takes the name of the instance profile: write nodes",
+        ),
+        ("role", "Node Role", "'Node Role' is no name in IAM: use letters, digits and any of _+=,.@-"),
+        ("role", "r" * 65, "has 65 characters, and the name of the role has at most 64 in IAM"),
+        (
+            "instanceProfile",
+            "p" * 129,
+            "has 129 characters, and the name of the instance profile has at most 128 in IAM",
+        ),
     ],
 )
 def test_the_arn_of_a_role_or_a_profile_is_refused(field: str, value: str, reason: str) -> None:
     text = CLASS.replace("role: nodes", f"{field}: {value}")
     ((line, path, said, _),) = faults(text)
     assert (line, path, said) == (6, f"spec.{field}", reason)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("role", "nodes"), ("role", "/team/nodes"), ("role", "team/nodes"), ("instanceProfile", "a_b+c=d,e.f@g-1")],
+)
+def test_names_that_iam_has_are_accepted(field: str, value: str) -> None:
+    """The worker leaves out the path of a role."""
+    assert faults(CLASS.replace("role: nodes", f"{field}: {value}")) == []
+
+
+def test_the_arn_in_an_older_class_is_refused() -> None:
+    text = CLASS.replace("karpenter.k8s.aws/v1", "karpenter.k8s.aws/v1beta1").replace(
+        "role: nodes", "instanceProfile: arn:aws:iam::123456789012:instance-profile/a/nodes"
+    )
+    assert "is an ARN, where IAM takes the name of the instance profile: write nodes" in [
+        reason for _, _, reason, _ in faults(text)
+    ]
 
 
 @pytest.mark.parametrize("text", [POOL, PROVISIONER, CLASS])
@@ -87,6 +171,23 @@ def test_labels_of_other_provisioners_are_warned_of(key: str, advice: str) -> No
     assert line == 10
     assert reason.startswith(f"{key} is a label of ")
     assert f"chooses no instance: {advice}" in reason
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        PROVISIONER.replace("karpenter.sh/capacity-type", "eks.amazonaws.com/capacityType"),
+        BETA.replace(
+            "requirements: []",
+            "requirements: [{key: eks.amazonaws.com/capacityType, operator: NotIn, values: [SPOT]}]",
+        ),
+        POOL.replace("karpenter.sh/capacity-type", "node.kubernetes.io/lifecycle"),
+    ],
+    ids=["a Provisioner", "v1beta1", "the label of kops"],
+)
+def test_labels_of_other_provisioners_are_warned_of_in_every_version(text: str) -> None:
+    (reason,) = [reason for _, reason in warnings(text) if "chooses no instance" in reason]
+    assert "use karpenter.sh/capacity-type, with spot or on-demand" in reason
 
 
 def test_an_ordinary_label_of_ones_own_is_not_warned_of() -> None:
