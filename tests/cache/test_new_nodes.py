@@ -69,9 +69,18 @@ def test_sch018_a_node_that_tenon_itself_keeps_closed_is_not_unused() -> None:
         ({**CNI, "effect": "PreferNoSchedule"}, {}, [], ""),
         ({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}, {}, [], ""),
         ({"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}, {}, [], ""),
+        ({**CNI, "effect": "NoExecute"}, {}, [], CNI["key"]),
+        ({**CNI, "effect": "NoExecute"}, {"startupTaints": [CNI]}, [], CNI["key"]),
+        ({**CNI, "effect": "NoExecute"}, {}, [{**CNI, "operator": "Exists"}], CNI["key"]),
+        (CNI, {}, [{**CNI, "operator": "Exists"}], ""),
+        ({"key": "ebs.csi.aws.com/agent-not-ready", "effect": "NoExecute"}, {"startupTaints": [CNI]}, [],
+         "ebs.csi.aws.com/agent-not-ready"),
     ],
-    ids=["undeclared", "startup", "declared", "tolerated", "preferred", "cordon", "disrupted"],
-)
+    ids=[
+        "undeclared", "startup", "declared", "tolerated", "preferred", "cordon", "disrupted", "evicts",
+        "declared with another effect", "tolerated with another effect", "tolerated by key", "a second agent",
+    ],
+)  # fmt: skip
 def test_sch018_an_undeclared_taint_is_one_that_an_agent_may_remove(
     taint: Any, claim_spec: Any, tolerations: Any, key: str
 ) -> None:

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 
+import pytest
+
 from activities.planning.planner import MAX_REFUSALS_READ
-from tenon.kube.pod import LocalDisk
+from tenon.apis import labels
+from tenon.kube.pod import LocalDisk, Pod
 from tenon.kube.pod_rules import PodRules, PodTerm
+from tenon.kube.requirements import Requirements
 from tenon.kube.selectors import LabelSelector
 from tenon.lifecycle.messages.provisioning import BatchSummary, PlanInput, PurchasePause
 from tests.planning.fake_view import node_pool
 from tests.planning.setting import Setting
-from tests.scheduling.builders import node, pod, replicas
+from tests.scheduling.builders import need, node, pod, replicas
 
 REFUSAL = "0/3 nodes are available: 3 Insufficient ephemeral-storage."
 PAST_BINDING = timedelta(seconds=21)
+
+
+APART = PodRules(anti_affinity=(PodTerm(labels.HOSTNAME, LabelSelector((("app", "In", ("b",)),))),))
 
 
 class Buying(Setting):
@@ -103,6 +111,38 @@ async def test_sch018_replicas_on_nodes_of_their_own_pause_together() -> None:
     assert [len(await at.buy()) for _ in range(2)] == [10, 0]
     assert "Tenon bought 10 nodes" in at.said("p-0")[0]
     assert at.kept()[0].pauses == 1
+
+
+async def test_sch018_a_pod_that_is_created_again_while_its_group_waits_gets_no_further_node() -> None:
+    """A StatefulSet makes its pod again under the same name, and a Job under another one."""
+    at = Buying(pod("db-0"), pod("db-1"))
+    assert [len(await at.buy()) for _ in range(3)] == [1, 1, 0]
+    at.view.pods = [replace(pod("db-0"), uid="uid-again"), replace(pod("db-7"), uid="uid-seventh")]
+    assert await at.buy() == []
+    assert "Tenon bought 2 nodes" in at.said("db-7")[-1]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        pod("b", "2"),
+        replace(pod("b"), namespace="team"),
+        replace(pod("b"), labels={"app": "b"}, rules=APART),
+        replace(pod("b"), volume_terms=(Requirements.of(need(labels.ZONE, "In", "us-west-2a")),)),
+    ],
+    ids=["another size", "another namespace", "another rule", "another volume"],
+)
+async def test_sch018_two_groups_are_refused_and_paused_each_for_itself(other: Pod) -> None:
+    at = Buying(pod("a"))
+    assert len(await at.buy()) == 1
+    at.view.add(other)
+    bought: Counter[str] = Counter()
+    for _ in range(4):  # the first pause lasts a minute, and each turn 21 seconds
+        for claim in await at.buy():
+            bought.update(at.view.planned[claim])
+    assert bought == {"uid-a": 1, other.uid: 2}
+    assert "Tenon bought 2 nodes" in at.said("a")[-1]
+    assert "Tenon bought 2 nodes" in at.said("b")[-1]
 
 
 async def test_sch018_a_replica_that_comes_during_a_pause_hears_of_it() -> None:
