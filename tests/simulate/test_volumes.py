@@ -93,6 +93,17 @@ def test_sch070_a_local_disk_holds_its_pod_to_a_machine_that_is_there(tmp_path: 
     )
 
 
+def test_sch070_two_deployments_with_one_claim_of_one_pod_at_a_time_run_one_pod(tmp_path: Path) -> None:
+    """A new ReplicaSet's pod waits for the old one, whichever node either could have."""
+    shared = volume("vol", "us-west-2b") + claim("data", volumeName="vol", accessModes=["ReadWriteOncePod"])
+    text = shared + mounting("data") + mounting("data").replace('"web"', '"app"')
+    plan = simulate(tmp_path, POOL + text).plan
+    assert [planned["pods"] for planned in plan["nodeClaims"]] == [["default/app-0"]]
+    assert "ReadWriteOncePod and pod default/app-0, which is placed first, uses it too" in reason(tmp_path, text)
+    many = shared.replace("ReadWriteOncePod", "ReadWriteMany")
+    assert simulate(tmp_path, POOL + many + mounting("data", replicas=3)).plan["unschedulable"] == []
+
+
 @pytest.mark.parametrize("stated", [{"storageClassName": "waits"}, {}])
 def test_sch071_a_volume_that_waits_for_its_pod_is_made_where_its_class_allows(
     tmp_path: Path, stated: dict[str, Any]
