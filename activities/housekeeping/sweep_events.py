@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS, NODEPOOLS, NODES, Resource
+from activities.kubernetes.event_references import reference
+from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS, NODEPOOLS, NODES
 from tenon.housekeeping.findings import Finding, Kind
 
 SweepEvent = tuple[dict[str, Any], str, str]
@@ -57,9 +58,3 @@ def event_for(found: Finding) -> SweepEvent | None:
             return about, "HeldByFinalizer", text
         case Kind.UNTAGGED_INSTANCE:
             return None
-
-
-def reference(resource: Resource, name: str, uid: str = "") -> dict[str, Any]:
-    """A reference to the object that an event is about. The object may be gone already."""
-    metadata = {"name": name, **({"uid": uid} if uid else {})}
-    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata}

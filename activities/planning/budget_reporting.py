@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from activities import metrics
+from activities.kubernetes.event_references import reference
 from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import NODEPOOLS
 from tenon.apis.json_object import JsonObject
@@ -59,5 +60,4 @@ class BudgetReporter:
 
 def pool_reference(pool: NodePool) -> JsonObject:
     """Return what an event needs to name a NodePool."""
-    metadata = {"name": pool.metadata.name, "uid": pool.metadata.uid}
-    return {"apiVersion": NODEPOOLS.api_version, "kind": NODEPOOLS.kind, "metadata": metadata}
+    return reference(NODEPOOLS, pool.metadata.name, pool.metadata.uid or "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 
+from activities.kubernetes.event_references import reference
 from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import NODECLAIMS
 from activities.planning.budget_reporting import pool_reference
@@ -104,8 +105,4 @@ def why_stays(node: ManagedNode, why: str) -> str:
 
 def claim_reference(name: str, uid: str) -> JsonObject:
     """Return what an event needs to name a NodeClaim."""
-    return {
-        "apiVersion": NODECLAIMS.api_version,
-        "kind": NODECLAIMS.kind,
-        "metadata": {"name": name, "uid": uid},
-    }
+    return reference(NODECLAIMS, name, uid)

@@ -25,7 +25,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from temporalio.exceptions import ApplicationError
 
@@ -36,6 +36,7 @@ from activities.kubernetes.errors import ApiError
 from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import NODECLAIMS, PODS
 from activities.planning.batching import Batcher
+from activities.planning.budget_reporting import pool_reference
 from activities.planning.buffers import BufferRoom
 from activities.planning.claim_writer import ClaimWrite, Written, write_claims
 from activities.planning.interfaces import ClusterView, Fingerprint, Types
@@ -208,7 +209,7 @@ class Planner:
         for name, why in made.without_types.items():
             message = f"{why[0].upper()}{why[1:]}"
             await self._recorder.publish(
-                _pool_reference(made.pools[name]), "NoCompatibleInstanceTypes", message, "Warning"
+                pool_reference(made.pools[name]), "NoCompatibleInstanceTypes", message, "Warning"
             )
         lacking = self._refused_launches.reasons(plan, pods, avoided_until)
         self._refused_launches.bought(written.claims)
@@ -347,7 +348,7 @@ class Planner:
                 pool = next((pool for pool in self._view.node_pools() if pool.metadata.name == pause.pool), None)
                 if pool is not None:
                     message = pool_sentence(pause, pod.key, refusal)
-                    await self._recorder.publish(_pool_reference(pool), "NodesNotUsed", message, "Warning")
+                    await self._recorder.publish(pool_reference(pool), "NodesNotUsed", message, "Warning")
             sentences[pod.key] = pause_sentence(pause, refusals[pause.group])
         return sentences
 
@@ -417,7 +418,7 @@ class Planner:
             pods = sum(len(one.planned.pods) for one, _ in found)
             message = found[0][1].message
             await self._recorder.publish(
-                _pool_reference(pools[name]),
+                pool_reference(pools[name]),
                 "FailedCreate",
                 f"The API server refused {len(found)} of its NodeClaims, for {pods} pods: {message}",
                 "Warning",
@@ -437,14 +438,6 @@ def _as_written(made: _Decision, written: Written) -> Plan:
     why = {pod.key: one.sentence for one in written.unwritten for pod in one.planned.pods}
     unschedulable = {**made.plan.unschedulable, **why, **made.failed, **made.paused}
     return replace(made.plan, claims=written.claims, unschedulable=unschedulable)
-
-
-def _pool_reference(pool: NodePool) -> dict[str, Any]:
-    return {
-        "apiVersion": pool.api_version,
-        "kind": pool.kind,
-        "metadata": {"name": pool.metadata.name, "uid": pool.metadata.uid},
-    }
 
 
 def _first_few(pods: Sequence[Pod]) -> str:

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from activities import loggers
+from activities.kubernetes.event_references import reference
 from activities.kubernetes.events import EventPublisher
+from activities.kubernetes.resources import PODS
 from tenon.kube.pod import Pod
 from tenon.scheduling.model import Plan
 
@@ -137,8 +139,4 @@ def _events(
 
 def pod_reference(pod: Pod) -> dict[str, Any]:
     """The pod as the object of an event."""
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
-    }
+    return reference(PODS, pod.name, pod.uid, pod.namespace)

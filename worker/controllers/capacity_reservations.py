@@ -17,6 +17,7 @@ from activities.clock import utc_now
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
+from activities.kubernetes.event_references import reference
 from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.nodeclaims import delete_with_finalizer
 from activities.kubernetes.resources import NODECLAIMS, NODES
@@ -136,13 +137,9 @@ class CapacityBlockExpirationController(Controller):
         if not await delete_with_finalizer(self._kube, claim, f"CapacityBlockEnds: {name} ends soon"):
             return
         metrics.CLAIMS_DISRUPTED.labels(EXPIRING, claim.pool, labels.RESERVED, "", "forceful").inc()
-        reference: dict[str, Any] = {
-            "apiVersion": NODECLAIMS.api_version,
-            "kind": "NodeClaim",
-            "metadata": {"name": claim.name, "uid": claim.uid},
-        }
         message = f"Capacity block {name} ends soon, and EC2 terminates its instances before that"
-        await self._recorder.publish(reference, "CapacityReservationExpiring", message, "Warning")
+        subject = reference(NODECLAIMS, claim.name, claim.uid)
+        await self._recorder.publish(subject, "CapacityReservationExpiring", message, "Warning")
         self._log.info(
             "A node leaves because its capacity block ends soon",
             extra={"nodeclaim": claim.name, "nodepool": claim.pool, "capacity-reservation": name},

@@ -11,6 +11,7 @@ from datetime import datetime
 
 from activities.clock import utc_now
 from activities.kubernetes.client import Kube
+from activities.kubernetes.event_references import reference
 from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.nodeclaims import consistency_condition, update_conditions
 from activities.kubernetes.resources import NODECLAIMS
@@ -68,11 +69,7 @@ class NodeClaimConsistencyController(ObjectController):
         written = await update_conditions(self._kube, ref, [consistency_condition(found)], self._now)
         if written is None or not found:
             return None
-        subject = {
-            "apiVersion": NODECLAIMS.api_version,
-            "kind": NODECLAIMS.kind,
-            "metadata": {"name": name, "uid": claim.uid},
-        }
+        subject = reference(NODECLAIMS, name, claim.uid)
         for message in found:
             await self._recorder.publish(subject, "FailedConsistencyCheck", message, "Warning")
         return RESCAN_SECONDS

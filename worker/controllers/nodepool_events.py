@@ -6,9 +6,11 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+from activities.kubernetes.event_references import reference
 from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import NODEPOOLS
 from tenon.apis.conditions import READY, get_condition
+from tenon.apis.json_object import JsonObject
 from tenon.apis.nodepool import (
     CAPACITY_AVAILABLE,
     CONSOLIDATION_SLOWED,
@@ -78,6 +80,5 @@ class NodePoolEvents:
         await self._recorder.publish(_reference(record), "NodePoolValidationFailed", why, "Warning")
 
 
-def _reference(record: ObjectRecord) -> dict[str, Any]:
-    """A reference to the NodePool for events, with the kind, which list items do not state."""
-    return {"apiVersion": NODEPOOLS.api_version, "kind": NODEPOOLS.kind, "metadata": record.body["metadata"]}
+def _reference(record: ObjectRecord) -> JsonObject:
+    return reference(NODEPOOLS, record.name, record.uid)

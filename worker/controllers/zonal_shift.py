@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
+from activities.kubernetes.event_references import reference
 from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import EC2NODECLASSES
 from tenon.apis.ec2nodeclass import EC2NodeClass
@@ -76,11 +77,7 @@ class ZonalShiftController(Controller):
 
 
 def _reference(record: ObjectRecord) -> JsonObject:
-    return {
-        "apiVersion": EC2NODECLASSES.api_version,
-        "kind": "EC2NodeClass",
-        "metadata": {"name": record.name, "uid": record.uid},
-    }
+    return reference(EC2NODECLASSES, record.name, record.uid)
 
 
 def _zone_named(node_class: EC2NodeClass, zone: str) -> str:

@@ -1,0 +1,17 @@
+"""References to the objects that events are about.
+
+Records of the cache and models do not have the form of an object. `EventRecorder.publish` takes such a reference, or a
+whole object.
+"""
+
+from __future__ import annotations
+
+from activities.kubernetes.resources import Resource
+from tenon.apis.json_object import JsonObject
+
+
+def reference(resource: Resource, name: str, uid: str = "", namespace: str = "") -> JsonObject:
+    """Return a reference to an object, which may be gone already. Leave out what is empty."""
+    metadata = {"name": name, "uid": uid, "namespace": namespace}
+    stated = {field: value for field, value in metadata.items() if value}
+    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": stated}
