@@ -49,6 +49,7 @@ from activities.planning.superseded_claims import RefusedClaims, delete_supersed
 from activities.planning.waiting_pods import WaitingPods
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
+from tenon.apis.shortage_price import is_far_dearer, price_factor
 from tenon.ec2.avoided import avoided_until, by_offering
 from tenon.kube.conditions import condition
 from tenon.kube.offerings import OfferingKey
@@ -65,7 +66,7 @@ from tenon.provisioning.readiness import usable_pools
 from tenon.provisioning.shortage_waits import dear_nodes, elsewhere, held_back, without_dear_types
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
 from tenon.scheduling.local_disks import lost_disks
-from tenon.scheduling.model import Plan, Problem
+from tenon.scheduling.model import Plan, PlannedClaim, Problem
 
 log = loggers.PROVISIONER
 
@@ -108,6 +109,16 @@ class _Decision:
     """The NodeClaims that EC2 refuses because of their EC2NodeClass."""
     next_probe: datetime | None = None
     """When a NodeClaim may be made to probe an EC2NodeClass that EC2 refuses; None if none is due."""
+
+    @property
+    def dear_claims(self) -> list[PlannedClaim]:
+        """The NodeClaims of the plan that cost far more than usual."""
+        return [
+            claim
+            for claim, usual_price in zip(self.plan.claims, self.usual_prices, strict=True)
+            if usual_price is not None
+            and is_far_dearer(claim.price, usual_price, price_factor(self.pools[claim.pool].metadata.annotations))
+        ]
 
     @property
     def pods(self) -> list[Pod]:
@@ -211,7 +222,7 @@ class Planner:
             await self._recorder.publish(
                 pool_reference(made.pools[name]), "NoCompatibleInstanceTypes", message, "Warning"
             )
-        lacking = self._refused_launches.reasons(plan, pods, avoided_until)
+        lacking = self._refused_launches.reasons(plan, pods, avoided_until, made.dear_claims)
         self._refused_launches.bought(written.claims)
         await self._pod_events.publish(plan, filter(_waits, pods), written.names, made.in_flight, lacking, made.doubts)
         for pod, node, since in self._batcher.refused_on_nodes(filter(_waits, pods)):

@@ -6,7 +6,7 @@ A NodeClaim without capacity ends at once, and its pods come back in a later bat
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -15,6 +15,7 @@ from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.provisioning.capacity_shortage import TriedLaunch, is_reported, what_ec2_lacks
 from tenon.scheduling.model import Plan, PlannedClaim
+from tenon.sentences import counted
 
 _REMEMBERED = 50_000
 _LAUNCHES = 10
@@ -66,11 +67,18 @@ class RefusedLaunches:
                 refused[id(newest)] = newest
         return list(refused.values())
 
-    def reasons(self, plan: Plan, pods: Iterable[Pod], until: Mapping[OfferingKey, datetime]) -> dict[str, str]:
+    def reasons(
+        self,
+        plan: Plan,
+        pods: Iterable[Pod],
+        until: Mapping[OfferingKey, datetime],
+        dear: Collection[PlannedClaim] = (),
+    ) -> dict[str, str]:
         """Say what EC2 lacks for pods of the plan, by the key of the pod.
 
         A pod for which the plan buys another NodeClaim gets a reason after its second refused NodeClaim, and whenever
-        their number has doubled. A pod without a place gets one in each plan, to precede the engine's reason.
+        their number has doubled, or after the first one if the other NodeClaim is one of ``dear``. A pod without a
+        place gets one in each plan, to precede the engine's reason.
         """
         avoided, lacking = UnavailableOfferings(until), dict[tuple[int, ...], str]()
 
@@ -86,10 +94,16 @@ class RefusedLaunches:
             tried = self._tried.get(pod.uid)
             if tried is not None and pod.key in plan.unschedulable and (text := lacks(tried)):
                 found[pod.key] = text
+        dear_claims = {id(claim) for claim in dear}
         for claim in plan.claims:
             for pod in claim.pods:
                 tried = self._tried.get(pod.uid)
-                if tried is not None and is_reported(tried.refused) and (text := lacks(tried)):
-                    instead = f"Tenon tries {claim.offering.instance_type} now"
-                    found[pod.key] = f"{text}; {tried.refused} NodeClaims found no capacity, and {instead}"
+                if tried is None or not (
+                    is_reported(tried.refused) or (tried.refused == 1 and id(claim) in dear_claims)
+                ):
+                    continue
+                if text := lacks(tried):
+                    refused = counted(tried.refused, "NodeClaim")
+                    instead = f"Tenon tries {claim.offering.instance_type} at ${claim.price:.4f} an hour now"
+                    found[pod.key] = f"{text}; {refused} found no capacity, and {instead}"
         return found

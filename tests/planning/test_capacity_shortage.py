@@ -86,12 +86,22 @@ async def test_evt03_a_pod_says_what_ec2_lacks_after_its_second_refused_nodeclai
     again = of.at.now + AVOIDED
     await of.refuse()
     assert of.said("FailedScheduling") == []
-    third = await of.plan()
+    assert (await of.plan())[0] == "c6g.xlarge"
     assert of.said("FailedScheduling") == [
         f"EC2 has no on-demand capacity for 4 offerings tried ({first[0]} first); next try of these at "
-        f"{again:%Y-%m-%dT%H:%M:%SZ}; 2 NodeClaims found no capacity, and Tenon tries {third[0]} now"
+        f"{again:%Y-%m-%dT%H:%M:%SZ}; 2 NodeClaims found no capacity, and Tenon tries c6g.xlarge at $0.1360 an hour now"
     ]
     assert len(of.said("Nominated")) == 2, "the event of the third plan is the one about the shortage"
+
+
+async def test_a_pod_says_it_after_its_first_refused_nodeclaim_if_the_next_one_is_far_dearer() -> None:
+    """Such a node may cost as much in an hour as the usual one in a day."""
+    of = shortage()
+    await of.refuse(len(SMALL))
+    waiting_for(of, *SMALL)
+    dear = await of.plan()
+    (said,) = of.said("FailedScheduling")
+    assert f"; 1 NodeClaim found no capacity, and Tenon tries {dear[0]} at $" in said
 
 
 async def test_a_pod_repeats_it_only_when_the_number_of_refused_nodeclaims_doubles() -> None:
