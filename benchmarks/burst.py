@@ -27,7 +27,8 @@ from benchmarks.comparison.sample import Load
 from benchmarks.load_run import load_run
 from benchmarks.milestones import CLAIM_STAGES, POD_STAGES, Milestones
 from benchmarks.plans import connect, plans
-from benchmarks.running import Worker, running
+from benchmarks.running import Worker, sandboxed, started
+from benchmarks.strain import strained
 from benchmarks.usage import Used, usage_table, worker_and_sandbox
 from sandbox.cluster import Sandbox
 
@@ -159,6 +160,10 @@ def main() -> None:
     arguments.add_argument("--beside", choices=("upstream",), help="compare with upstream Karpenter and no autoscaler")
     arguments.add_argument("--runs", type=int, default=1, help="how often each is measured with --beside")
     arguments.add_argument("--scale-in", action="store_true", help="scale in afterwards with --beside: 1,000 to 700")
+    arguments.add_argument(
+        "--late-watches", type=float, default=0.0, metavar="SECONDS", help="deliver watches of pods so much later"
+    )
+    arguments.add_argument("--readers", type=int, default=0, help="how many processes list all pods without end")
     arguments.add_argument("--logs", type=Path, help="a folder to keep the logs in")
     arguments.add_argument("-o", "--output", choices=("table", "json"), default="table")
     given = arguments.parse_args()
@@ -166,8 +171,13 @@ def main() -> None:
         load = Load(given.pods, round(given.pods * KEPT) if given.scale_in else None)
         alternation.main(load, given.runs, given.logs, given.output)
         return
-    with running(Console(stderr=True), keep_logs=given.logs) as (sandbox, worker):
-        seen = asyncio.run(measure(sandbox, worker, given.pods, given.logs))
+    with (
+        sandboxed(Console(stderr=True), keep_logs=given.logs) as sandbox,
+        strained(sandbox, given.late_watches, given.readers) as settings,
+    ):
+        worker = Worker(sandbox, **settings)
+        with started(worker):
+            seen = asyncio.run(measure(sandbox, worker, given.pods, given.logs))
     if given.output == "json":
         print(json.dumps(as_document(seen), indent=2))
         return
