@@ -12,6 +12,7 @@ from activities.ec2.instances import Purchase
 from activities.ec2.launch import Launcher
 from activities.ec2.launch_templates import LaunchTemplates
 from tenon.ec2.avoided import UnavailableOfferings
+from tenon.ec2.class_faults import ClassFault
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.messages.launch import FleetOverride, FleetTemplate, Instance, LaunchRequest, LaunchResult
 
@@ -102,6 +103,21 @@ def test_lif01_a_refusal_inside_an_answer_keeps_the_claim(code: str) -> None:
     assert result.waits is not None
     assert (result.waits.answered, result.waits.unsettled) == (True, False)
     assert code in result.waits.message
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize(
+    ("code", "fault"),
+    [
+        ("InvalidIamInstanceProfile.NotFound", ClassFault.WHOLE),
+        ("InvalidAMIID.NotFound", ClassFault.IMAGE),
+        ("PendingVerification", ClassFault.NONE),
+    ],
+)
+def test_aws049_a_refusal_says_what_of_the_class_it_is_about(code: str, fault: ClassFault, whole: bool) -> None:
+    result = refused_call(code, "spot") if whole else launched(code, code)
+    assert result.waits is not None
+    assert result.waits.class_fault == fault
 
 
 @pytest.mark.parametrize(
