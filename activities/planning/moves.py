@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import Protocol, TypeVar
 
 from temporalio.exceptions import ApplicationError
@@ -30,6 +31,7 @@ from activities.planning.slowed_pools import SlowedPools
 from activities.planning.solving import Limit
 from tenon.apis.nodepool import NodePool
 from tenon.apis.reasons import Reason
+from tenon.apis.shortage_price import price_factor, shortage_annotation
 from tenon.disruption.commands import arrivals_of, command_id, pods_sent, to_message
 from tenon.disruption.deciding import decide
 from tenon.disruption.leaving_together import leaving_together
@@ -49,6 +51,7 @@ from tenon.disruption.pods_elsewhere import PodsElsewhere
 from tenon.disruption.savings import measured, slowed_pools
 from tenon.disruption.size_limits import MAX_OPEN, how_many_fit
 from tenon.disruption.validation import still_allowed, validated
+from tenon.ec2.avoided import avoided_until
 from tenon.evolve import evolve
 from tenon.kube.pod import Pod
 from tenon.lifecycle.messages.disruption import (
@@ -67,6 +70,7 @@ from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.problem import problem_of
 from tenon.provisioning.readiness import usable_pools
 from tenon.provisioning.static_capacity import usable_static_pools
+from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
 from tenon.scheduling.type_table import TypeTables
 
 log = loggers.DISRUPTION
@@ -237,7 +241,10 @@ class MoveFinder:
             },
         )
         pools = {pool.metadata.name: pool for pool, _ in sold.sold}
-        message = self._message(validation.instead, situation.model, pools, sold, ident=command.id)
+        winners = self._winners(situation, sold)
+        message = await asyncio.to_thread(
+            partial(self._message, validation.instead, situation.model, pools, sold, winners, ident=command.id)
+        )
         return StepResult(instead=evolve(message, leaves_from=command.leaves_from))
 
     async def measure(self, command: DisruptionCommand, left: Collection[str]) -> dict[str, MeasuredSaving]:
@@ -297,13 +304,22 @@ class MoveFinder:
             self._limit = None
         self._pace.look_ends(found=bool(decision.commands), ends_round=complete and self._round_is_over())
         pools = {pool.metadata.name: pool for pool, _ in sold.sold}
-        messages = [self._message(command, situation.model, pools, sold) for command in decision.commands]
+        winners = self._winners(situation, sold)
+        messages = await asyncio.to_thread(
+            lambda: [self._message(command, situation.model, pools, sold, winners) for command in decision.commands]
+        )
         messages = messages[: how_many_fit(messages)]
         decision = replace(decision, commands=decision.commands[: len(messages)])
         _report(decision, methods, situation)
         self._events.decided(decision, {node.claim: node for node in nodes}, self._view.node_pools())
         self._remember_blocked(decision, nodes)
         return leaving_together(messages, self._now())
+
+    def _winners(self, situation: Situation, sold: Overlaid) -> TypeChoiceExplainer:
+        """Explains why a replacement has its instance type, and what it would usually cost."""
+        assert situation.model is not None
+        refused_until = partial(avoided_until, self._refusals.avoided_until())
+        return TypeChoiceExplainer(situation.model.problem, sold.types_by_pool(), refused_until)
 
     async def _situation(
         self, nodes: Sequence[ManagedNode], open_commands: Mapping[str, OpenCommand], compute: Compute
@@ -359,6 +375,7 @@ class MoveFinder:
         model: ClusterModel | None,
         pools: Mapping[str, NodePool],
         sold: Overlaid,
+        winners: TypeChoiceExplainer,
         *,
         ident: str = "",
     ) -> DisruptionCommand:
@@ -370,7 +387,9 @@ class MoveFinder:
             name = name_after(planned.pool, f"{ident}/{number}")
             why = "\n".join(command.explanation)
             body = replacement_claim_body(planned, pools[planned.pool], name, ident, command.reason, why)
+            factor = price_factor(pools[planned.pool].metadata.annotations)
             body["metadata"]["annotations"] |= sold.overlay_annotations(planned.pool, planned.instance_types)
+            body["metadata"]["annotations"] |= shortage_annotation(planned.price, winners.usual_price(planned), factor)
             replacements.append(Replacement(name=name, pool=planned.pool, body=body))
         pods = {one.node.claim: model.details[one.node.claim].pods for one in command.candidates}
         prices = {one.node.claim: model.details[one.node.claim].price for one in command.candidates}

@@ -35,6 +35,7 @@ from tenon.disruption.pods_elsewhere import pods_elsewhere
 from tenon.disruption.pool_budgets import PoolBudgets
 from tenon.disruption.rescheduling import Rescheduler
 from tenon.disruption.validation import Validation
+from tenon.ec2.instance_types import without
 from tenon.evolve import evolve
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import Requirements
@@ -51,7 +52,7 @@ from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Plan, PlannedClaim, Problem
 from tests.disruption.clusters import Cluster, NodeSpec, PodSpec, situation
 from tests.planning.disruption_setting import managed
-from tests.planning.fake_view import START, node_pool
+from tests.planning.fake_view import START, FakeTypes, node_pool
 from tests.planning.move_setting import Scripted, Setting, command, scripted
 from tests.scheduling.builders import CATALOG, pod, pool
 
@@ -335,6 +336,28 @@ async def events_of(at: Setting) -> list[tuple[str, str, str, str]]:
     await at.look()
     await asyncio.gather(*(task for task in asyncio.all_tasks() if task.get_name() == TASK))
     return at.recorder.events
+
+
+async def test_a_replacement_that_is_bought_in_a_shortage_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A drifted node does not wait for cheaper capacity, so its replacement is replaced when that is available."""
+
+    def marked(_: FakeTypes, node_class: Any, unavailable: frozenset[OfferingKey], **__: Any) -> Any:
+        return without(CATALOG, unavailable)
+
+    monkeypatch.setattr(FakeTypes, "instance_types", marked)
+    (planned,) = solve(Problem([pod("a")], [pool(types=[CATALOG[-1]])])).claims
+    zones = {offering.zone for offering in CATALOG[0].offerings}
+    refused_types = [kind.name for kind in CATALOG if kind.name != CATALOG[-1].name]
+    keys = [OfferingKey("spot", name, zone) for name in refused_types for zone in zones]
+
+    async def marks(refusals: Iterable[OfferingKey]) -> list[str | None]:
+        at = Setting("a", methods=[scripted(command("a", reason=Reason.DRIFTED, kind="", replacements=(planned,)))])
+        at.refusals.avoid(dict.fromkeys(refusals, START + timedelta(hours=2)))
+        (found,) = await at.look()
+        return [one.body["metadata"]["annotations"].get(labels.BOUGHT_IN_SHORTAGE) for one in found.replacements]
+
+    assert await marks([]) == [None]
+    assert await marks(keys) == ["0.0272"]
 
 
 async def test_evt02_a_node_that_consolidation_leaves_says_why() -> None:
