@@ -43,11 +43,14 @@ from tenon.ec2.launch_filters import NoOfferingError, few_types, named_types
 from tenon.ec2.launch_request import plan_launch, without_addresses
 from tenon.ec2.launched_labels import tenancy
 from tenon.ec2.nodeclass_status import CheckResult, not_ready, readiness_unknown, user_data_bytes
+from tenon.ec2.refused_price import cheapest_left_out
 from tenon.ec2.zonal_shifts import without_zones
+from tenon.evolve import evolve
 from tenon.housekeeping.facts import ObservedInstance, ObservedTemplate
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import Requirements
 from tenon.lifecycle.messages.launch import Instance, LaunchGroup, LaunchRequest, LaunchResult
+from tenon.resources import parse_resources
 from tenon.scheduling.model import InstanceType
 
 log = loggers.NODECLAIM_LIFECYCLE
@@ -197,8 +200,8 @@ class Ec2Provider:
         requirements = Requirements.from_terms(term.to_dict() for term in claim.spec.requirements)
         if types is None:
             types = self.instance_types(node_class, dedicated=tenancy(requirements) == labels.DEDICATED)
-        sold = named_types(requirements, types)
-        sold = without(sold, unavailable)
+        named = named_types(requirements, types)
+        sold = without(named, unavailable)
         sold = without_zones(sold, away) if (away := self.shifted_zones()) else sold
         try:
             plan = plan_launch(
@@ -218,7 +221,10 @@ class Ec2Provider:
         self._network.expect(plan.request.client_token, plan.addresses)
         self._templates.ensure(plan.templates, afresh=attempt > 1)
         _warn_of_few_types(claim, plan.request)
-        return plan.request
+        requests = parse_resources(claim.spec.resources.requests)
+        zones = {subnet.zone for subnet in node_class.status.subnets}
+        left_out = cheapest_left_out(requirements, requests, named, zones, unavailable, plan.request.capacity_type)
+        return plan.request if left_out is None else evolve(plan.request, left_out=left_out)
 
     def launch(self, request: LaunchRequest) -> LaunchResult:
         """Send a prepared request. A repeated request finds the same instance.

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Sequence
+
 import pytest
 
+from activities.ec2.provider import Ec2Provider
 from tenon.apis import labels
-from tenon.ec2.refused_price import cheapest_refused
+from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.ec2.avoided import UnavailableOfferings
+from tenon.ec2.refused_price import cheapest_left_out, cheapest_refused
+from tenon.evolve import evolve
 from tenon.kube.offerings import OfferingKey
+from tenon.kube.requirements import Requirements
 from tenon.lifecycle.messages.launch import FleetOverride, FleetTemplate, Instance, LaunchRequest, OfferingRef
+from tenon.resources import parse_resources
+from tests.ec2.samples import node_claim
+from tests.scheduling.builders import AMD64, CATALOG, ZONES
 
 PRICES = {"c5.large": 0.085, "m5.large": 0.096, "r5.large": 0.126, "m5.16xlarge": 3.072}
 
@@ -71,6 +81,45 @@ def test_a_refusal_of_more_than_one_offering_counts(refusal: OfferingRef) -> Non
     assert cheapest("m5.16xlarge", refusal) == "c5.large"
 
 
+def test_what_a_request_left_out_counts_if_it_is_cheaper() -> None:
+    """EC2 refused it a moment ago, so the request of a static NodePool does not name it."""
+    left_out = FleetOverride(instance_type="c5a.large", zone="us-west-2a", subnet_id="", price=0.077)
+    shorter = evolve(request(), left_out=left_out)
+    assert cheapest_refused(shorter, refused("c5.large"), bought("m5.16xlarge")) == left_out
+    assert cheapest_refused(shorter, [], bought("m5.16xlarge")) == left_out
+    dear = evolve(request(), left_out=evolve(left_out, price=9.0))
+    assert cheapest_refused(dear, [], bought("m5.16xlarge")) is None
+
+
+def test_the_cheapest_offering_that_a_request_leaves_out_would_hold_what_the_claim_asks_for() -> None:
+    """Of the capacity type that it buys, in a zone with a subnet."""
+    keys = {OfferingKey(kind, each.name, zone) for each in CATALOG for kind in ("spot", "on-demand") for zone in ZONES}
+
+    def left_out(refused: Container[OfferingKey], cpu: str = "1", zones: Sequence[str] = ZONES) -> str | None:
+        requests = parse_resources({"cpu": cpu})
+        found = cheapest_left_out(Requirements.of(AMD64), requests, CATALOG, zones, refused, labels.ON_DEMAND)
+        return None if found is None else f"{found.instance_type} {found.zone} {found.price}"
+
+    assert left_out(keys) == "c5.large us-west-2a 0.085"
+    assert left_out(keys, cpu="10") == "c5.4xlarge us-west-2a 0.68"
+    assert left_out(keys, zones=["us-west-2c"]) == "c5.large us-west-2c 0.085"
+    assert left_out({OfferingKey("spot", "c5.large", "us-west-2a")}) is None
+    assert left_out(()) is None
+
+
 def test_a_place_in_a_reservation_is_paid_for_already() -> None:
     refusals = refused("c5.large", capacity_type=labels.RESERVED)
     assert cheapest("m5.16xlarge", *refusals, capacity_type=labels.RESERVED) is None
+
+
+def test_a_prepared_request_knows_the_cheapest_type_that_it_leaves_out(
+    provider: Ec2Provider, ready_class: EC2NodeClass
+) -> None:
+    types = ("node.kubernetes.io/instance-type", "In", ["m5.large", "m5.16xlarge"])
+    claim = node_claim(types, ("karpenter.sh/capacity-type", "In", ["on-demand"]), name="static-1")
+    assert provider.prepare_launch(claim, ready_class, 1).left_out is None
+    unavailable = UnavailableOfferings([OfferingKey("on-demand", "m5.large", "")])
+    prepared = provider.prepare_launch(claim, ready_class, 2, unavailable)
+    assert {row.instance_type for template in prepared.templates for row in template.overrides} == {"m5.16xlarge"}
+    assert prepared.left_out is not None
+    assert (prepared.left_out.instance_type, prepared.left_out.price) == ("m5.large", 0.096)

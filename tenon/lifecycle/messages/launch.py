@@ -72,6 +72,8 @@ class LaunchRequest(Message):
     """The partition of the placement group; 0 if EC2 chooses it, or if the group has none."""
     made_from: dict[str, str] = Field(default_factory=dict)
     """The NodeClaim's annotations about the EC2NodeClass that the request was made from. The class may change later."""
+    left_out: FleetOverride | None = None
+    """The cheapest offering that the claim allows and that EC2 refused a moment ago, without a subnet."""
     group: LaunchGroup | None = None
     """The launch group of the claim. The group launches with this request, but with the group's size, token and tags.
 
