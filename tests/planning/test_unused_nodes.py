@@ -176,6 +176,16 @@ async def test_sch018_a_node_that_its_pods_or_others_use_does_not_count() -> Non
     assert at.kept() == []
 
 
+@pytest.mark.parametrize(("batch", "ready"), [(0, True), (7, False)], ids=["a-replacement", "not-ready"])
+async def test_sch018_only_ready_nodes_that_a_batch_bought_count(batch: int, ready: bool) -> None:
+    """A replacement is bought before its pods may come, and no pod can run on a node that is not ready."""
+    at = Buying(pod("a"))
+    for name in ("one", "two"):
+        at.view.claim(name, "uid-a", batch=batch, initialized_at=at.now if ready else None)
+    assert at.batcher.buys_again(at.view.pods) == {}
+    assert at.kept() == []
+
+
 async def test_sch018_nodes_on_which_the_pods_still_fit_do_not_count() -> None:
     """kube-scheduler may be slow. Nothing is bought again, so no node was bought in vain."""
     at = Buying(pod("a"))
@@ -239,9 +249,12 @@ async def test_sch018_a_pod_that_is_placed_ends_a_pause() -> None:
     at = Buying(pod("a"))
     assert [len(await at.buy()) for _ in range(3)] == [1, 1, 0]
     assert len(at.kept()) == 1
+    told = at.kept()
     at.view.pods = []
     assert at.undecided() == []
     assert at.kept() == []
+    at.view.pods = [pod("a")]
+    assert len(await at.buy(pauses=told)) == 1, "what the workflow still says is older"
 
 
 async def test_sch018_the_next_leader_goes_on_with_a_pause() -> None:
