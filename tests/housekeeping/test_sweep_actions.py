@@ -193,6 +193,15 @@ async def test_an_instance_without_a_claims_tag_stays_if_a_claim_of_any_pool_nam
     assert not await swept.act(Kind.INSTANCE_WITHOUT_CLAIM, claim="", pool="other")
 
 
+async def test_an_instance_without_a_claims_tag_ends_once_all_claims_of_its_pool_have_others() -> None:
+    """A NodePool has nodes at nearly all times. Its lost instances would otherwise never end."""
+    body = live(claim())
+    body["status"]["providerID"] = "aws:///us-west-2a/i-2"
+    swept = Swept().put(body)
+    assert await swept.act(Kind.INSTANCE_WITHOUT_CLAIM, claim="", pool="web")
+    assert swept.ec2.ended == [INSTANCE]
+
+
 async def test_the_node_of_an_ended_instance_is_freed_and_no_other() -> None:
     swept = Swept().put(changed(live(node()), uid="n-1"))
     other = changed(live(node()), uid="n-2", name="node-2")

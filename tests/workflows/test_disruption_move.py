@@ -416,6 +416,46 @@ async def test_a_cancelled_command_is_undone_while_it_waits_for_replacements(
     assert steps.finished[-1].undo
 
 
+class Cancelled(FakeSteps):
+    """An operator cancels the command while its candidates are tainted."""
+
+    @activity.defn(name=ActivityName.TAINT_CANDIDATES)
+    async def taint(self, _given: DisruptInput) -> StepResult:
+        workflow_id = activity.info().workflow_id
+        assert workflow_id is not None
+        handle = activity.client().get_workflow_handle(workflow_id)
+        await handle.cancel()
+        await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)  # it knows by now
+        return self._step(ActivityName.TAINT_CANDIDATES)
+
+
+@pytest.mark.parametrize("surge", [True, False])
+async def test_a_command_that_is_cancelled_during_a_step_begins_no_other(
+    temporal: WorkflowEnvironment, cluster: str, surge: bool
+) -> None:
+    """Replacements and new pods cost money, and Deployments may take ten minutes to start theirs."""
+    steps = Cancelled()
+    wanted = evolve(command(graceful=False, replacements=not surge), surge=["shop/db"] if surge else [])
+    async with running(temporal, cluster, steps, wanted) as handle:
+        result = await handle.result()
+    assert result.failure == "an operator cancelled it"
+    assert steps.calls == ["validate command", "taint candidates", "finish command"]
+
+
+async def test_a_command_that_is_cancelled_before_it_is_validated_touches_nothing(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    """Its nodes are left alone for as long as after a failure: whoever cancelled it does not want it again soon."""
+    steps = FakeSteps()
+    with temporal.with_time_skipping_disabled():
+        async with running(temporal, cluster, steps, command()) as handle:
+            await handle.cancel()
+            result = await handle.result()
+            (postponed,) = await postponements_of(handle)
+    assert (result.failure, steps.calls) == ("an operator cancelled it", [])
+    assert postponed.seconds == 300
+
+
 async def signals_of(handle: Handle) -> list[str]:
     """The signals that the command sent."""
     sent = [event.signal_external_workflow_execution_initiated_event_attributes for event in await events_of(handle)]
