@@ -306,6 +306,35 @@ async def test_sch018_pods_that_leave_their_node_do_not_count_nodes() -> None:
     assert at.kept() == []
 
 
+async def test_sch018_pods_that_leave_their_node_get_nodes_during_a_pause_of_pods_like_them() -> None:
+    """They run, so kube-scheduler has placed such pods. A pause would hold up the drain."""
+    at = Buying(pod("a"))
+    assert [len(await at.buy()) for _ in range(3)] == [1, 1, 0]
+    at.view.add(replace(pod("a2"), node_name="old"))
+    (claim,) = await at.buy()
+    assert at.view.planned[claim] == {"uid-a2"}
+
+
+async def test_sch018_nodes_for_a_buffer_do_not_count() -> None:
+    """They stay free on purpose: a buffer has no pods that kube-scheduler could place."""
+    at = Buying(replace(pod("a"), buffer="default/spare"))
+    for name in ("one", "two"):
+        at.view.claim(name, "uid-a", batch=7, initialized_at=at.now)
+    assert at.batcher.buys_again(at.view.pods) == {}
+    assert at.kept() == []
+
+
+async def test_sch018_a_pause_forgets_the_names_of_nodes_that_are_gone_but_not_their_number() -> None:
+    """The workflow keeps it, and the pods may wait for months."""
+    at = Buying(pod("a"))
+    assert [len(await at.buy()) for _ in range(3)] == [1, 1, 0]
+    at.view.claims.clear()
+    at.view.planned.clear()
+    assert at.undecided() == []
+    (kept,) = at.kept()
+    assert (kept.nodes, kept.claims) == (2, [])
+
+
 async def test_sch018_a_pod_that_waits_beside_a_node_where_it_should_fit_says_so() -> None:
     """A scheduler plugin may keep it away. Tenon buys nothing, so the event is all that there is to see."""
     at = Buying(pod("a"))
