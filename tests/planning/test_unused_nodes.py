@@ -315,6 +315,15 @@ async def test_sch018_pods_that_leave_their_node_get_nodes_during_a_pause_of_pod
     assert at.view.planned[claim] == {"uid-a2"}
 
 
+async def test_sch018_a_pod_that_was_placed_at_last_and_leaves_its_node_is_planned_during_the_pause() -> None:
+    """Others like it still wait. It needs another node at once."""
+    at = Buying(pod("a"), pod("a2"))
+    assert [len(await at.buy()) for _ in range(3)] == [1, 1, 0]
+    at.view.claims.clear()
+    at.view.pods = [replace(pod("a"), node_name="old"), pod("a2")]
+    assert at.undecided() == ["a"]
+
+
 async def test_sch018_nodes_for_a_buffer_do_not_count() -> None:
     """They stay free on purpose: a buffer has no pods that kube-scheduler could place."""
     at = Buying(replace(pod("a"), buffer="default/spare"))

@@ -499,6 +499,17 @@ async def test_wsh02_a_command_says_what_it_saves_and_what_was_predicted(
     assert await signals_of(handle) == signals
 
 
+async def test_wsh02_a_node_that_left_for_another_reason_counts_for_what_a_command_saves(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    """Its replacement stays, and its price was part of the prediction."""
+    steps = FakeSteps()
+    steps.refused, steps.leaving = {"default-2": "already leaving: expired"}, ["default-2"]
+    async with running(temporal, cluster, steps, command(predicted=0.3)) as handle:
+        await handle.result()
+    assert steps.measured == [["default-1", "default-2"]]
+
+
 @pytest.mark.parametrize("fails", [False, True], ids=["no-price", "error"])
 async def test_wsh02_a_command_whose_saving_is_not_known_still_ends_well(
     temporal: WorkflowEnvironment, cluster: str, fails: bool
