@@ -14,7 +14,7 @@ from tenon.apis import labels
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.breaker import BOOTS_BEFORE, BOOTS_REMEMBERED_FOR, MAX_BOOT_PAUSE, merged, sentence
 from tenon.lifecycle.messages.provisioning import LaunchBreaker, LaunchReport
-from tests.lifecycle_k8s.world import REF, Ec2, World, claim
+from tests.lifecycle_k8s.world import REF, Ec2, World, claim, condition
 
 KMS = ("Client.InternalError", "Client.InternalError: Client error on launch")
 
@@ -174,3 +174,13 @@ async def test_an_instance_that_was_ended_on_request_or_taken_back_says_nothing(
         await boots.look(REF, f"i-{number}")
     assert breakers.report().breakers == []
     assert world.recorder.events == []
+
+
+async def test_an_instance_that_ends_after_its_node_joined_slows_no_purchase() -> None:
+    """It did boot. The NodePool's next instances are no worse for it."""
+    world, breakers, boots = booting()
+    world.claim["status"]["conditions"] = [condition("Launched"), condition("Registered")]
+    for number in range(BOOTS_BEFORE):
+        await boots.look(REF, f"i-{number}")
+    assert breakers.report().breakers == []
+    assert world.status_of("Registered")[0] == "True"

@@ -62,6 +62,18 @@ def test_sch018_the_nodes_of_one_batch_lead_to_one_pause() -> None:
     assert (pause.nodes, pause.pauses, pause.until) == (10, 1, NOW + timedelta(minutes=1))
 
 
+def test_sch018_a_node_of_an_earlier_batch_does_not_let_the_newest_batch_count_again() -> None:
+    """Nodes become ready in any order."""
+    assert after(1, 3, 2, 3).pauses == after(1, 3, 3).pauses == 1
+
+
+def test_sch018_nodes_from_before_a_change_of_the_nodepools_do_not_count_after_it() -> None:
+    """They were bought without the change, which may be the one that helps."""
+    changed = supply_version([("default", "uid", 2)])
+    again = with_unused_node(after(1, 2), pod("a"), "default-0", "default", 1, changed, NOW)
+    assert (again.nodes, again.until) == (0, None)
+
+
 def test_sch018_each_nodeclaim_counts_once() -> None:
     once = after(1)
     assert with_unused_node(once, pod("a"), "default-0", "default", 1, SUPPLY, NOW) == once
