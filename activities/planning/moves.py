@@ -82,6 +82,8 @@ MAX_LAUNCHING = 25
 """How many of them launch nodes. NodeClaims are large, and all commands of a look must fit in a message."""
 MAX_SECONDS = 60.0
 """Seconds after which a look gives what it has found."""
+MAX_REMEMBERED = 1000
+"""The maximum number of commands of which new hosts are remembered."""
 DRIFT_SHARE = 0.5
 """The part of this time that drift may use. Its candidates may all be nodes that cannot leave, in every look."""
 
@@ -149,6 +151,8 @@ class MoveFinder:
         self._look: asyncio.Task[list[DisruptionCommand]] | None = None
         self._limit: Limit | None = None
         self._pace = LookPace(view, batcher, self._refusals)
+        self._new_hosts: dict[str, frozenset[str]] = {}
+        """By command that takes other replacements than it was decided with, the NodeClaims that its pods move to."""
         self._cursor: LookCursor | None = None
         """Where the next look goes on; None until it is known."""
 
@@ -245,6 +249,7 @@ class MoveFinder:
         message = await asyncio.to_thread(
             partial(self._message, validation.instead, situation.model, pools, sold, winners, ident=command.id)
         )
+        self._remember_hosts(message)
         return StepResult(instead=evolve(message, leaves_from=command.leaves_from))
 
     async def measure(self, command: DisruptionCommand, left: Collection[str]) -> dict[str, MeasuredSaving]:
@@ -341,12 +346,22 @@ class MoveFinder:
             now=self._now(),
             under_command=claims_of(open_commands, postponed=False),
             postponed=claims_of(open_commands, postponed=True),
-            nominated=frozenset(self._batcher.nominated_nodes()) | hosts_of(open_commands),
+            nominated=frozenset(self._batcher.nominated_nodes()) | self._hosts_of(open_commands),
             buffer_hosts=self._buffers.hosts(),
             slowed=slowed_pools(self._slowed.savings, open_commands, self._now()),
             cursor=self._cursor or LookCursor(),
             blocked_at=dict(self._blocked_at),
         )
+
+    def _hosts_of(self, open_commands: Mapping[str, OpenCommand]) -> frozenset[str]:
+        """The NodeClaims that open commands move pods to (DIS-62). The workflow does not know the new ones."""
+        still_open = {entry.command for entry in open_commands.values() if not entry.postponed}
+        return hosts_of(open_commands).union(*(self._new_hosts.get(each, frozenset()) for each in still_open))
+
+    def _remember_hosts(self, command: DisruptionCommand) -> None:
+        self._new_hosts[command.id] = frozenset(command.arrivals)
+        while len(self._new_hosts) > MAX_REMEMBERED:
+            del self._new_hosts[next(iter(self._new_hosts))]
 
     async def _compute(self, function: Callable[..., Result], *given: object) -> Result:
         """Run a function in a thread and add its CPU time, so that waiting for EC2 or for a core does not count."""

@@ -42,6 +42,7 @@ from tenon.kube.requirements import Requirements
 from tenon.lifecycle.breaker import refused
 from tenon.lifecycle.messages.disruption import (
     AwaitDisruptionInput,
+    DisruptionCommand,
     MeasuredSaving,
     OpenCommand,
     PoolSavings,
@@ -158,6 +159,31 @@ async def test_dis03_a_drift_command_takes_other_replacements_under_its_own_id(m
     ] * 2
     assert len({one.name for one in result.instead.replacements}) == 2
     assert counted(name, consolidation_type="") == before
+
+
+async def test_dis62_no_command_removes_a_node_that_a_command_with_another_plan_moves_pods_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """While that command is open. The workflow knows only the nodes that it was decided with."""
+    other = command("a", reason=Reason.DRIFTED, kind="", destinations={"b": (pod("web"),)})
+    at = Setting("a", "b")
+    given = to_message(command("a", reason=Reason.DRIFTED, kind=""))
+    monkeypatch.setattr(moves, "validated", lambda *_: Validation(instead=other))
+    result = await at.finder.validate(given, {})
+    assert result.instead is not None
+    assert list(result.instead.arrivals) == ["b"]
+
+    def nominated(_: DisruptionCommand, situation: Situation, *__: Any) -> Validation:
+        return Validation(why=",".join(situation.nominated))
+
+    monkeypatch.setattr(moves, "validated", nominated)
+    entry = OpenCommand(command=given.id, reason=given.reason, pool="default", until=START)
+    failed = entry.model_copy(update={"postponed": True})
+    found = [
+        (await at.finder.validate(to_message(command("b")), ledger)).failure
+        for ledger in ({"a": entry}, {}, {"a": failed})
+    ]
+    assert found == ["b", "", ""]
 
 
 async def test_dis46_a_validation_knows_that_the_nodes_last_command_is_over() -> None:
