@@ -20,6 +20,7 @@ from activities.ec2.provider import Ec2Provider
 from activities.ec2.termination_batch import TERMINATED, Terminations
 from activities.finishing import finished
 from activities.heartbeat import with_heartbeat
+from activities.idle_replacements import IdleReplacements
 from activities.kubernetes import (
     binding,
     cordon,
@@ -97,6 +98,7 @@ class NodeActivities:
         self._ec2 = ec2
         self._default_spread = default_spread
         self._memory = LearnedMemory(kube)
+        self._idle = IdleReplacements(kube, ec2, utc_now)
         self._terminations = Terminations(ec2)
         self._naming = ThreadPoolExecutor(NAMING_THREADS, thread_name_prefix="naming")
         self._names: set[asyncio.Task[None]] = set()
@@ -228,7 +230,9 @@ class NodeActivities:
     async def drain(self, given: DrainInput) -> DrainResult:
         """Evict the pods in waves."""
         with requests_as(RequestClass.LEAVE):
-            result = await drain.drain(self._kube, self._recorder, given, utc_now, activity.heartbeat)
+            result = await drain.drain(
+                self._kube, self._recorder, given, utc_now, activity.heartbeat, idle_nodes=self._idle.sentence
+            )
         metrics.PODS_DRAINED.labels(drain_reason(given.reason)).inc(result.evicted)
         if result.drained:
             metrics.NODES_DRAINED.labels(given.pool).inc()

@@ -34,7 +34,7 @@ from tenon.lifecycle.messages.node import Keep
 from tenon.lifecycle.messages.provisioning import LaunchBreaker, LaunchReport, PurchasePause, ShortageWait
 from tenon.lifecycle.remedies import remedies, report
 from tenon.lifecycle.state import NodeState
-from tenon.lifecycle.timeline import details
+from tenon.lifecycle.timeline import blocked_since, blocked_text, details
 from tenon.provisioning.purchase_pauses import list_sentence
 from tenon.provisioning.shortage_waits import waiting_sentence
 from worker.runtime.encrypted_payloads import PayloadCodecError
@@ -215,7 +215,7 @@ def list_nodes(cluster: Cluster = None, output: Output = "table", blocked: Block
     console = Console()
     for name, state in states.items():
         if state.blocked:
-            _print(console, f"**{name}**: {state.blocked}\n\n" + "\n".join(f"- {r}" for r in remedies(state)))
+            _print(console, f"**{name}**: {blocked_text(state)}\n\n" + "\n".join(f"- {r}" for r in remedies(state)))
     for breaker in breakers:
         probe = f"tried again at {format_instant(breaker.next_probe_at)}"
         _print(console, f"**{subject(breaker)}**: {sentence(breaker)}; {probe}")
@@ -322,7 +322,14 @@ def _breaker_row(breaker: LaunchBreaker) -> dict[str, Any]:
 
 def _explained(state: NodeState | None) -> dict[str, Any]:
     """The additional JSON fields of a blocked node."""
-    return {} if state is None else {"why": state.blocked, "remedies": remedies(state)}
+    if state is None:
+        return {}
+    since = blocked_since(state)
+    return {
+        "why": state.blocked,
+        **({"since": format_instant(since)} if since else {}),
+        "remedies": remedies(state),
+    }
 
 
 def _row(execution: WorkflowExecution) -> dict[str, str]:

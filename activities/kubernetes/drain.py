@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 
 from activities.kubernetes.client import Kube
@@ -28,6 +28,11 @@ POLL_SECONDS = 1.0
 MAX_POLL_SECONDS = 5.0
 """The maximum pause. While nothing changes, each pause is 1.5 times as long as the previous one."""
 MAX_SENTENCES = 10
+REPLACEMENT_IDLE = "ReplacementIdle"
+"""The reason of the event about nodes that stand empty while a drain is blocked."""
+
+IdleNodes = Callable[[Sequence[Object]], Awaitable[str]]
+"""Returns which nodes stand empty because they were bought for these pods, as the end of a sentence."""
 
 
 async def drain(
@@ -37,11 +42,14 @@ async def drain(
     now: Clock,
     heartbeat: Heartbeat,
     sleep: Sleep = asyncio.sleep,
+    idle_nodes: IdleNodes | None = None,
 ) -> DrainResult:
     """Remove the pods from the node, or report what is left after ``budget_seconds``.
 
     The drain does not wait for pods for which waiting is useless: pods that are stuck, pods that the API server does
     not allow to delete after the node's grace period, and all pods of a dead Node whose instance is gone.
+
+    ``idle_nodes`` is asked which nodes stand empty because they were bought for pods that are blocked here.
     """
     claim = await read_claim(kube, wanted.claim)
     node: Object | None = (await find_node(kube, wanted, claim)).node
@@ -84,11 +92,15 @@ async def drain(
         next_force_at = decide.next_force(waited, wanted.force_at, now())
         if left <= 0:
             blocked = drain_blockers.grouped(evictor.sentences(waited))[:MAX_SENTENCES]
+            standing = await idle_nodes(waited) if blocked and idle_nodes is not None else ""
+            if standing:
+                await recorder.publish(node, REPLACEMENT_IDLE, f"{blocked[0]}; {standing}", "Warning")
             return DrainResult(
                 evicted=evictor.evicted,
                 remaining=len(waited),
                 blocked=blocked,
                 next_force_at=next_force_at,
+                idle=standing,
             )
         idle = len(waited) == before and not wanted.force
         pause, before = min(pause * 1.5, MAX_POLL_SECONDS) if idle else POLL_SECONDS, len(waited)

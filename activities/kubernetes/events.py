@@ -33,6 +33,7 @@ WINDOWS = {
     "FailedScheduling": 300.0,
     "NoCompatibleInstanceTypes": 60.0,
     "HeldByFinalizer": 3600.0,
+    "ReplacementIdle": 3600.0,
     "ZonalShiftUnknown": 1800.0,
 }
 """Reason to the seconds during which repetitions are not written."""

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 
 from tenon.kube.timestamps import format_instant
 from tenon.lifecycle.state import NodeState, Stage
+from tenon.lifecycle.timeline import blocked_text
 
 _BUDGETS = re.compile(r"PodDisruptionBudgets? ((?:[^\s/,]+/[^\s,]+(?:, )?)+)")
 _PROTECTED = re.compile(r"pod ([^\s/]+)/(\S+) cannot be evicted: annotation (\S+) (?:protects|holds) it")
@@ -65,7 +66,7 @@ def report(state: NodeState) -> str:
     """Renders, as Markdown, what blocks the node, what unblocks it and what happens if no one acts; may be empty."""
     lines: list[str] = []
     if state.blocked:
-        lines += ["#### Blocked", "", state.blocked, "", "What resolves it:", ""]
+        lines += ["#### Blocked", "", blocked_text(state), "", "What resolves it:", ""]
         lines += [f"- {remedy}" for remedy in remedies(state)]
     due = deadlines(state)
     if due:

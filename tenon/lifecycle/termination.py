@@ -100,7 +100,8 @@ def drained(state: NodeState, result: DrainResult, now: datetime) -> NodeState:
         done = evolve(state, stage=after, blocked="", deadline=None, volumes_attached=result.volumes_attached)
         return record(done, now, f"drained, {counted(state.evicted_pods, 'pod')} evicted in all")
     more = f"; and {len(result.blocked) - 3} more" if len(result.blocked) > 3 else ""
-    blocked = "; ".join(result.blocked[:3]) + more
+    idle = f"; {result.idle}" if result.idle else ""
+    blocked = "; ".join(result.blocked[:3]) + more + idle
     stalls = 0 if result.evicted else state.drain_stalls + 1
     pause = GOES_ON if result.evicted else min(BLOCKED_RETRY * 2 ** min(stalls - 1, 8), MAX_BLOCKED_RETRY)
     again = min(now + pause, result.next_force_at or now + pause)

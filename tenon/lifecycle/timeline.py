@@ -47,6 +47,17 @@ def clock(at: datetime | None) -> str:
     return at.strftime("%Y-%m-%d %H:%M:%S UTC") if at else "-"
 
 
+def blocked_since(state: NodeState) -> datetime | None:
+    """Return since when the node's drain is blocked; None in other stages, which do not record it."""
+    return state.blocked_since if state.blocked and state.stage is Stage.DRAINING else None
+
+
+def blocked_text(state: NodeState) -> str:
+    """Say what blocks the node and, for a drain, since when."""
+    since = blocked_since(state)
+    return state.blocked + (f", since {clock(since)}" if since else "")
+
+
 def _pods_row(state: NodeState) -> str:
     """Until its pods are bound, shows only how many pods the node was bought for."""
     own = f"bought for {state.planned_pods}"
@@ -86,8 +97,7 @@ def details(state: NodeState) -> str:
     if state.force_at:
         rows.append(("Forced from", clock(state.force_at)))
     if state.blocked:
-        since = f", since {clock(state.blocked_since)}" if state.stage is Stage.DRAINING and state.blocked_since else ""
-        rows.append(("Blocked", state.blocked + since))
+        rows.append(("Blocked", blocked_text(state)))
     if state.first_run_id:
         rows.append(("First run", f"`{state.first_run_id}`"))
     lines = [f"### NodeClaim {state.claim.name}", "", "| | |", "|---|---|"]

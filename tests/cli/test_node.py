@@ -103,6 +103,7 @@ async def test_the_blocked_nodes_are_listed_with_their_reasons(
     [row] = json.loads((await asyncio.to_thread(tenon, "list", "--cluster", cluster, "--blocked", "-o", "json")).stdout)
     assert (row["nodeClaim"], row["blocked"], row["why"]) == (NAME, "yes", BUDGET)
     assert any("force-drain" in remedy for remedy in row["remedies"])
+    assert f"{BUDGET}, since {row['since'].replace('T', ' ').removesuffix('Z')} UTC" in text
 
     forced = await asyncio.to_thread(tenon, "force-drain", NAME, "--cluster", cluster)
     assert forced.exit_code == 0, forced.output

@@ -177,10 +177,14 @@ class Pool:
         """Annotate a Node; None takes the annotation off."""
         await self.kube.patch(NODES, node, {"metadata": {"annotations": {key: value}}})
 
-    async def protect(self, app: str, max_unavailable: int | str = 0) -> str:
-        """A PodDisruptionBudget for an app's pods, which lets none of them go unless it says how many; its name."""
+    async def protect(self, app: str, max_unavailable: int | str = 0, *, min_available: int | None = None) -> str:
+        """A PodDisruptionBudget for an app's pods, which lets none of them go unless it says how many; its name.
+
+        ``min_available`` is used instead, if given: such a budget may let pods go later.
+        """
         name = f"{self.name}-{app}"
-        spec = {"maxUnavailable": max_unavailable, "selector": {"matchLabels": self._labels(app)}}
+        size = {"maxUnavailable": max_unavailable} if min_available is None else {"minAvailable": min_available}
+        spec = {**size, "selector": {"matchLabels": self._labels(app)}}
         await self.kube.create(PDBS, {"metadata": {"name": name, "labels": {KEY: self.name}}, "spec": spec}, NAMESPACE)
         return name
 

@@ -104,6 +104,38 @@ async def test_a_drain_that_a_budget_blocks(
         assert f"PodDisruptionBudget {NAMESPACE}/{pool.name}-web" in story
 
 
+async def test_trm05_a_blocked_drain_names_the_replacement_that_stands_idle(
+    make_pool: MakePool, observe: Observe, tenon: Run, kube: Kube
+) -> None:
+    """A drain that a budget blocks has its replacement at once: who drained the node sees what that costs."""
+    pool = await make_pool(requirements=SMALL, consolidate_after="Never")
+    async with observe(pool) as seen:
+        claim, node, pod = await one_node(pool)
+        seen.may_move(pool)
+        budget = f"{NAMESPACE}/{await pool.protect('web', min_available=1)}"
+        await kube.delete(NODECLAIMS, claim)
+        row: dict[str, Any] = {}
+
+        async def told() -> bool:
+            listed = await asyncio.to_thread(tenon, "node", "list", "--blocked", "-o", "json")
+            row.update(next((one for one in json.loads(listed.stdout) if one["nodeClaim"] == claim), {}))
+            return "stands empty at $" in str(row.get("why"))
+
+        await until(told, within=200)
+        (other,) = {one["metadata"]["name"] for one in await pool.nodes()} - {node}
+        refusal = f"pod {NAMESPACE}/{pod} cannot be evicted: PodDisruptionBudget {budget} allows no eviction"
+        assert row["why"].startswith(f"{refusal}; meanwhile Node {other} stands empty at $")
+        assert row["why"].endswith(" an hour and waits for 1 of these pods")
+        assert row["since"]
+        await pool.seen(node, "ReplacementIdle", other)
+        await kube.delete(PDBS, budget.partition("/")[2], namespace=NAMESPACE)
+        await pool.gone(claim, within=100)
+        await pool.running(1)
+        await pool.scale(0)
+        for left in await pool.claims():  # the pool keeps its empty nodes, so that none left while the drain waited
+            await kube.delete(NODECLAIMS, left["metadata"]["name"])
+
+
 async def test_lif03_an_instance_that_never_joins_is_reported_with_its_console(
     make_pool: MakePool, observe: Observe, tenon: Run, kube: Kube, ec2: Ec2Admin
 ) -> None:

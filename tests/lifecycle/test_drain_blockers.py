@@ -9,7 +9,7 @@ import pytest
 from tenon.evolve import evolve
 from tenon.lifecycle.drain_blockers import grouped
 from tenon.lifecycle.messages.node import DrainResult
-from tenon.lifecycle.remedies import remedies
+from tenon.lifecycle.remedies import remedies, report
 from tenon.lifecycle.state import Stage
 from tenon.lifecycle.termination import drained
 from tenon.lifecycle.timeline import MAX_TEXT, details
@@ -55,6 +55,17 @@ def test_a_blocked_node_says_since_when_and_how_many_other_things_block_it() -> 
     assert f"and 1 more, since {NOW:%Y-%m-%d %H:%M}" in details(state)
     free = drained(state, DrainResult(remaining=1), NOW + timedelta(minutes=11))
     assert (free.blocked, free.blocked_since) == ("", None)
+
+
+def test_trm05_a_blocked_node_says_what_stands_idle_meanwhile_and_keeps_its_remedies() -> None:
+    idle = "meanwhile Node n2 stands empty at $0.1187 an hour and waits for 5 of these pods"
+    state = evolve(at_live(), stage=Stage.DRAINING)
+    state = drained(state, DrainResult(remaining=5, blocked=[TOGETHER], idle=idle), NOW)
+    assert state.blocked == f"{TOGETHER}; {idle}"
+    page = f"{TOGETHER}; {idle.replace('$0.1187 an hour', '0.1187 USD/h')}, since {NOW:%Y-%m-%d}"
+    assert f"Blocked | {page}" in details(state)
+    assert f"{TOGETHER}; {idle}, since {NOW:%Y-%m-%d %H:%M}" in report(state)
+    assert remedies(state)[0].startswith("relax PodDisruptionBudget default/inflate: ")
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,8 @@ class DrainResult(Message):
     volumes_attached: int = 0
     next_force_at: datetime | None = None
     """When the next remaining pod may be deleted without eviction."""
+    idle: str = ""
+    """Which nodes stand empty meanwhile, because they were bought for the remaining pods."""
 
 
 class DetachInput(NodeInput):
