@@ -28,7 +28,8 @@ class Leases:
         self.asked: list[str] = []
         self.pods: dict[tuple[str, str], dict[str, Any]] = {}
         self.may_write: set[str] = set()
-        """The users that may patch NodeClaims."""
+        """The users that may write NodeClaims, by this verb."""
+        self.verb = "patch"
         self.read: list[tuple[str, str]] = []
         self.reviews: list[dict[str, Any]] = []
         self.may_review = True
@@ -52,7 +53,7 @@ class Leases:
         self.reviews.append(body["spec"])
         asked = body["spec"]["resourceAttributes"]
         assert (asked["group"], asked["resource"], "namespace" in asked) == ("karpenter.sh", "nodeclaims", False)
-        return {"status": {"allowed": asked["verb"] == "patch" and body["spec"]["user"] in self.may_write}}
+        return {"status": {"allowed": asked["verb"] == self.verb and body["spec"]["user"] in self.may_write}}
 
     async def list(self, resource: Any, *, field_selector: str) -> list[dict[str, Any]]:
         self.asked.append(field_selector)

@@ -81,6 +81,62 @@ def test_ops04_a_lease_in_the_name_of_a_pod_that_is_gone_soon_counts_no_more() -
     virtually(main)
 
 
+def test_ops04_each_new_holder_of_a_lease_is_judged_at_once_and_for_itself() -> None:
+    """A tenant's Pod may take a Lease before or after a Karpenter."""
+
+    async def main() -> None:
+        leases = Leases()
+        leases.add_pod("apps", "web-7d", "default", may_write=False)
+        leases.add_pod("apps", "karpenter-7d", "karpenter", may_write=True)
+        others = rivals(leases)
+        for holder, counts in (("web-7d_1f", False), ("karpenter-7d_1f", True), ("web-7d_1f", False)):
+            leases.renew(ELSEWHERE, holder)
+            await others.check()
+            assert others.stand_by(False) is counts
+
+    virtually(main)
+
+
+@pytest.mark.parametrize("verb", ["patch", "update"])
+def test_ops04_a_pod_that_may_write_nodeclaims_by_either_verb_counts(verb: str) -> None:
+    async def main() -> None:
+        leases = Leases()
+        leases.verb = verb
+        leases.add_pod("apps", "karpenter-7d", "karpenter", may_write=True)
+        others = rivals(leases)
+        leases.renew(ELSEWHERE, "karpenter-7d_1f")
+        await others.check()
+        assert others.stand_by(False)
+
+    virtually(main)
+
+
+def test_ops04_a_pod_that_ended_just_after_its_last_renewal_counts_until_its_lease_expires() -> None:
+    """Another replica takes the Lease in seconds. If Tenon began in between, both would buy."""
+
+    async def main() -> None:
+        leases = Leases()
+        leases.add_pod("apps", "karpenter-7d", "karpenter", may_write=True)
+        others = rivals(leases)
+        for _ in range(15):
+            leases.renew(ELSEWHERE, "karpenter-7d_1f")
+            await others.check()
+            await asyncio.sleep(2)
+        leases.renew(ELSEWHERE, "karpenter-7d_1f")
+        leases.pods.clear()
+        asked = len(leases.read)
+        for _ in range(7):
+            await others.check()
+            assert others.stand_by(False)
+            await asyncio.sleep(2)
+        assert len(leases.read) == asked + 1, "it was known that the Pod is gone"
+        await asyncio.sleep(2)
+        await others.check()
+        assert not others.stand_by(False)
+
+    virtually(main)
+
+
 def test_ops04_many_false_leases_do_not_hide_karpenters() -> None:
     """Each check asks about a few of them only, those first that it never asked about."""
 
@@ -94,6 +150,7 @@ def test_ops04_many_false_leases_do_not_hide_karpenters() -> None:
         await others.check()
         assert len(leases.read) == 8
         for _ in range(13):
+            await asyncio.sleep(31)  # and the first ones are due again
             for number in range(100):
                 leases.renew((f"tenant-{number}", US[1]), "karpenter-0_1f")
             leases.renew(ELSEWHERE, "karpenter-7d_1f")

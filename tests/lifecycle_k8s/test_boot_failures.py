@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any, cast
+from unittest import mock
 
 import pytest
 
 from activities.boot_failures import BootFailures
+from activities.ec2.errors import EC2Error
 from activities.kubernetes.resources import NODECLAIMS
 from activities.launch_breakers import LaunchBreakers
 from tenon.apis import labels
@@ -184,3 +186,20 @@ async def test_an_instance_that_ends_after_its_node_joined_slows_no_purchase() -
         await boots.look(REF, f"i-{number}")
     assert breakers.report().breakers == []
     assert world.status_of("Registered")[0] == "True"
+
+
+async def test_an_ec2_that_does_not_say_why_an_instance_ended_holds_no_end_up() -> None:
+    """The next attempt of the step asks again."""
+    world, breakers, boots = booting()
+    ec2 = cast("Any", boots)._ec2
+    with mock.patch.object(ec2, "why_ended", side_effect=EC2Error("RequestLimitExceeded", "slow down")):
+        await boots.look(REF, "i-1")
+    assert (breakers.report().breakers, world.recorder.events) == ([], [])
+    await boots.look(REF, "i-1")
+    assert "InstanceEnded" in world.recorder.reasons()
+
+
+async def test_an_end_without_a_message_is_named_by_its_code() -> None:
+    world, _, boots = booting(("Server.InternalError", ""))
+    await boots.look(REF, "i-1")
+    assert world.recorder.events[-1][3] == "EC2 ended i-1 before its Node joined: Server.InternalError"

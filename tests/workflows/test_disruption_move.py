@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -278,13 +279,20 @@ async def test_dis_63_a_command_waits_for_a_signal_and_holds_no_activity(
             description = await handle.describe()
             assert not description.raw_description.pending_activities
             assert steps.calls[3:] == ["await replacements"]
-            await handle.signal(DisruptionMoveWorkflow.replacement_changed, "default-new")
-            await until(lambda: _looked(steps, 2))
+            for looks in (2, 3):
+                await until(partial(_waits, handle, looks - 1))
+                await handle.signal(DisruptionMoveWorkflow.replacement_changed, "default-new")
+                await until(partial(_looked, steps, looks))
             steps.waits = ""
             await handle.signal(DisruptionMoveWorkflow.replacement_changed, "default-new")
             result = await handle.result()
     assert result.accepted == ["default-1", "default-2"]
-    assert steps.calls == [*ALL_STEPS[:3], *["await replacements"] * 3, *ALL_STEPS[4:]]
+    assert steps.calls == [*ALL_STEPS[:3], *["await replacements"] * 4, *ALL_STEPS[4:]]
+
+
+async def _waits(handle: Handle, times: int) -> bool:
+    """Whether it has begun so many waits, each with a timer."""
+    return sum(one.HasField("timer_started_event_attributes") for one in await events_of(handle)) >= times
 
 
 async def _looked(steps: FakeSteps, times: int = 1) -> bool:

@@ -1,0 +1,53 @@
+"""The numbers of the provisioner's batches, from which the names of NodeClaims follow; on a real Temporal server."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from temporalio.testing import WorkflowEnvironment
+
+from tenon.lifecycle.messages.provisioning import LaunchReport
+from tests.workflows.refusing_ec2 import Planning, provisioner
+from tests.workflows.waiting import until
+from workflows.provisioner import MAX_REPORTS, ProvisionerWorkflow
+
+PLANS = 10
+"""More than fit into a second: a run that counted from its own start would repeat a number."""
+
+
+async def test_each_plan_has_its_own_number_also_after_the_run_has_continued_as_new(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    """Two plans with one number would take each other's NodeClaims for their own. The last plan stays known."""
+    planning = Planning()
+
+    async def plans(times: int) -> None:
+        async def planned() -> bool:
+            return len(planning.planned) >= times
+
+        planning.pods.set()
+        await until(planned)
+
+    async with provisioner(temporal, cluster, planning) as handle:
+        for times in range(1, PLANS + 1):
+            await plans(times)
+            await until(partial(asked, planning, times + 1))
+        first = (await handle.describe()).run_id
+        for _ in range(MAX_REPORTS):
+            await handle.signal(ProvisionerWorkflow.launches_reported, LaunchReport())
+
+        async def continued() -> bool:
+            return (await handle.describe()).run_id != first and await asked(planning, PLANS + 2)
+
+        await until(continued)
+        last = await handle.query(ProvisionerWorkflow.last)
+        await plans(PLANS + 1)
+    numbers = [given.batch for given in planning.planned]
+    assert numbers == list(range(numbers[0], numbers[0] + PLANS + 1))
+    assert last is not None
+    assert last.batch == numbers[-2]
+
+
+async def asked(planning: Planning, times: int) -> bool:
+    """Whether the workflow has asked for so many batches."""
+    return len(planning.asked) >= times
