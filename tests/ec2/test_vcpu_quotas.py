@@ -63,3 +63,8 @@ def test_a_nodeclaim_names_the_used_up_quotas_and_refused_types_of_its_types() -
     avoided = [quota, kind, OfferingKey.of_quota("spot", "P"), OfferingKey("spot", "", "")]
     assert unavailable_offerings(unavailable_annotation(["g5.xlarge"], avoided)) == {quota, kind}
     assert unavailable_annotation(["m5.large"], avoided) == {}
+
+
+def test_a_family_that_no_known_quota_covers_has_one_of_its_own() -> None:
+    """A refusal of it must not hide the standard families, nor theirs hide it."""
+    assert quota_of("q1.large", "on-demand") == quota_of("q1.8xlarge", "spot") != quota_of("m5.large", "on-demand")
