@@ -50,6 +50,7 @@ from tenon.ec2.own_kubelet import with_own_kubelet
 from tenon.ec2.refused_price import cheapest_refused
 from tenon.evolve import evolve
 from tenon.kube.claim_record import ClaimRecord
+from tenon.lifecycle.launch_stages import LAUNCH_ATTEMPTS
 from tenon.lifecycle.messages.base import ClaimRef, ErrorType
 from tenon.lifecycle.messages.launch import (
     ClaimView,
@@ -248,7 +249,7 @@ class Launching:
             )
         result = await self._send(given, claim)
         refused, result = result.unavailable, evolve(result, unavailable=[])
-        if result.instance is None and result.reason == TEMPLATE_NOT_FOUND:
+        if result.instance is None and result.reason == TEMPLATE_NOT_FOUND and given.attempt < LAUNCH_ATTEMPTS:
             # The next attempt creates the template again.
             return evolve(result, reason=Reason.TEMPLATE_GONE)
         if result.instance is None:

@@ -264,6 +264,20 @@ async def test_a_launch_whose_template_is_gone_is_prepared_again_at_once() -> No
     assert life.world.recorder.events == []
 
 
+async def test_a_claim_whose_template_is_gone_in_each_attempt_says_so_and_is_given_up() -> None:
+    """LIF-05: somebody deletes the templates, or EC2 does not show them."""
+    ec2 = Tokens(**{f"t{number}": TEMPLATE_GONE for number in range(1, 200)})
+    life = Life(ec2)
+    began = life.world.clock()
+    while not life.world.claim["metadata"].get("deletionTimestamp"):
+        assert life.world.clock() - began < timedelta(minutes=7)
+        await life.step()
+    assert life.world.clock() - began > timedelta(minutes=5)
+    assert {event[3] for event in life.world.recorder.events if event[2] == "LaunchFailed"} == {
+        "LaunchTemplateNotFound: it does not exist"
+    }
+
+
 async def test_an_ec2_that_knows_every_token_is_not_asked_in_a_tight_loop() -> None:
     life = Life(Tokens(**{f"t{number}": NO_INSTANCE for number in range(1, 9)}))
     assert await life.to_registering() > timedelta(minutes=1)
