@@ -146,7 +146,15 @@ class Launching:
     async def _prepare(self, given: PrepareLaunchInput, claim: ClaimRecord, view: ClaimView) -> PrepareLaunchResult:
         began = given.began_at or self._now()
         attempt = max(given.attempt, claim.launch_attempt)
-        earlier = await self._launched_before(claim, given.claim, began, sent_before=attempt > 1)
+        try:
+            earlier = await self._launched_before(claim, given.claim, began, sent_before=attempt > 1)
+        except NodeClassNotReadyError as error:
+            return await self._putting_off.given_up(given.claim, view, Reason.NODECLASS_NOT_READY, str(error))
+        except NodeClassReadinessUnknownError as error:
+            wait = LaunchWait(
+                reason=CLASS_UNKNOWN, message=f"{error}, so the launch of its instance cannot be recorded"
+            )
+            return await self._putting_off.unprepared(claim, given.claim, view, wait)
         instance = earlier.instance
         if earlier.waits is not None:
             return PrepareLaunchResult(

@@ -124,6 +124,24 @@ async def test_a_deleted_claim_ends_what_it_bought_although_its_class_is_gone() 
     assert "providerID" not in world.claim["status"]
 
 
+async def test_lif05_a_claim_that_bought_an_instance_and_has_no_class_says_so_and_is_given_up() -> None:
+    """An earlier workflow ended between the purchase and its record, which needs the class. Its end ends the instance."""
+    world = World()
+    bought = claim()
+    bought["status"] = {}
+    bought["metadata"] |= {"creationTimestamp": stamp(START)}
+    world.kube.add(NODECLAIMS, bought)
+    world.clock.instant += RESUMED_AFTER + timedelta(seconds=1)
+    result, state = await taken_over(world, Seller())
+    assert result.message.endswith("does not exist, so the launch of its instance cannot be recorded")
+    assert state.stage == "preparing"
+    assert [event[2] for event in world.recorder.events] == ["LaunchFailed"]
+    world.clock.instant += timedelta(minutes=5)
+    result, state = await taken_over(world, Seller())
+    assert (state.stage.leaving, state.leave and state.leave.reason) == (True, "launch_timeout")
+    assert world.claim["metadata"].get("deletionTimestamp")
+
+
 async def test_ann04_a_deletion_goes_on_to_the_instant_that_karpenter_wrote() -> None:
     """TRM-06: the grace period is not counted again."""
     world = World().put_live(terminationGracePeriod="1h")
