@@ -125,7 +125,7 @@ async def test_a_deleted_claim_ends_what_it_bought_although_its_class_is_gone() 
 
 
 async def test_lif05_a_claim_that_bought_an_instance_and_has_no_class_says_so_and_is_given_up() -> None:
-    """An earlier workflow ended between the purchase and its record, which needs the class. Its end ends the instance."""
+    """An earlier workflow ended between the purchase and its record, which needs the class."""
     world = World()
     bought = claim()
     bought["status"] = {}
