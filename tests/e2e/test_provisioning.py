@@ -13,6 +13,14 @@ from tests.e2e.worker import Worker
 from tests.workflows.waiting import until
 
 
+async def test_lbl03_lbl04_a_pod_may_select_the_labels_that_a_node_gets_while_it_starts(make_pool: MakePool) -> None:
+    pool = await make_pool(requirements=ROOMY)
+    for app, label in (("first", labels.REGISTERED), ("second", labels.INITIALIZED)):
+        await pool.pod(app, nodeSelector={KEY: pool.name, label: "true"})
+    await pool.running(2)
+    assert len(pool.instances()) == 1
+
+
 async def test_pending_pods_get_a_node_and_an_empty_node_goes(
     make_pool: MakePool, worker: Worker, sandbox: Sandbox
 ) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,12 +28,14 @@ class Disks:
     kube: Kube
     made: list[tuple[Resource, str]] = field(default_factory=list)
 
-    async def volume(self, name: str, zone: str, storage_class: str = "") -> None:
+    async def volume(
+        self, name: str, zone: str, storage_class: str = "", modes: Sequence[str] = ("ReadWriteOnce",)
+    ) -> None:
         """A volume of a zone."""
         here = {"matchExpressions": [{"key": labels.ZONE, "operator": "In", "values": [zone]}]}
         spec = {
             "capacity": {"storage": "1Gi"},
-            "accessModes": ["ReadWriteOnce"],
+            "accessModes": list(modes),
             "storageClassName": storage_class,
             "hostPath": {"path": "/disk"},
             "nodeAffinity": {"required": {"nodeSelectorTerms": [here]}},
@@ -100,6 +102,30 @@ async def test_pods_get_nodes_where_their_bound_volumes_are(disks: Disks, make_p
         await pool.pod(zone, volumes=mounting(f"{pool.name}-{zone}"))
     assert [await zone_of(pool, zone) for zone in ZONES] == list(ZONES)
     assert len(await pool.claims()) == len(ZONES)
+
+
+async def test_sch070_of_two_pods_with_a_claim_of_one_pod_at_a_time_the_second_follows_the_first(
+    disks: Disks, make_pool: MakePool
+) -> None:
+    """kube-scheduler would refuse the second one on any node."""
+    pool = await make_pool(requirements=SMALL)
+    await disks.volume(pool.name, ZONES[1], modes=["ReadWriteOncePod"])
+    await disks.claim(pool.name, volumeName=pool.name, accessModes=["ReadWriteOncePod"])
+    for name in ("one", "two"):
+        await pool.pod(name, volumes=mounting(pool.name))
+    phases: dict[str, str] = {}
+
+    async def one_runs() -> bool:
+        phases.update({pod["metadata"]["name"]: pod["status"]["phase"] for pod in await pool.pods()})
+        return "Running" in phases.values()
+
+    await until(one_runs)
+    first, other = sorted(phases, key=lambda name: phases[name] != "Running")
+    await pool.seen(other, "FailedScheduling", f"claim {NAMESPACE}/{pool.name} is ReadWriteOncePod")
+    assert len(await pool.claims()) == 1
+    await pool.delete_pod(first.removeprefix(f"{pool.name}-"))
+    await pool.running(1, app=other.removeprefix(f"{pool.name}-"))
+    assert len(pool.instances()) == 1
 
 
 async def test_a_volume_that_waits_for_its_pod_gets_a_node_where_its_class_allows(
