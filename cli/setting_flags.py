@@ -25,6 +25,9 @@ from worker.settings.model import is_switch, text
 FLAGS = {flag_of(name): name for name in Settings.model_fields}
 FAULTS = "cli.setting_flags.faults"
 """Key in a command's context that holds the faults of its flags."""
+LONGEST_WORD = 40
+"""A longer default is a list, which help shows with spaces, because a narrow terminal's column is as wide."""
+
 _FLAG = re.compile(r"--?[A-Za-z]")
 
 
@@ -101,6 +104,8 @@ def refuse(sentences: str) -> typer.Exit:
 def _option(name: str) -> Any:
     field = Settings.model_fields[name]
     default = "" if field.is_required() else text(field.default)
+    if len(default) > LONGEST_WORD:
+        default = default.replace(",", ", ")  # so that a terminal breaks the line there
     shown = f" By default {default}." if default else ""
     option = typer.Option(flag_of(name), metavar="VALUE", help=f"{field.description}{shown}", show_default=False)
     return Annotated[str | None, option]
