@@ -1,7 +1,7 @@
 """Reads the console output of an instance whose Node does not join, and says what is wrong and what to do.
 
-Only lines that name a known fault are quoted. A console may also show what user data prints, such as passwords, so
-quoted lines lose what looks like a secret, and traces of shell scripts are never quoted.
+A console may also show what user data prints, such as passwords. So only lines that name a known fault and that the
+kernel, systemd, containerd, nodeadm or the kubelet wrote are quoted, and they lose what looks like a secret.
 """
 
 from __future__ import annotations
@@ -143,13 +143,23 @@ _UPTIME = re.compile(r"^\s*\[\s*\d+\.\d+\]\s*")
 _BLOCK_BEGINS, _BLOCK_ENDS = re.compile(r"-{3,}\s*BEGIN [^-]*-{3,}"), re.compile(r"-{3,}\s*END [^-]*-{3,}")
 _TRACE = re.compile(r"(?:^|: )\++ \S")
 """A command that a shell script printed before it ran it (``set -x``)."""
+_OF_THE_SYSTEM = re.compile(
+    r"(?:\w{3} +\d+ [\d:]+ \S+ )?"
+    r"(?:(?:kernel|systemd|containerd|nodeadm|kubelet|early-boot-config)(?:\[\d+\])?: "
+    r"|(?:kubelet|containerd)\.service: |(?:\[ *FAILED *\] )?(?:Failed to start|Dependency failed for) "
+    r"|Kernel panic|Out of memory: Kill)",
+    re.I,
+)
+"""How a line begins that no script of user data wrote. cloud-init puts its name before what scripts print."""
 _JSON = re.compile(r"\{.*\}\s*$")
 _SECRETS = (
     (re.compile(r"(://)[^/@\s]+@"), r"\1…@"),
-    (re.compile(r"(\bbearer\s+)\S+", re.I), r"\1…"),
+    (re.compile(r"(\bauthorization[\"']?\s*[=:]\s*)(?:[\w-]+\s+)?\S+", re.I), r"\1…"),
+    (re.compile(r"(\b(?:bearer|basic)\s+)\S+", re.I), r"\1…"),
+    (re.compile(r"(--?[\w-]*(?:pass|pwd|psk|secret|token|key)[\w-]*[\s=]+)\S+", re.I), r"\1…"),
     (
         re.compile(
-            r"((?:passw(?:or)?d|secret|token|credentials?|authorization|(?:api|access|private)[-_]?key(?:[-_]?id)?)"
+            r"((?:pass|pwd|psk|secret|token|credentials?|(?:api|access|private)[-_]?key(?:[-_]?id)?)"
             r"[\w.-]*[\"']?\s*[=:]\s*)(?:\"[^\"]*\"|'[^']*'|\S+)",
             re.I,
         ),
@@ -170,8 +180,8 @@ def explain_console(output: str) -> str:
     for fault in _FAULTS:
         naming = [line for line in lines if fault.names(line)]
         if naming:
-            quoted = " | ".join(_quoted(naming))
-            return f"its console output says that {fault.advice} ({quoted})"
+            quoted = " | ".join(_quoted([line for line in naming if _OF_THE_SYSTEM.match(line)]))
+            return f"its console output says that {fault.advice}" + (f" ({quoted})" if quoted else "")
     return "its console output names no fault that Tenon knows"
 
 
