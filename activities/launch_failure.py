@@ -58,9 +58,11 @@ class LaunchRetry:
 
     def breaker_wait(self, breaker: LaunchBreaker) -> LaunchWait:
         """Why and until when a launch waits for a breaker."""
+        such = "instances" if breaker.boots else "such launches"
+        lasts = "end while they boot" if breaker.boots else "are refused"
         return LaunchWait(
             reason=breaker.reason,
-            message=f"{breaker.message} (held back while such launches of {subject(breaker)} are refused)",
+            message=f"{breaker.message} (held back while {such} of {subject(breaker)} {lasts})",
             answered=not breaker.outage,
             held=True,
             not_before=max(breaker.next_probe_at, self._now() + MIN_PAUSE),

@@ -11,6 +11,8 @@ distinguish the two (`tests/workflows/test_provisioner_refusals.py`).
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from pydantic import Field
 from temporalio import workflow
 
@@ -142,17 +144,21 @@ class ProvisionerWorkflow(PlannerCaller):
         self.reports += 1
         now = workflow.now()
         self.avoided |= by_offering(report.refused, now)
-        before = self._sentences()
+        before = self._refusals()
         self.breakers = breaker.merged(self.breakers, report, now)
-        if self._sentences() != before:
+        if self._refusals() != before:
             self.breakers_changed = True
 
     def _open(self) -> list[LaunchBreaker]:
         """The breakers for which launches wait. The others only count."""
         return [each for each in self.breakers.values() if breaker.is_open(each)]
 
-    def _sentences(self) -> dict[str, str]:
-        return {key: breaker.sentence(each) for key, each in breaker.by_key(self._open()).items()}
+    def _refusals(self) -> dict[str, tuple[str, datetime | None]]:
+        """What plans depend on: what is refused, and since when NodeClaims keep their pods all the same."""
+        return {
+            key: (breaker.sentence(each), each.refused_at if each.node_class and not each.boots else None)
+            for key, each in breaker.by_key(self._open()).items()
+        }
 
     @workflow.query
     def last(self) -> PlanResult | None:

@@ -10,7 +10,7 @@ from tenon.apis.nodepool import NodePool
 from tenon.ec2.avoided import UnavailableOfferings, by_offering
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
-from tenon.lifecycle.breaker import by_key, sentence, untried
+from tenon.lifecycle.breaker import by_key, is_open, sentence, untried
 from tenon.lifecycle.messages.provisioning import LaunchBreaker, LaunchReport
 from tenon.provisioning.capacity_shortage import PoolShortage, TriedLaunch, is_over, refused_again
 from tenon.provisioning.launch_breakers import by_pool, is_refused
@@ -46,9 +46,9 @@ class LaunchRefusals:
             self.avoid(by_offering(report.refused, self._now()))
 
     def update(self, breakers: Iterable[LaunchBreaker]) -> None:
-        """Replace the breakers by those that the workflow reports."""
+        """Replace the breakers by those that the workflow reports. Breakers that only count hold nothing back."""
         self.known = True
-        before, self._breakers = self._breakers, by_key(breakers)
+        before, self._breakers = self._breakers, by_key(each for each in breakers if is_open(each))
         for key in sorted(before.keys() | self._breakers.keys()):
             if _shown(before.get(key)) != _shown(self._breakers.get(key)):
                 self._on_change(key)

@@ -27,13 +27,18 @@ RefusedClaims = Mapping[str, tuple[ClaimRecord, LaunchBreaker]]
 async def delete_superseded(
     kube: Kube, recorder: EventPublisher, view: ClusterView, refused: RefusedClaims, placed: Collection[str]
 ) -> None:
-    """Delete those of the refused NodeClaims whose waiting pods all have another place. ``placed``: UIDs of pods."""
+    """Delete those of the refused NodeClaims whose waiting pods all have another place, by this plan or an earlier one.
+
+    ``placed``: the UIDs of the pods that this plan places. A NodeClaim that was launched meanwhile stays.
+    """
     kept: set[str] = set()
     moved: set[str] = set()
     for pod in view.pending_pods() if refused else ():
-        names = {claim.name for claim in view.claims_for(pod)} & refused.keys()
-        (moved if pod.uid in placed else kept).update(names)
-    for name in sorted(moved - kept):
+        names = {claim.name for claim in view.claims_for(pod)}
+        has_another = pod.uid in placed or bool(names - refused.keys())
+        (moved if has_another else kept).update(names & refused.keys())
+    launching = {claim.name for claim in view.launching_claims()} if moved else set()
+    for name in sorted((moved - kept) & launching):
         claim, breaker = refused[name]
         message = (
             f"Its pods get other nodes, because EC2 refuses what EC2NodeClass {claim.node_class} asks for: "

@@ -16,6 +16,7 @@ from datetime import datetime
 from tenon.apis.common import Condition
 from tenon.apis.conditions import get_condition, is_true, set_condition
 from tenon.apis.nodepool import NODE_LAUNCH_HEALTHY, NodePool
+from tenon.evolve import evolve
 from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle.breaker import holds_back, key_of, keys_of, sentence
 from tenon.lifecycle.messages.provisioning import LaunchBreaker
@@ -29,13 +30,16 @@ def by_pool(open_breakers: OpenBreakers, pools: Iterable[NodePool]) -> dict[str,
     """Return the breaker that holds each pool back: its own, its EC2NodeClass's, or the account's.
 
     ``open_breakers``: by key (`tenon.lifecycle.breaker.key_of`). Of several, one that holds back all types comes first.
+    If each holds back some types, the first stands for all and has the types of all.
     """
     found = {}
     for pool in pools if open_breakers else ():
         keys = keys_of(pool.metadata.name, pool.spec.template.spec.node_class_ref.name)
         holding = [open_breakers[key] for key in keys if key in open_breakers]
         if holding:
-            found[pool.metadata.name] = min(holding, key=lambda breaker: bool(breaker.instance_types))
+            first = min(holding, key=lambda breaker: bool(breaker.instance_types))
+            types = {name for breaker in holding for name in breaker.instance_types} if first.instance_types else set()
+            found[pool.metadata.name] = evolve(first, instance_types=sorted(types)) if len(holding) > 1 else first
     return found
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
+from activities.planning.superseded_claims import delete_superseded
 from tenon.apis import labels
 from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle.breaker import refused
@@ -83,6 +84,26 @@ async def test_a_nodeclaim_stays_as_long_as_one_of_its_pods_has_no_other_place()
     at = waiting("a", "b")
     at.view.pods[1] = pod("b", cpu="1000")
     assert len(await planned(at, of_class())) == 1
+    assert "waits" in at.kube.objects
+
+
+async def test_a_nodeclaim_goes_when_an_earlier_plan_already_gave_a_pod_another_nodeclaim() -> None:
+    at = waiting("a", "b")
+    new = ClaimRecord.of({"metadata": {"name": "new", "uid": "uid-new", "labels": {labels.NODEPOOL: "other"}}})
+    at.view.claims["new"], at.view.planned["new"] = new, frozenset({"uid-a"})
+    await delete_superseded(
+        cast("Any", at.kube), at.recorder, at.view, {"waits": (at.view.claims["waits"], of_class())}, placed={"uid-b"}
+    )
+    assert "waits" not in at.kube.objects
+
+
+async def test_a_nodeclaim_that_was_launched_while_the_plan_was_made_stays() -> None:
+    """Somebody mended the class, and the probe bought an instance."""
+    at = waiting("a")
+    at.view.launching = set()
+    await delete_superseded(
+        cast("Any", at.kube), at.recorder, at.view, {"waits": (at.view.claims["waits"], of_class())}, placed={"uid-a"}
+    )
     assert "waits" in at.kube.objects
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from activities.launch_breakers import LaunchBreakers
+from tenon.evolve import evolve
 from tenon.lifecycle.messages.provisioning import LaunchReport, PurchasePause
 from tests.workflows.refusing_ec2 import SPOT, Planning, begin, provisioner, refusing
 from tests.workflows.waiting import until
@@ -38,6 +40,25 @@ async def test_a_breaker_is_heard_by_the_planner_at_once_and_so_is_its_end(
     assert [group.instance_types for group in planning.planned[0].refused] == [["m5.large"]]
     assert planning.planned[0].last_plan is None
     assert len(planning.asked) <= 4
+
+
+async def test_the_planner_hears_that_a_probe_of_an_ec2nodeclass_was_refused_again(
+    temporal: WorkflowEnvironment, cluster: str
+) -> None:
+    """The probe keeps its pods until then, so they would wait for the end of a poll of ten minutes."""
+    planning = Planning()
+    async with provisioner(temporal, cluster, planning) as handle:
+        await until(lambda: asked(planning, 1))
+        breakers = LaunchBreakers(lambda: datetime.now(UTC))
+        for number in (1, 2):
+            breakers.refused("web", "InvalidGroup", "no such group", node_class="default")
+            again = [evolve(each, refused_at=datetime.now(UTC)) for each in breakers.report().breakers]
+            await handle.signal(ProvisionerWorkflow.launches_reported, LaunchReport(breakers=again))
+            await until(partial(asked, planning, number + 1))
+        first, second = (each.breakers[0].refused_at for each in planning.asked[1:3])
+        assert first is not None
+        assert second is not None
+        assert first < second
 
 
 async def test_m4_many_reports_fold_the_run_and_nothing_is_forgotten(
