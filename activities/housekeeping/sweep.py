@@ -76,7 +76,7 @@ class Housekeeping:
         figures = {kind.value: Figures() for kind in Kind}
         free, held = held_back(findings(seen, self._graces), seen, self._graces, given.confirmed)
         await self._report_held_back(held, figures)
-        todo, later = split_by_limits(free, given.actions, given.tags, given.failed)
+        todo, later = split_by_limits(free, max(given.actions, given.confirmed), given.tags, given.failed)
         faults = await self._act_on(SweepActions(self._kube, self._ec2, workflows, self._graces), todo, seen, figures)
         await record_networks(self._kube, given.cluster, seen)
         untried = {found.key for found in later}

@@ -17,7 +17,7 @@ class HousekeepingInput(Message):
 
     cluster: str
     actions: int = 200
-    """The most findings to act on. The rest waits for the next sweep."""
+    """The most findings to act on, unless more are confirmed. The rest waits for the next sweep."""
     tags: int = 60
     """The most instances to tag, one per second."""
     left_since: dict[str, datetime] = Field(default_factory=dict)

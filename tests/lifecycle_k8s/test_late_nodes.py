@@ -112,7 +112,7 @@ async def test_an_ec2_that_does_not_answer_does_not_hold_the_check_up() -> None:
     explain = Consoles(cast("Any", Silent()), within=0.01).explain
     answer = await register(world.kube, world.recorder, ALONE, world.clock, explain=explain)
     answers.set()
-    assert answer.console == "its console output cannot be read, because EC2 did not answer in time"
+    assert answer.console == "its console output was not read in time"
 
 
 async def test_a_node_that_joins_while_its_console_is_read_is_registered() -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from activities.planning.launch_refusals import LaunchRefusals
 from tenon.apis import labels
-from tenon.lifecycle.breaker import UNTRIED_FOR, refused
-from tenon.lifecycle.messages.provisioning import AwaitBatchInput, RefusedTypes
+from tenon.lifecycle.breaker import UNTRIED_FOR, by_key, ended_booting, is_open, refused
+from tenon.lifecycle.messages.provisioning import AwaitBatchInput, LaunchReport, RefusedTypes
+from tenon.provisioning.launch_breakers import by_pool
 from tests.planning.fake_view import START, node_class, node_pool
 from tests.planning.setting import BATCH, Setting
 from tests.scheduling.builders import CATALOG, asking, need, pod
@@ -137,3 +139,25 @@ async def test_pods_that_only_a_refused_class_serves_are_planned_again_when_a_pr
     assert at.batcher.undecided() == []
     at.now = late.next_probe_at
     assert at.batcher.undecided() == at.view.pods
+
+
+def test_of_two_breakers_of_a_nodepool_the_types_of_both_count() -> None:
+    """Otherwise plans would buy NodeClaims of the other types without end, and each would wait."""
+    own = refused(None, "default", "Unauthorized", "you may not", START, instance_types=["m5.large"])
+    of_class = refused(None, "", "InvalidAMIID", "gone", START, instance_types=["c7g.large"], node_class="default")
+    (held,) = by_pool(by_key([own, of_class]), [node_pool("default")]).values()
+    assert held.instance_types == ["c7g.large", "m5.large"]
+
+
+async def test_a_breaker_that_only_counts_holds_nothing_back_in_a_validation() -> None:
+    """One instance that ended while it booted says little."""
+    count = ended_booting(None, "Client.InternalError", "no key", "i-1", START, node_class="default")
+    assert not is_open(count)
+
+    async def answer() -> LaunchReport:
+        return LaunchReport(breakers=[count])
+
+    refusals = LaunchRefusals(now=lambda: START)
+    refusals.ask = answer
+    await refusals.refresh()
+    assert refusals.breakers([node_pool("default")]) == {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import ClassVar
 
 from temporalio.client import Client
 
@@ -28,20 +29,21 @@ class BlockedNodesController(Controller):
     name = "nodeclaim.blocked"
     topics = ()
     resync = 60.0
+    _pools: ClassVar[set[str]] = set()
+    """The NodePools with a series in this process, which drop to 0. It outlives the controller, as the series do: a
+    leader that leads again would otherwise keep the count of its earlier time."""
 
     def __init__(self, client: Client, cache: ClusterCache, cluster: str) -> None:
         super().__init__(cache)
         self._client = client
         self._query = names.blocked_nodeclaims_query(cluster)
-        self._pools: set[str] = set()
-        """The NodePools with a series. A series cannot be removed, so it drops to 0."""
 
     async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
         """Set the gauge of every NodePool that has blocked nodes, or had some."""
         blocked: Counter[str] = Counter()
         async for each in self._client.list_workflows(self._query, limit=MOST, rpc_timeout=ANSWER_WITHIN):
             blocked[each.typed_search_attributes.get(names.POOL) or ""] += 1
-        for pool in self._pools | blocked.keys():
+        self._pools.update(blocked)
+        for pool in self._pools:
             metrics.BLOCKED_CLAIMS.labels(pool).set(blocked[pool])
-        self._pools |= blocked.keys()
         return None
