@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
 
@@ -96,9 +97,9 @@ class Housekeeping:
         )
 
     async def _report_held_back(self, held: Sequence[HeldBack], figures: dict[str, Figures]) -> None:
-        counts = {each.kind: len(each.findings) for each in held}
+        counts = Counter(found.kind for each in held for found in each.findings)
         for kind in BRAKED:
-            metrics.HOUSEKEEPING_HELD_BACK.labels(kind.value).set(counts.get(kind, 0))
+            metrics.HOUSEKEEPING_HELD_BACK.labels(kind.value).set(counts[kind])
         for each in held:
             extra = {"kind": each.kind.value, "finding-count": len(each.findings), "reason": each.why}
             log.error("The sweep ends nothing of a kind until a person confirms it", extra=extra)

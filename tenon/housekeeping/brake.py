@@ -2,15 +2,16 @@
 
 A wrong account, region or cluster, a NodeClaim list restored from an old backup, or an incomplete answer makes many
 things look lost that are not. Ending them cannot be undone, so a person decides. What a record itself calls lost is not
-held back: EC2 says that the instance is terminated, or the NodeClaim names another instance.
+held back: EC2 says that the instance is terminated, or the NodeClaim names another instance. That an instance is young
+and has no Node says nothing: with the wrong API server, or after a restore, this holds for nodes that run pods.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
-from tenon.housekeeping import claims, orphans
+from tenon.housekeeping import claims, instances, orphans
 from tenon.housekeeping.facts import GONE_STATES, Graces, Observations
 from tenon.housekeeping.findings import Finding, Kind
 
@@ -34,7 +35,10 @@ BRAKED: dict[Kind, str] = {
 
 @dataclass(frozen=True, slots=True)
 class HeldBack:
-    """The findings of a kind that a person must confirm. ``missing`` of ``total`` things look lost."""
+    """The findings of a kind that a person must confirm. ``missing`` of ``total`` things look lost.
+
+    Those about workflows include findings about the instances of these workflows.
+    """
 
     kind: Kind
     missing: int
@@ -71,15 +75,23 @@ def is_too_many(missing: int, total: int) -> bool:
     return missing > FEW and missing * 100 > total * MAX_MISSING_PERCENT
 
 
-def _held(found: Iterable[Finding], seen: Observations, graces: Graces) -> Iterator[HeldBack]:
+def _held(found: Iterable[Finding], seen: Observations, graces: Graces) -> Iterable[HeldBack]:
     suspects: dict[Kind, list[Finding]] = {}
     for finding in found:
         if finding.kind in BRAKED and not finding.confirmed:
             suspects.setdefault(finding.kind, []).append(finding)
+    held: dict[Kind, HeldBack] = {}
     for kind, findings in suspects.items():
         missing, total = _counts(kind, len(findings), seen, graces)
         if is_too_many(missing, total):
-            yield HeldBack(kind, missing, total, tuple(findings))
+            held[kind] = HeldBack(kind, missing, total, tuple(findings))
+    workflows = held.get(Kind.WORKFLOW_WITHOUT_CLAIM)
+    if workflows is not None and Kind.INSTANCE_WITHOUT_CLAIM not in held:
+        # A node whose workflow waits for a person must not lose its instance in the meantime.
+        waiting = {finding.claim for finding in workflows.findings}
+        theirs = [each for each in suspects.get(Kind.INSTANCE_WITHOUT_CLAIM, ()) if each.claim in waiting]
+        held[workflows.kind] = replace(workflows, findings=(*workflows.findings, *theirs))
+    return held.values()
 
 
 def _counts(kind: Kind, findings: int, seen: Observations, graces: Graces) -> tuple[int, int]:
@@ -91,7 +103,9 @@ def _counts(kind: Kind, findings: int, seen: Observations, graces: Graces) -> tu
             states = seen.known_states
             return sum(instance_id not in states for instance_id in due), len(due)
         case Kind.INSTANCE_WITHOUT_CLAIM:
-            return findings, sum(instance.state not in GONE_STATES for instance in seen.instances or ())
+            # What is left to a workflow is no finding yet, but it lacks its NodeClaim for the same reason.
+            total = sum(instance.state not in GONE_STATES for instance in seen.instances or ())
+            return instances.count_without_claim(seen, graces), total
         case Kind.WORKFLOW_WITHOUT_CLAIM:
             return findings, sum(not each.leaving for each in seen.workflows or ())
         case _:

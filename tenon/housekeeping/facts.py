@@ -161,8 +161,6 @@ class Graces:
     """For an instance whose NodeClaim names another instance."""
     left_to_workflow: timedelta = timedelta(minutes=30)
     """For an instance without a NodeClaim but with an open workflow: the workflow has this long to terminate it."""
-    joins: timedelta = timedelta(hours=1)
-    """For an instance without a NodeClaim and a Node: so long after its launch it counts as bought in vain."""
     launched: timedelta = timedelta(minutes=2)
     workflow: timedelta = timedelta(minutes=2)
     node: timedelta = timedelta(minutes=2)

@@ -8,7 +8,6 @@ from datetime import datetime
 from tenon.apis import labels
 from tenon.housekeeping.facts import Graces, Observations, ObservedInstance
 from tenon.housekeeping.findings import Finding, Kind
-from tenon.kube.claim_record import instance_id_of
 
 NAME = "Name"
 MAX_LEFT = 100
@@ -18,7 +17,6 @@ MAX_LEFT = 100
 def without_claim(seen: Observations, graces: Graces) -> Iterator[Finding]:
     """Yield instances whose NodeClaim does not exist, or has another instance."""
     claims = {claim.name for claim in seen.claims or ()}
-    joined = {instance_id_of(node.provider_id) for node in seen.nodes or ()}
     for instance in _unclaimed(seen, graces):
         since = seen.left_since.get(instance.id)
         waited = since is not None and seen.now - since >= graces.left_to_workflow
@@ -32,7 +30,7 @@ def without_claim(seen: Observations, graces: Graces) -> Iterator[Finding]:
             pool=instance.pool,
             instance_id=instance.id,
             group=instance.group,
-            confirmed=instance.claim in claims or _never_joined(seen, instance, joined, graces),
+            confirmed=instance.claim in claims,
         )
 
 
@@ -44,6 +42,12 @@ def left_to_workflows(seen: Observations, graces: Graces) -> dict[str, datetime]
         if _left_to_workflow(seen, instance)
     }
     return dict(sorted(left.items(), key=lambda item: (item[1], item[0]))[:MAX_LEFT])
+
+
+def count_without_claim(seen: Observations, graces: Graces) -> int:
+    """Count the instances whose NodeClaim does not exist. Those that are left to an open workflow count too."""
+    claims = {claim.name for claim in seen.claims or ()}
+    return sum(instance.claim not in claims for instance in _unclaimed(seen, graces))
 
 
 def untagged(seen: Observations) -> Iterator[Finding]:
@@ -97,12 +101,6 @@ def _unclaimed(seen: Observations, graces: Graces) -> Iterator[ObservedInstance]
             lost = bool(instance.claim) or instance.pool not in launching
         if lost:
             yield instance
-
-
-def _never_joined(seen: Observations, instance: ObservedInstance, joined: set[str], graces: Graces) -> bool:
-    """True if the instance was bought lately and runs no pods, like one that a launch bought in vain."""
-    lately = seen.now - instance.launched_at < graces.joins
-    return seen.nodes is not None and lately and instance.id not in joined
 
 
 def _left_to_workflow(seen: Observations, instance: ObservedInstance) -> bool:

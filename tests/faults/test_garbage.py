@@ -147,7 +147,7 @@ async def test_a_hundred_mixed_orphans_end_clean(
         assert ids(fresh, "launch-template") <= made
 
         async def all_clean() -> bool:
-            await sweep(client, cluster)
+            await confirmed_sweep(client, cluster, FRESH)  # what was just made is a large share of what is left
             alive = set(await asyncio.to_thread(running, ec2))
             if alive & (ids(fresh, "instance") | {one for claim in lost + vanished for one in seen.instances[claim]}):
                 return False

@@ -91,13 +91,47 @@ def test_instances_stay_if_most_nodeclaims_are_missing() -> None:
     assert split(fleet(20, claims=(claim(0),), nodes=(), workflows=()))[0] == {Kind.CLAIM_WITHOUT_WORKFLOW: 1}
 
 
-def test_what_launches_bought_in_vain_lately_is_ended_however_much_it_is() -> None:
-    """It costs money and runs no pods. The same without the Nodes' list, or with Nodes, might be somebody's."""
-    bought = tuple(instance(number, launched_at=LATELY) for number in range(30))
-    assert split(world(instances=bought))[0] == {Kind.INSTANCE_WITHOUT_CLAIM: 30}
-    assert split(world(instances=bought, nodes=None))[0] == {}
-    joined = tuple(node(number) for number in range(30))
-    assert split(world(instances=bought, nodes=joined))[0] == {}
+@pytest.mark.parametrize("workflows", [(), tuple(workflow(number) for number in range(50))])
+def test_many_young_instances_without_claim_and_node_wait_too(workflows: tuple[Any, ...]) -> None:
+    """As with another API server, or after a restore of a backup from before their launch. They may run pods.
+
+    With open workflows, the instances were left to these for half an hour, because the workflows wait themselves.
+    """
+    young = tuple(instance(number, launched_at=NOW - timedelta(minutes=50)) for number in range(50))
+    left = {each.id: NOW - timedelta(minutes=31) for each in young}
+    acted, held = split(world(instances=young, workflows=workflows, left_since=left))
+    assert acted == {}
+    assert (held[Kind.INSTANCE_WITHOUT_CLAIM].missing, held[Kind.INSTANCE_WITHOUT_CLAIM].total) == (50, 50)
+
+
+def test_few_instances_that_launches_bought_in_vain_are_ended() -> None:
+    bought = tuple(instance(number + 100, launched_at=LATELY) for number in range(10))
+    healthy = fleet(40)
+    seen = replace(healthy, instances=(*(healthy.instances or ()), *bought))
+    assert split(seen) == ({Kind.INSTANCE_WITHOUT_CLAIM: 10}, {})
+    one_more = instance(110, launched_at=LATELY)
+    assert split(replace(seen, instances=(*(seen.instances or ()), one_more)))[0] == {}
+
+
+def test_instances_that_are_left_to_workflows_count_among_the_missing() -> None:
+    """A sweep remembers only a hundred of them for the next one, so of many only a small share waited long enough."""
+    remembered = {f"i-{number}": NOW - GRACES.left_to_workflow for number in range(100)}
+    acted, held = split(fleet(600, claims=(), left_since=remembered))
+    assert acted == {}
+    assert len(held[Kind.INSTANCE_WITHOUT_CLAIM].findings) == 100
+    assert (held[Kind.INSTANCE_WITHOUT_CLAIM].missing, held[Kind.INSTANCE_WITHOUT_CLAIM].total) == (600, 600)
+
+
+def test_an_instance_stays_while_its_workflow_waits_for_a_person() -> None:
+    """Seven of thirty workflows that do not leave, but only seven of a hundred instances, have no NodeClaim."""
+    claims = tuple(claim(number) for number in range(7, 100))
+    workflows = tuple(workflow(number, leaving=number >= 30) for number in range(100))
+    left = {f"i-{number}": NOW - GRACES.left_to_workflow for number in range(7)}
+    seen = fleet(100, claims=claims, workflows=workflows, left_since=left)
+    acted, held = split(seen)
+    assert (acted, held.keys()) == ({}, {Kind.WORKFLOW_WITHOUT_CLAIM})
+    assert held[Kind.WORKFLOW_WITHOUT_CLAIM].why.startswith("7 of 30 workflows of nodes have no NodeClaim")
+    assert split(seen, confirmed=14)[0] == {Kind.WORKFLOW_WITHOUT_CLAIM: 7, Kind.INSTANCE_WITHOUT_CLAIM: 7}
 
 
 def test_second_instances_of_claims_are_ended_however_many_they_are() -> None:
