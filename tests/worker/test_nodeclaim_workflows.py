@@ -25,6 +25,7 @@ from worker.controllers.nodeclaim_workflows import (
     TIMEOUT,
     NodeClaimWorkflowController,
 )
+from worker.controllers.vanished_claims import LATELY
 from worker.controllers.workflow_start import ANSWER_WITHIN
 from workflows import names
 
@@ -393,6 +394,56 @@ async def test_a_claim_that_vanishes_without_a_deletion_ends_its_workflow() -> N
         cache.claims.on_event("a", None)
         await asyncio.sleep(MOMENT)
         assert temporal.pokes("a") == [Poke(claim_deleting=True, reason="gone")]
+
+
+async def test_no_node_leaves_if_many_claims_vanish_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    """As when etcd is restored from a backup. The sweep asks a person about them."""
+    cache, temporal = Cache(), FakeTemporal()
+    fleet = [f"n-{number}" for number in range(30)]
+    cache.publish(*(starting(name) for name in fleet))
+    async with bridged(cache, temporal):
+        await cache.claims.on_replace({"n-0": starting("n-0")})
+        await asyncio.sleep(2 * SWEEP)
+        assert [name for name in fleet if temporal.pokes(name)] == []
+    line = "Many NodeClaims vanished without a deletion, so their nodes stay until a sweep decides"
+    assert [
+        (vars(each)["vanished-count"], vars(each)["nodeclaim-count"])
+        for each in caplog.records
+        if each.getMessage() == line
+    ] == [(29, 1)]
+
+
+async def test_claims_that_vanish_one_after_the_other_are_many_too() -> None:
+    """Of thirty, six are not more than a fifth; the seventh is left to the sweep, and counts for ten minutes."""
+    cache, temporal = Cache(), FakeTemporal()
+    fleet = [f"n-{number:02}" for number in range(30)]
+    cache.publish(*(starting(name) for name in fleet))
+    async with bridged(cache, temporal):
+        for name in fleet[:8]:
+            cache.claims.on_event(name, None)
+            await asyncio.sleep(MOMENT)
+        assert [name for name in fleet if temporal.pokes(name)] == fleet[:6]
+        await asyncio.sleep(LATELY)
+        cache.claims.on_event(fleet[8], None)
+        await asyncio.sleep(MOMENT)
+        assert [name for name in fleet if temporal.pokes(name)] == [*fleet[:6], fleet[8]]
+
+
+async def test_however_many_claims_are_deleted_their_nodes_leave() -> None:
+    """As with `kubectl delete nodeclaims --all`, also if Temporal was away and took no news of the deletions."""
+    cache, temporal = Cache(), FakeTemporal()
+    fleet = [f"n-{number}" for number in range(30)]
+    cache.publish(*(starting(name) for name in fleet))
+    async with bridged(cache, temporal):
+        for name in fleet:
+            temporal.fails[f"signal {names.nodeclaim_id('c', name)}"] = [UNAVAILABLE]
+        cache.publish(*(starting(name, **LEAVING) for name in fleet))
+        await asyncio.sleep(MOMENT)
+        assert [name for name in fleet if temporal.pokes(name)] == []
+        await cache.claims.on_replace({})
+        await asyncio.sleep(MOMENT)
+        assert all(poke.claim_deleting for name in fleet for poke in temporal.pokes(name))
+        assert [name for name in fleet if temporal.pokes(name)] == fleet
 
 
 async def test_a_claim_that_was_seen_leaving_is_not_reported_again_when_it_is_gone() -> None:

@@ -21,6 +21,8 @@ class Topic(StrEnum):
     changed in what its volumes or its default topology spread require.
     """
     CLAIM = "claim"
+    VANISHED_CLAIM = "vanished-claim"
+    """A NodeClaim is gone although nothing here showed that it was being deleted."""
     NODE = "node"
     NODE_PODS = "node-pods"
     """A node (by name): its pods changed."""

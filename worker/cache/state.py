@@ -359,6 +359,8 @@ class ClusterState:
         for provider_id in {earlier, later}:
             for node_name in self._provider_ids.nodes(provider_id):
                 self._note_leaving(node_name)
+        if before is not None and after is None and not before.deleting:
+            self.changes.publish(Topic.VANISHED_CLAIM, key)
         self.changes.publish(Topic.CLAIM, key)
 
     def _pod_event_noted(self, claim: ClaimRecord) -> None:

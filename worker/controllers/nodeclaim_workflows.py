@@ -29,6 +29,7 @@ from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
 from worker.controllers.base import Controller
 from worker.controllers.keyed_tasks import KeyedTasks
+from worker.controllers.vanished_claims import VanishedClaims
 from worker.controllers.workflow_start import ANSWER_WITHIN, start
 from workflows import names
 from workflows.disruption import DisruptionInput, DisruptionWorkflow
@@ -57,7 +58,7 @@ class NodeClaimWorkflowController(Controller):
 
     name = "nodeclaim.workflows"
     object_field = "nodeclaim"
-    topics = (Topic.CLAIM,)
+    topics = (Topic.CLAIM, Topic.VANISHED_CLAIM)
     settle = 0.1
 
     def __init__(
@@ -83,6 +84,7 @@ class NodeClaimWorkflowController(Controller):
         self._ended: set[str] = set()
         """UIDs of claims whose workflow has completed. They are about to vanish from the cache."""
         self._served: set[str] = set()
+        self._vanished = VanishedClaims()
         self._runs: dict[str, str] = {}
         self._now = now
         self._late_at: dict[str, datetime] = {}
@@ -104,6 +106,7 @@ class NodeClaimWorkflowController(Controller):
     async def reconcile(self, changes: Sequence[Change]) -> float | None:
         """Start and poke the workflows of the claims that changed, or of all claims if a sweep is due."""
         clock = asyncio.get_running_loop().time
+        self._note_vanished(changes, clock())
         claims = {name for _, name in changes} | self._late()
         if clock() >= self._sweep_at:
             await self._sweep(claims)
@@ -111,6 +114,18 @@ class NodeClaimWorkflowController(Controller):
             await self._reconcile_claims(claims)
         # a call still running may fail and request a sweep soon
         return max(0.0, min(self._sweep_at - clock(), SWEEP_SOON))
+
+    def _note_vanished(self, changes: Sequence[Change], now: float) -> None:
+        vanished = {name for topic, name in changes if topic is Topic.VANISHED_CLAIM and name in self._served}
+        for name in vanished:
+            self._vanished.add(name, now)
+        self._vanished.forget(now, self._cache.claims)
+        count, left = len(self._vanished), len(self._cache.claims)
+        if vanished and self._vanished.are_too_many(left) and self._log_limiter.count("vanished") is not None:
+            self._log.warning(
+                "Many NodeClaims vanished without a deletion, so their nodes stay until a sweep decides",
+                extra={"vanished-count": count, "nodeclaim-count": left},
+            )
 
     def _late(self) -> set[str]:
         """The claims that are without a Node for so long now that their workflows must be poked."""
@@ -231,13 +246,15 @@ class NodeClaimWorkflowController(Controller):
 
     async def _poke_deleted(self, name: str) -> None:
         """Poke the workflow of a claim that vanished without a deletion seen here, because it must still terminate the
-        instance.
+        instance. If many vanished, leave them to the sweep.
         """
         sent = self._sent.pop(name, None)
         if name not in self._served:
             return
         self._served.discard(name)
         if sent is not None and sent.claim_deleting:
+            return
+        if name in self._vanished and self._vanished.are_too_many(len(self._cache.claims)):
             return
         handle = self._client.get_workflow_handle(names.nodeclaim_id(self._cluster, name))
         try:
