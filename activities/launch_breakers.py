@@ -38,7 +38,7 @@ WAIT_SECONDS = 10.0
 
 
 class LaunchBreakers:
-    """Holds launches back and keeps the reasons. The process reports all of it to the provisioner workflow."""
+    """Holds launches back and keeps the reasons. The process reports them to the provisioner workflow."""
 
     def __init__(self, now: Callable[[], datetime], wait_seconds: float = WAIT_SECONDS) -> None:
         self._now = now
@@ -55,7 +55,9 @@ class LaunchBreakers:
         self._foreign: set[str] = set()
         """Keys of counts of ended instances that only other processes have added to."""
         self._reported: set[str] = set()
-        """Keys of such counts that the provisioner workflow has received from this process."""
+        """Keys of breakers that the provisioner workflow has received as this process has them."""
+        self._kept_by = ""
+        """The provisioner workflow that received them, unless an operator has terminated it."""
         self._asked: dict[str, dict[str, datetime]] = {}
         """Key of a breaker, then claim, to when it last held the claim back."""
         self._probed: dict[str, dict[str, datetime]] = {}
@@ -64,7 +66,8 @@ class LaunchBreakers:
         self.news = asyncio.Event()
         """Set while there is something to report to the provisioner workflow."""
         self.active = asyncio.Event()
-        """Set while this process launches or counts ended instances, and so must know what other processes count."""
+        """Set while this process launches, counts ended instances or has reported a breaker, and so must know what
+        other processes count and close."""
 
     # --- offerings ---
 
@@ -137,7 +140,7 @@ class LaunchBreakers:
             if breaker is not None and breaker.boots:
                 if rules.is_open(breaker):  # one purchase, then the next pause
                     next_probe_at = self._now() + rules.boot_pause(breaker.failures)
-                    self._count(key, evolve(breaker, next_probe_at=next_probe_at))
+                    self._keep(key, evolve(breaker, next_probe_at=next_probe_at))
             elif breaker is not None and (breaker.outage or rules.holds_back(breaker, instance_types)):
                 self._close(key)
 
@@ -166,7 +169,7 @@ class LaunchBreakers:
         after = rules.ended_booting(before, reason, message, instance, self._now(), node_class=node_class)
         if after is not before:
             self._closed.discard(key)
-            self._count(key, after)
+            self._keep(key, after)
 
     def registered(self, node_class: str) -> None:
         """Record that a Node with this EC2NodeClass joined."""
@@ -176,7 +179,7 @@ class LaunchBreakers:
                 self._close(key)
                 self._wake()
 
-    def _count(self, key: str, breaker: LaunchBreaker) -> None:
+    def _keep(self, key: str, breaker: LaunchBreaker) -> None:
         """Keep what this process knows better than others."""
         self._open[key] = breaker
         self._foreign.discard(key)
@@ -193,13 +196,16 @@ class LaunchBreakers:
     # --- what the provisioner's workflow keeps ---
 
     def report(self) -> LaunchReport:
-        """The current state, for the provisioner workflow."""
+        """What to tell the provisioner workflow: everything except the breakers that it has heard of.
+
+        Another process may have closed one of those meanwhile, and the report would open it again.
+        """
         self.avoided()
         now = self._now()
         self._open = {key: breaker for key, breaker in self._open.items() if not rules.untried(breaker, now)}
         return LaunchReport(
             refused=grouped(self._avoided_until),
-            breakers=[breaker for key, breaker in sorted(self._open.items()) if key not in self._foreign],
+            breakers=[each for key, each in sorted(self._open.items()) if key not in self._foreign | self._reported],
             closed=sorted(self._closed),
         )
 
@@ -207,11 +213,14 @@ class LaunchBreakers:
         """Acknowledge that the provisioner workflow received this report."""
         self._closed -= set(report.closed)
         sent = rules.by_key(report.breakers)
-        self._reported |= {key for key, breaker in sent.items() if self._open.get(key) is breaker and breaker.boots}
+        self._reported |= {key for key, breaker in sent.items() if self._open.get(key) is breaker}
+        if self._reported:
+            self.active.set()
 
     def adopt(self, kept: LaunchReport) -> None:
         """Take over what was known before this process started. What the process itself has seen takes precedence."""
         now = self._now()
+        self._kept_by = kept.kept_by
         self._avoided_until = {**by_offering(kept.refused, now), **self._avoided_until}
         for key, breaker in rules.by_key(kept.breakers).items():
             launches = breaker.pool in self._answered and not breaker.instance_types
@@ -219,32 +228,35 @@ class LaunchBreakers:
                 continue  # an earlier version counted by NodePool, and no Node that joins would end it
             if not launches and not rules.untried(breaker, now):
                 self._open.setdefault(key, breaker)
-                if breaker.boots and self._open[key] is breaker:
-                    self._foreign.add(key)
+                if self._open[key] is breaker:
+                    (self._foreign if breaker.boots else self._reported).add(key)
+                    self.active.set()
 
     def learn(self, kept: LaunchReport) -> None:
-        """Take over which instances ended in front of other processes, and that Nodes have joined since."""
+        """Take over which instances ended in front of other processes, and which breakers these have closed."""
         now = self._now()
-        known = {
-            key: breaker for key, breaker in rules.by_key(kept.breakers).items() if breaker.boots and not breaker.pool
-        }
-        for key, breaker in known.items():
+        stored = rules.by_key(kept.breakers)
+        if kept.kept_by != self._kept_by:  # a new workflow, which must hear all that the one before it knew
+            self._kept_by = kept.kept_by
+            self._foreign.clear()
+            self._reported.clear()
+            self.news.set()
+        gone = [key for key in self._foreign | self._reported if key in self._open and key not in stored]
+        for key in gone:
+            self._forget(key)
+        if gone:
+            self._wake()
+        for key, breaker in stored.items():
             own = self._open.get(key)
-            if key in self._closed or rules.untried(breaker, now):
+            if not breaker.boots or breaker.pool or key in self._closed or rules.untried(breaker, now):
                 continue
             if own is None:
                 self._open[key] = breaker
                 self._foreign.add(key)
             elif own.boots:
                 self._open[key] = rules.added_up(own, breaker, now)
-        gone = [key for key in self._foreign | self._reported if key in self._open and key not in known]
-        for key in gone:
-            del self._open[key]
-        self._foreign &= self._open.keys()
-        self._reported &= self._open.keys()
-        if gone:
-            self._wake()
-        if any(breaker.boots and not rules.untried(breaker, now) for breaker in self._open.values()):
+        counts = any(breaker.boots and not rules.untried(breaker, now) for breaker in self._open.values())
+        if self._reported or counts:
             self.active.set()
 
     def _record_refusal(
@@ -264,7 +276,7 @@ class LaunchBreakers:
         key = rules.key_of(pool, node_class)
         self._closed.discard(key)
         before = self._open.get(key)
-        self._open[key] = rules.refused(
+        after = rules.refused(
             before,
             pool,
             reason,
@@ -274,8 +286,8 @@ class LaunchBreakers:
             instance_types=instance_types,
             node_class=node_class,
         )
-        if self._open[key] is not before:
-            self.news.set()
+        if after is not before:
+            self._keep(key, after)
 
     def _holding(self, pool: str, node_class: str, instance_types: Collection[str]) -> tuple[str, LaunchBreaker] | None:
         """The breaker that holds back a launch for longest, with its key."""
@@ -284,13 +296,16 @@ class LaunchBreakers:
         return max(held, key=lambda each: each[1].next_probe_at, default=None)
 
     def _close(self, key: str) -> None:
+        self._forget(key)
+        self._closed.add(key)
+        self.news.set()
+
+    def _forget(self, key: str) -> None:
         del self._open[key]
         self._foreign.discard(key)
         self._reported.discard(key)
         self._asked.pop(key, None)
         self._probed.pop(key, None)
-        self._closed.add(key)
-        self.news.set()
 
     def _in_doubt(self, pool: str, now: datetime) -> bool:
         answered = self._answered.get(pool)

@@ -175,7 +175,12 @@ class ProvisionerWorkflow(PlannerCaller):
         breakers = breaker.merged(self.breakers, LaunchReport(), now)
         avoided = {key: until for key, until in self.avoided.items() if until > now}
         waits = [one for one in self.last_plan.waits if one.until > now] if self.last_plan is not None else []
-        return LaunchReport(refused=grouped(avoided), breakers=list(breakers.values()), waits=waits)
+        return LaunchReport(
+            refused=grouped(avoided),
+            breakers=list(breakers.values()),
+            waits=waits,
+            kept_by=workflow.info().first_execution_run_id,
+        )
 
     @workflow.query
     def purchase_pauses(self) -> list[PurchasePause]:

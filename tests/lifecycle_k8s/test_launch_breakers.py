@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from activities.launch_breakers import FIRST_LAUNCHES, ROTATION, TURN, UNANSWERED, LaunchBreakers
 from tenon.kube.offerings import OfferingKey
+from tenon.lifecycle.breaker import by_key, merged
 from tenon.lifecycle.messages.launch import OfferingRef
 from tenon.lifecycle.messages.provisioning import LaunchReport
 from tests.lifecycle_k8s.fake_kube import Clock
@@ -76,6 +77,73 @@ async def test_one_launch_probes_and_the_others_learn_its_outcome() -> None:
     breakers.leave("second")
     assert await third is None
     assert breakers.report() == LaunchReport(closed=["web"])
+
+
+def exchange(stored: LaunchReport, clock: Clock, *processes: LaunchBreakers) -> LaunchReport:
+    """Let the processes that have news report to the workflow, then all of them learn. Return what it keeps."""
+    kept = by_key(stored.breakers)
+    for process in processes:
+        if process.news.is_set():
+            process.news.clear()
+            report = process.report()
+            kept = merged(kept, report, clock())
+            process.acknowledge(report)
+    stored = stored.model_copy(update={"breakers": list(kept.values())})
+    for process in processes:
+        process.learn(stored)
+    return stored
+
+
+async def test_a_breaker_that_a_launch_closed_is_not_opened_again_by_another_process() -> None:
+    clock = Clock()
+    closes, other = (LaunchBreakers(clock, wait_seconds=0.0) for _ in range(2))
+    for process in (closes, other):
+        process.refused("web", "InvalidGroup.NotFound", "no such group", node_class="default")
+    stored = exchange(LaunchReport(), clock, closes, other)
+    assert len(stored.breakers) == 1
+    assert other.active.is_set(), "it must hear when another process closes the breaker"
+    closes.launched("web", ["m5.large"], node_class="default")
+    other.sold_out([SPOT])
+    stored = exchange(stored, clock, closes, other)
+    assert stored.breakers == [], "although the other process had not yet heard that it is closed"
+    assert await other.admit("batch", "c", node_class="default") is None
+    other.sold_out([SPOT])
+    assert exchange(stored, clock, closes, other).breakers == []
+
+
+async def test_a_process_that_starts_hears_of_the_end_of_a_breaker_that_it_took_over() -> None:
+    clock = Clock()
+    closes, starts = (LaunchBreakers(clock, wait_seconds=0.0) for _ in range(2))
+    closes.refused("web", "InvalidGroup.NotFound", "no such group", node_class="default")
+    stored = exchange(LaunchReport(), clock, closes)
+    starts.adopt(stored)
+    assert starts.active.is_set()
+    closes.launched("web", ["m5.large"], node_class="default")
+    starts.sold_out([SPOT])
+    assert exchange(stored, clock, closes, starts).breakers == []
+    assert await starts.admit("web", "c", node_class="default") is None
+
+
+async def test_a_refusal_since_the_last_report_outlasts_what_the_workflow_knows() -> None:
+    clock = Clock()
+    breakers = LaunchBreakers(clock, wait_seconds=0.0)
+    breakers.refused("web", "Unauthorized", "you may not")
+    clock.instant = exchange(LaunchReport(), clock, breakers).breakers[0].next_probe_at
+    breakers.refused("web", "Unauthorized", "still not")
+    breakers.learn(LaunchReport())
+    assert await breakers.admit("web", "c") is not None
+
+
+async def test_a_workflow_that_was_begun_again_learns_the_breakers_from_the_process() -> None:
+    """It lacks them because it is new, not because a launch has closed them."""
+    clock = Clock()
+    breakers = LaunchBreakers(clock, wait_seconds=0.0)
+    breakers.refused("web", "Unauthorized", "you may not")
+    exchange(LaunchReport(), clock, breakers)
+    assert breakers.report().breakers == []
+    breakers.learn(LaunchReport(kept_by="a new workflow"))
+    assert breakers.news.is_set()
+    assert [breaker.pool for breaker in breakers.report().breakers] == ["web"]
 
 
 async def test_other_pools_and_claims_without_one_are_never_held_back() -> None:

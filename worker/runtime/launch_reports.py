@@ -1,8 +1,9 @@
 """Reports to the provisioner's workflow what EC2 refuses, in one message for all refusals of about a second.
 
-The workflow stores it, so that an io process that starts knows what its predecessor learned. Each message holds the
-complete state, so a provisioner that an operator terminated learns it again from the next message. A decision that
-depends on it asks the workflow.
+The workflow stores it, so that an io process that starts knows what its predecessor learned. A process that holds
+launches back reads it again every few seconds: other processes may have seen EC2 accept such launches, or an operator
+may have terminated the workflow, and then the process reports everything again. A decision that depends on it asks the
+workflow.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ async def report_launches(client: Client, cluster: str, breakers: LaunchBreakers
 
 
 async def _learn(client: Client, cluster: str, breakers: LaunchBreakers) -> None:
-    """While this process launches, learn which instances end while they boot in front of other processes."""
+    """While this process launches or holds launches back, learn what other processes count and close."""
     while True:
         await breakers.active.wait()
         breakers.active.clear()

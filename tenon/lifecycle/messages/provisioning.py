@@ -86,6 +86,9 @@ class LaunchReport(Message):
     """NodePools whose launches succeed again, and the keys of EC2NodeClasses (`tenon.lifecycle.breaker.key_of`)."""
     waits: list[ShortageWait] = Field(default_factory=list)
     """Only the provisioner knows them."""
+    kept_by: str = ""
+    """The first run of the provisioner's workflow, in its own answers. Another one was started without the memory of
+    the one before."""
 
 
 class PurchasePause(Message):
