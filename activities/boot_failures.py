@@ -64,7 +64,8 @@ class BootFailures:
             self._breakers.sold_out(offering_of(claim))
         else:
             node_class = claim.node_class if fault is BootFault.NODE_CLASS else ""
-            self._breakers.ended_booting(code, message, instance_id, node_class=node_class)
+            kinds = claim.image_and_type
+            self._breakers.ended_booting(code, message, instance_id, node_class=node_class, kinds=kinds)
         await nodeclaims.mark_instance_ended(self._kube, ref, ENDED, message, self._now)
         await self._recorder.publish(claim.body, ENDED, message, "Warning")
         log.warning(

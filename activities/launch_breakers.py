@@ -161,21 +161,27 @@ class LaunchBreakers:
         if pool in self._open or self._unanswered[pool] >= UNANSWERED:
             self._record_refusal(pool, reason, message, (), outage=True)
 
-    def ended_booting(self, reason: str, message: str, instance: str, *, node_class: str = "") -> None:
-        """Record that EC2 ended an instance before its Node joined, because of its EC2NodeClass or of the account."""
+    def ended_booting(
+        self, reason: str, message: str, instance: str, *, node_class: str = "", kinds: Collection[str] = ()
+    ) -> None:
+        """Record that EC2 ended an instance before its Node joined, because of its EC2NodeClass or of the account.
+
+        ``kinds``: its image and its instance type.
+        """
         self.active.set()
         key = rules.key_of("", node_class)
         before = self._open.get(key)
-        after = rules.ended_booting(before, reason, message, instance, self._now(), node_class=node_class)
+        after = rules.ended_booting(before, reason, message, instance, self._now(), node_class=node_class, kinds=kinds)
         if after is not before:
             self._closed.discard(key)
             self._keep(key, after)
 
-    def registered(self, node_class: str) -> None:
-        """Record that a Node with this EC2NodeClass joined."""
+    def registered(self, node_class: str, kinds: Collection[str], launched_at: datetime | None) -> None:
+        """Record that a Node with this EC2NodeClass joined. ``kinds``: its image and its instance type."""
         self.active.set()
         for key in rules.keys_of("", node_class):
-            if key in self._open and self._open[key].boots:
+            breaker = self._open.get(key)
+            if breaker is not None and breaker.boots and rules.ends_count(breaker, kinds, launched_at):
                 self._close(key)
                 self._wake()
 

@@ -85,6 +85,11 @@ class ClaimRecord(ObjectRecord):
         return self.status.get("imageID") or ""
 
     @property
+    def image_and_type(self) -> frozenset[str]:
+        """The machine image and the instance type of its instance, as far as they are recorded."""
+        return frozenset(filter(None, (self.image_id, self.labels.get(labels.INSTANCE_TYPE, ""))))
+
+    @property
     def subnet_id(self) -> str:
         """The subnet of its instance; empty if it was not recorded."""
         return self.annotations.get(labels.SUBNET_ID, "")

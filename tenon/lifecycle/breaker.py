@@ -101,11 +101,18 @@ def boot_pause(ended: int) -> timedelta:
 
 
 def ended_booting(
-    present: LaunchBreaker | None, reason: str, message: str, instance: str, now: datetime, *, node_class: str = ""
+    present: LaunchBreaker | None,
+    reason: str,
+    message: str,
+    instance: str,
+    now: datetime,
+    *,
+    node_class: str = "",
+    kinds: Iterable[str] = (),
 ) -> LaunchBreaker:
     """Return the breaker after EC2 ended an instance of the EC2NodeClass, or of the account, before its Node joined.
 
-    An instance that was counted before changes nothing.
+    An instance that was counted before changes nothing. ``kinds``: its image and its instance type.
     """
     before = present.ended if present is not None and present.boots else []
     if present is not None and instance in before:
@@ -121,7 +128,24 @@ def ended_booting(
         next_probe_at=now + boot_pause(len(ended)),
         boots=True,
         ended=ended,
+        kinds=sorted({*kinds, *(present.kinds if present is not None and before else ())}),
     )
+
+
+def ends_count(breaker: LaunchBreaker, kinds: Collection[str], launched_at: datetime | None) -> bool:
+    """True if a Node that joined shows that instances boot again. ``kinds``: its image and its instance type.
+
+    It was launched after the pause that followed the last end. An EC2NodeClass has images for several architectures, so
+    a Node with another image says nothing, unless its type is one that ended: then somebody has mended the image. The
+    account may have room for one volume and not for the next, so a Node ends its pause, but not its count.
+    """
+    pause = boot_pause(breaker.failures)
+    over = ((breaker.refused_at or breaker.opened_at) + pause).replace(microsecond=0)  # as in the API server
+    if launched_at is None or launched_at < over:
+        return False
+    if not breaker.node_class:
+        return is_open(breaker)
+    return not breaker.kinds or not set(kinds).isdisjoint(breaker.kinds)
 
 
 def added_up(one: LaunchBreaker, other: LaunchBreaker, now: datetime) -> LaunchBreaker:
@@ -133,7 +157,8 @@ def added_up(one: LaunchBreaker, other: LaunchBreaker, now: datetime) -> LaunchB
         probes.append(now + boot_pause(len(ended)))
     failures = max(len(ended), one.failures, other.failures)
     opened_at = min(one.opened_at, other.opened_at)
-    return evolve(newest, ended=ended, failures=failures, opened_at=opened_at, next_probe_at=max(probes))
+    kinds = sorted({*one.kinds, *other.kinds})
+    return evolve(newest, ended=ended, kinds=kinds, failures=failures, opened_at=opened_at, next_probe_at=max(probes))
 
 
 def is_open(breaker: LaunchBreaker) -> bool:

@@ -14,18 +14,27 @@ from activities.kubernetes.resources import NODECLAIMS
 from activities.launch_breakers import LaunchBreakers
 from tenon.apis import labels
 from tenon.kube.offerings import OfferingKey
-from tenon.lifecycle.breaker import BOOTS_BEFORE, BOOTS_REMEMBERED_FOR, MAX_BOOT_PAUSE, merged, sentence
+from tenon.lifecycle.breaker import (
+    BOOTS_BEFORE,
+    BOOTS_REMEMBERED_FOR,
+    FIRST_BOOT_PAUSE,
+    MAX_BOOT_PAUSE,
+    merged,
+    sentence,
+)
 from tenon.lifecycle.messages.provisioning import LaunchBreaker, LaunchReport
 from tests.lifecycle_k8s.world import REF, Ec2, World, claim, condition
 
+ENDED_KIND = frozenset({"ami-arm64", "m6g.large"})
+"""The image and the instance type of the claim's instance."""
 KMS = ("Client.InternalError", "Client.InternalError: Client error on launch")
 
 
 def booting(ended: tuple[str, str] | None = KMS) -> tuple[World, LaunchBreakers, BootFailures]:
     """A claim of NodePool web whose instance has ended for this reason."""
     world, raw = World(), claim()
-    raw["status"] = {"conditions": []}
-    raw["metadata"].setdefault("labels", {})["karpenter.sh/nodepool"] = "web"
+    raw["status"] = {"conditions": [], "imageID": "ami-arm64"}
+    raw["metadata"]["labels"] |= {labels.NODEPOOL: "web", labels.INSTANCE_TYPE: "m6g.large"}
     world.kube.add(NODECLAIMS, raw)
     ec2 = Ec2()
     ec2.ended = ended
@@ -79,13 +88,48 @@ async def test_a_volume_that_cannot_be_used_pauses_the_nodepools_of_its_class_on
 
 
 async def test_an_account_without_room_for_volumes_pauses_all_classes() -> None:
-    breakers, _ = await ended_twice("Client.VolumeLimitExceeded")
+    breakers, world = await ended_twice("Client.VolumeLimitExceeded")
     assert await held(breakers, "web", "default")
     assert await held(breakers, "other", "other")
     (breaker,) = breakers.report().breakers
     assert "because instances of this account end while they boot" in sentence(breaker)
-    breakers.registered("other")
+    breakers.registered("other", {"m5.large"}, world.clock())
+    assert await held(breakers, "web", "default"), "it was launched before the pause was over"
+    breakers.registered("other", {"m5.large"}, world.clock() + FIRST_BOOT_PAUSE)
     assert not await held(breakers, "web", "default")
+
+
+async def test_an_account_without_room_pauses_even_if_every_second_instance_joins() -> None:
+    """A volume that another instance has left makes room for one."""
+    world, breakers, boots = booting(("Client.VolumeLimitExceeded", "no more volumes"))
+    for number in range(BOOTS_BEFORE):
+        await boots.look(REF, f"i-{number}")
+        breakers.registered("default", ENDED_KIND, world.clock())
+    assert await held(breakers, "web", "default")
+
+
+async def test_nodes_with_another_image_of_the_class_end_no_pause() -> None:
+    """The image for arm64 shuts down at its boot. That for amd64, which another NodePool of the class uses, is fine."""
+    world, breakers, boots = booting()
+    for number in range(20):
+        await boots.look(REF, f"i-{number}")
+        breakers.registered("default", {"ami-amd64", "m5.large"}, world.clock() + MAX_BOOT_PAUSE)
+    (breaker,) = breakers.report().breakers
+    assert breaker.next_probe_at == world.clock() + MAX_BOOT_PAUSE
+    assert await held(breakers, "web", "default")
+
+
+async def test_a_node_of_the_same_type_with_a_mended_image_ends_the_pause() -> None:
+    breakers, world = await ended_twice()
+    breakers.registered("default", {"ami-mended", "m6g.large"}, world.clock() + FIRST_BOOT_PAUSE)
+    assert not await held(breakers, "web", "default")
+
+
+async def test_a_node_that_was_launched_before_the_pause_was_over_does_not_end_it() -> None:
+    breakers, world = await ended_twice()
+    breakers.registered("default", ENDED_KIND, world.clock() + FIRST_BOOT_PAUSE - timedelta(seconds=2))
+    breakers.registered("default", ENDED_KIND, None)
+    assert await held(breakers, "web", "default")
 
 
 async def test_capacity_that_is_gone_at_the_boot_rules_out_the_offering_only() -> None:
@@ -100,10 +144,10 @@ async def test_capacity_that_is_gone_at_the_boot_rules_out_the_offering_only() -
 
 
 async def test_a_node_that_joins_ends_the_pause() -> None:
-    breakers, _ = await ended_twice()
-    breakers.registered("mended")
+    breakers, world = await ended_twice()
+    breakers.registered("mended", ENDED_KIND, world.clock() + FIRST_BOOT_PAUSE)
     assert await held(breakers, "web", "default"), "a Node of another class says nothing"
-    breakers.registered("default")
+    breakers.registered("default", ENDED_KIND, world.clock() + FIRST_BOOT_PAUSE)
     assert not await held(breakers, "web", "default")
     assert breakers.report() == LaunchReport(closed=["EC2NodeClass/default"])
 
@@ -140,7 +184,7 @@ async def test_ends_in_front_of_two_processes_add_up() -> None:
     exchange()
     assert await held(one, "web", "default")
     assert await held(other, "web", "default")
-    other.registered("default")
+    other.registered("default", ENDED_KIND, world.clock() + FIRST_BOOT_PAUSE)
     exchange()
     assert not await held(one, "web", "default")
     exchange()

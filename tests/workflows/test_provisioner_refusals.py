@@ -11,6 +11,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.launch_breakers import LaunchBreakers
 from tenon.evolve import evolve
+from tenon.lifecycle.breaker import FIRST_BOOT_PAUSE
 from tenon.lifecycle.messages.provisioning import LaunchReport, PurchasePause
 from tests.workflows.refusing_ec2 import SPOT, Planning, begin, provisioner, refusing
 from tests.workflows.waiting import until
@@ -164,7 +165,7 @@ async def test_instances_that_end_in_front_of_two_io_processes_add_up(
             return [breaker.node_class for breaker in planning.asked[-1].breakers] == ["default"]
 
         await until(planner_knows)
-        processes[1].registered("default")
+        processes[1].registered("default", (), datetime.now(UTC) + FIRST_BOOT_PAUSE)
         await until(none_pauses)
         await until(lambda: known_of(temporal, cluster, 0))
         for task in telling:

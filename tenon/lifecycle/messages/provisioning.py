@@ -49,6 +49,8 @@ class LaunchBreaker(Message):
     """EC2 accepts the launches, but the instances end before their Nodes join."""
     ended: list[str] = Field(default_factory=list)
     """The last of these instances, so that what several processes saw adds up."""
+    kinds: list[str] = Field(default_factory=list)
+    """The images and instance types of these instances, sorted; empty if an earlier version counted them."""
     instance_types: list[str] = Field(default_factory=list)
     """The instance types of the refused requests, sorted; empty if no launch can succeed."""
     node_class: str = ""
