@@ -17,6 +17,7 @@ from activities.kubernetes import nodeclaims
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
 from activities.launch_breakers import LaunchBreakers
+from tenon.apis import labels
 from tenon.ec2.claim_offering import offering_of
 from tenon.ec2.state_reasons import BootFault, boot_fault
 from tenon.lifecycle.messages.base import ClaimRef
@@ -60,11 +61,11 @@ class BootFailures:
             return
         code, text = ended
         message = f"EC2 ended {instance_id} before its Node joined: {text or code}"
-        if fault is BootFault.OFFERING:
+        if fault in (BootFault.OFFERING, BootFault.INTERNAL):
             self._breakers.sold_out(offering_of(claim))
-        else:
-            node_class = claim.node_class if fault is BootFault.NODE_CLASS else ""
-            kinds = claim.image_and_type
+        if fault is not BootFault.OFFERING:
+            node_class = "" if fault is BootFault.ACCOUNT else claim.node_class
+            kinds = claim.image_and_type if fault is not BootFault.INTERNAL else {claim.labels.get(labels.ZONE, "")}
             self._breakers.ended_booting(code, message, instance_id, node_class=node_class, kinds=kinds)
         await nodeclaims.mark_instance_ended(self._kube, ref, ENDED, message, self._now)
         await self._recorder.publish(claim.body, ENDED, message, "Warning")

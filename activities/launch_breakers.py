@@ -166,7 +166,7 @@ class LaunchBreakers:
     ) -> None:
         """Record that EC2 ended an instance before its Node joined, because of its EC2NodeClass or of the account.
 
-        ``kinds``: its image and its instance type.
+        ``kinds``: its image and its instance type, or its zone if only instances there may have the same fault.
         """
         self.active.set()
         key = rules.key_of("", node_class)
@@ -177,7 +177,7 @@ class LaunchBreakers:
             self._keep(key, after)
 
     def registered(self, node_class: str, kinds: Collection[str], launched_at: datetime | None) -> None:
-        """Record that a Node with this EC2NodeClass joined. ``kinds``: its image and its instance type."""
+        """Record that a Node with this EC2NodeClass joined. ``kinds``: its image, instance type and zone."""
         self.active.set()
         for key in rules.keys_of("", node_class):
             breaker = self._open.get(key)

@@ -131,7 +131,8 @@ class NodeActivities:
         )
 
     def _registered(self, given: NodeInput, claim: ClaimRecord, node_name: str) -> None:
-        self._breakers.registered(claim.node_class, claim.image_and_type, claim.launched_at)
+        kinds = claim.image_and_type | {claim.labels.get(labels.ZONE, "")}
+        self._breakers.registered(claim.node_class, kinds, claim.launched_at)
         metrics.NODES_CREATED.labels(claim.labels.get(labels.NODEPOOL, ""), claim.labels.get(labels.ZONE, "")).inc()
         name = asyncio.create_task(self._name_instance(given, node_name, claim))
         self._names.add(name)

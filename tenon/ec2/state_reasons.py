@@ -11,7 +11,9 @@ class BootFault(StrEnum):
     NOTHING = "nothing"
     """A call ended it, or EC2 took spot capacity back."""
     OFFERING = "offering"
-    """EC2 has no capacity for the type in the zone after all, or its host failed."""
+    """EC2 has no capacity for the type in the zone after all."""
+    INTERNAL = "internal"
+    """EC2 failed: perhaps the host of the offering, or what its class boots from in the zone, such as EBS."""
     NODE_CLASS = "node class"
     """The instance could not use a volume, a snapshot or a key of its EC2NodeClass, or shut itself down at its boot."""
     ACCOUNT = "account"
@@ -26,7 +28,7 @@ _FAULTS = {
     "Server.SpotInstanceTermination": BootFault.NOTHING,
     "Server.ScheduledStop": BootFault.NOTHING,
     "Server.InsufficientInstanceCapacity": BootFault.OFFERING,
-    "Server.InternalError": BootFault.OFFERING,
+    "Server.InternalError": BootFault.INTERNAL,
     "Client.VolumeLimitExceeded": BootFault.ACCOUNT,
 }
 

@@ -112,7 +112,7 @@ def ended_booting(
 ) -> LaunchBreaker:
     """Return the breaker after EC2 ended an instance of the EC2NodeClass, or of the account, before its Node joined.
 
-    An instance that was counted before changes nothing. ``kinds``: its image and its instance type.
+    An instance that was counted before changes nothing. ``kinds``: its image and its instance type, or its zone.
     """
     before = present.ended if present is not None and present.boots else []
     if present is not None and instance in before:
@@ -133,7 +133,7 @@ def ended_booting(
 
 
 def ends_count(breaker: LaunchBreaker, kinds: Collection[str], launched_at: datetime | None) -> bool:
-    """True if a Node that joined shows that instances boot again. ``kinds``: its image and its instance type.
+    """True if a Node that joined shows that instances boot again. ``kinds``: its image, instance type and zone.
 
     It was launched after the pause that followed the last end. An EC2NodeClass has images for several architectures, so
     a Node with another image says nothing, unless its type is one that ended: then somebody has mended the image. The

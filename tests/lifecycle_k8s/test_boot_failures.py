@@ -143,6 +143,22 @@ async def test_capacity_that_is_gone_at_the_boot_rules_out_the_offering_only() -
     assert breakers.report().breakers == []
 
 
+async def test_a_failure_of_ec2_rules_out_the_offering_and_pauses_the_class() -> None:
+    """If EBS fails in a zone, Tenon would otherwise buy one type after the other."""
+    world, breakers, boots = booting(("Server.InternalError", "internal error"))
+    world.claim["metadata"]["labels"] |= {labels.CAPACITY_TYPE: "spot", labels.ZONE: "us-west-2a"}
+    for number, kind in enumerate(("m5.large", "m6g.large")):
+        world.claim["metadata"]["labels"][labels.INSTANCE_TYPE] = kind
+        assert not await held(breakers, "web", "default")
+        await boots.look(REF, f"i-{number}")
+        assert OfferingKey("spot", kind, "us-west-2a") in breakers.avoided()
+        breakers.registered("default", ENDED_KIND | {"us-west-2b"}, world.clock() + FIRST_BOOT_PAUSE)
+    assert await held(breakers, "batch", "default"), "Nodes in other zones say nothing"
+    assert not await held(breakers, "batch", "other")
+    breakers.registered("default", ENDED_KIND | {"us-west-2a"}, world.clock() + FIRST_BOOT_PAUSE)
+    assert not await held(breakers, "batch", "default")
+
+
 async def test_a_node_that_joins_ends_the_pause() -> None:
     breakers, world = await ended_twice()
     breakers.registered("mended", ENDED_KIND, world.clock() + FIRST_BOOT_PAUSE)

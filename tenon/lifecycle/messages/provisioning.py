@@ -50,7 +50,7 @@ class LaunchBreaker(Message):
     ended: list[str] = Field(default_factory=list)
     """The last of these instances, so that what several processes saw adds up."""
     kinds: list[str] = Field(default_factory=list)
-    """The images and instance types of these instances, sorted; empty if an earlier version counted them."""
+    """Their images and instance types, or their zones, sorted; empty if an earlier version counted them."""
     instance_types: list[str] = Field(default_factory=list)
     """The instance types of the refused requests, sorted; empty if no launch can succeed."""
     node_class: str = ""
