@@ -98,7 +98,7 @@ class LaunchRefusals:
         of_classes.pop("", None)
         claims = launching() if of_classes else ()
         held = ((claim, of_classes[claim.node_class]) for claim in claims if claim.node_class in of_classes)
-        return {claim.name: (claim, breaker) for claim, breaker in held if is_refused(claim, breaker)}
+        return {claim.name: (claim, breaker) for claim, breaker in held if is_refused(claim, breaker, now)}
 
     def breakers(self, pools: Iterable[NodePool]) -> dict[str, LaunchBreaker]:
         """By NodePool, the breaker that holds it back, without those that no launch has tried for a long time."""

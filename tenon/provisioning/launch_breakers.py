@@ -11,17 +11,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from tenon.apis.common import Condition
 from tenon.apis.conditions import get_condition, is_true, set_condition
 from tenon.apis.nodepool import NODE_LAUNCH_HEALTHY, NodePool
+from tenon.ec2.errors import PROFILE_INVALID
 from tenon.evolve import evolve
 from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle.breaker import holds_back, key_of, keys_of, sentence
 from tenon.lifecycle.messages.provisioning import LaunchBreaker
 from tenon.scheduling.model import InstanceType, Plan
 
+PROFILE_APPEARS_WITHIN = timedelta(minutes=1)
+"""How long EC2 may refuse an instance profile until its EC2NodeClass counts as faulty. IAM tells EC2 of a new profile
+only after seconds, so EC2 refuses the first launches of a new class. Their pods need not go to dearer nodes."""
 OpenBreakers = Mapping[str, LaunchBreaker]
 """The open launch breakers, by NodePool."""
 
@@ -43,11 +47,13 @@ def by_pool(open_breakers: OpenBreakers, pools: Iterable[NodePool]) -> dict[str,
     return found
 
 
-def is_refused(claim: ClaimRecord, breaker: LaunchBreaker) -> bool:
+def is_refused(claim: ClaimRecord, breaker: LaunchBreaker, now: datetime) -> bool:
     """Whether EC2 has refused what the claim's EC2NodeClass asks for since the claim was created.
 
     ``breaker``: that of the class. Other pools may serve the claim's pods, so it does not keep them.
     """
+    if breaker.reason == PROFILE_INVALID and now < breaker.opened_at + PROFILE_APPEARS_WITHIN:
+        return False
     created = claim.created_at
     refused_before = created is not None and breaker.refused_at is not None and created <= breaker.refused_at
     return refused_before and not claim.provider_id and holds_back(breaker, claim.instance_types)

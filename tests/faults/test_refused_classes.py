@@ -16,7 +16,7 @@ from tests.faults.breakers import breaker_of
 from tests.faults.conftest import Observe
 from tests.workflows.waiting import until
 
-NO_PROFILE = "Value (nodes) for parameter iamInstanceProfile.name is invalid. Invalid IAM Instance Profile name"
+OTHER_NETWORK = "Security group sg-1 and subnet subnet-1 belong to different networks."
 
 
 async def falls_back(kube: Kube, first: Pool, second: Pool) -> None:
@@ -40,7 +40,7 @@ async def test_lif01_pods_of_a_refused_class_run_on_another_class_at_once(
     first, second = await asyncio.gather(make_pool(), make_pool())
     await falls_back(kube, first, second)
     async with observe(first, second) as seen:
-        ec2.fault("CreateFleet", "InvalidParameterValue", message=NO_PROFILE, count=None, value=first.name)
+        ec2.fault("CreateFleet", "InvalidParameter", message=OTHER_NETWORK, count=None, value=first.name)
         await first.deploy(6)
         await first.running(6, within=90)
         assert first.instances() == []
@@ -51,9 +51,9 @@ async def test_lif01_pods_of_a_refused_class_run_on_another_class_at_once(
         await until(given_up, within=60)
         breaker = await breaker_of(client, sandbox, node_class=first.name)
         assert breaker is not None
-        assert breaker.reason == "InstanceProfileNameInvalid"
+        assert breaker.reason == "SecurityGroupSubnetVPCMismatch"
         held = condition(await first.read(), "NodeLaunchHealthy")
-        assert (held["status"], held["reason"]) == ("False", "InstanceProfileNameInvalid")
+        assert (held["status"], held["reason"]) == ("False", "SecurityGroupSubnetVPCMismatch")
         assert f"EC2NodeClass {first.name}" in held["message"]
         assert condition(await second.read(), "NodeLaunchHealthy").get("status") != "False"
         ec2.clear_faults()

@@ -20,7 +20,7 @@ TYPES = sorted(kind.name for kind in CATALOG)
 
 
 def of_class(**changes: Any) -> LaunchBreaker:
-    breaker = refused(None, "", "InstanceProfileNameInvalid", "no such profile", START, node_class="default")
+    breaker = refused(None, "", "InvalidGroup.NotFound", "no such group", START, node_class="default")
     return breaker.model_copy(update=changes)
 
 
@@ -66,8 +66,21 @@ async def test_lif01_pods_of_a_refused_class_get_a_node_of_another_class_at_once
     (message,) = [event[3] for event in at.recorder.events if event[:3] == ("NodeClaim", "waits", "LaunchFailed")]
     assert message == (
         "Its pods get other nodes, because EC2 refuses what EC2NodeClass default asks for: "
-        "InstanceProfileNameInvalid: no such profile"
+        "InvalidGroup.NotFound: no such group"
     )
+
+
+async def test_lif01_pods_wait_a_minute_for_an_instance_profile_that_ec2_may_not_know_yet() -> None:
+    """IAM tells EC2 of a profile that was just created only after seconds."""
+    breaker = of_class(reason="InstanceProfileNameInvalid", next_probe_at=START + timedelta(minutes=1))
+    at = waiting("a")
+    at.now = START + timedelta(seconds=55)
+    assert await planned(at, breaker) == []
+    assert "waits" in at.kube.objects
+    at.now = START + timedelta(seconds=61)
+    assert len(await planned(at, breaker)) == 1
+    assert at.pools_used() == {"other"}
+    assert "waits" not in at.kube.objects
 
 
 async def test_lif01_a_nodeclaim_whose_pods_no_other_class_serves_stays() -> None:
@@ -76,7 +89,7 @@ async def test_lif01_a_nodeclaim_whose_pods_no_other_class_serves_stays() -> Non
     assert await planned(at, of_class()) == []
     assert "waits" in at.kube.objects
     (message,) = [event[3] for event in at.recorder.events if event[2] == "FailedScheduling"]
-    assert "EC2 refuses what EC2NodeClass default asks for: InstanceProfileNameInvalid: no such profile" in message
+    assert "EC2 refuses what EC2NodeClass default asks for: InvalidGroup.NotFound: no such group" in message
     assert at.batcher.undecided() == [], "it is not planned without end"
 
 
