@@ -77,7 +77,10 @@ def refused(
     elif present is not None:
         types = []
     if present is not None and now < present.next_probe_at:
-        return present if types == present.instance_types else evolve(present, instance_types=types)
+        if types == present.instance_types:
+            return present
+        wider = evolve(present, instance_types=types)
+        return wider if types else evolve(wider, reason=reason, message=message, refused_at=now)
     failures = present.failures + 1 if present else 1
     return LaunchBreaker(
         pool="" if node_class else pool,
@@ -112,8 +115,11 @@ def ended_booting(
 ) -> LaunchBreaker:
     """Return the breaker after EC2 ended an instance of the EC2NodeClass, or of the account, before its Node joined.
 
-    An instance that was counted before changes nothing. ``kinds``: its image and its instance type, or its zone.
+    An instance that was counted before changes nothing, nor does one while EC2 refuses such launches anyway. ``kinds``:
+    its image and its instance type, or its zone.
     """
+    if present is not None and not present.boots and not untried(present, now):
+        return present
     before = present.ended if present is not None and present.boots else []
     if present is not None and instance in before:
         return present
@@ -182,8 +188,12 @@ def merged(present: Mapping[str, LaunchBreaker], report: LaunchReport, now: date
     every = {key: breaker for key, breaker in present.items() if key not in report.closed}
     for key, breaker in by_key(report.breakers).items():
         before = every.get(key)
-        adds = breaker.boots and before is not None and before.boots
-        every[key] = added_up(before, breaker, now) if adds and before is not None else breaker
+        if not breaker.boots or breaker.pool or before is None:  # an earlier version counted by NodePool
+            every[key] = breaker
+        elif before.boots:
+            every[key] = added_up(before, breaker, now)
+        elif untried(before, now):
+            every[key] = breaker
     return {key: breaker for key, breaker in sorted(every.items()) if not untried(breaker, now)}
 
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from tenon.ec2.avoided import MAX_AVOIDED, UnavailableOfferings, by_offering, grouped, shortages
 from tenon.kube.offerings import OfferingKey
-from tenon.lifecycle.breaker import UNTRIED_FOR, holds_back, merged, refused, untried
+from tenon.lifecycle.breaker import UNTRIED_FOR, ended_booting, holds_back, key_of, merged, refused, untried
 from tenon.lifecycle.launch_retry import LAUNCH_TIMEOUT, MAX_PAUSE, should_give_up
 from tenon.lifecycle.messages.provisioning import LaunchBreaker, LaunchReport
 
@@ -42,6 +42,28 @@ def test_a_refusal_of_types_holds_no_other_types_back() -> None:
     more = refused(breaker, "web", "InvalidAMIID", "gone", NOW, instance_types=["c7g.large"])
     assert (more.instance_types, more.next_probe_at) == (["c7g.large", "m7g.large"], breaker.next_probe_at)
     assert refused(more, "web", "Unauthorized", "no templates", NOW).instance_types == [], "the whole NodePool"
+
+
+def test_a_refusal_of_everything_is_said_in_place_of_one_of_some_types() -> None:
+    """NodeClaims that were created before it do not keep their pods."""
+    of_image = refused(None, "", "InvalidAMIID", "gone", NOW, instance_types=["m7g.large"], node_class="default")
+    later = NOW + timedelta(seconds=1)
+    both = refused(of_image, "", "InvalidGroup", "no such group", later, node_class="default")
+    assert (both.reason, both.message, both.instance_types) == ("InvalidGroup", "no such group", [])
+    assert (both.refused_at, both.next_probe_at) == (later, of_image.next_probe_at)
+
+
+def test_an_instance_that_ends_while_it_boots_does_not_end_a_refusal() -> None:
+    """It was bought before EC2 refused the EC2NodeClass."""
+    refusal = refused(None, "", "InvalidGroup", "no such group", NOW, node_class="default")
+    later = NOW + timedelta(seconds=30)
+    assert ended_booting(refusal, "Client.InternalError", "no key", "i-1", later, node_class="default") == refusal
+    count = ended_booting(None, "Client.InternalError", "no key", "i-1", later, node_class="default")
+    key = key_of("", "default")
+    assert merged({key: refusal}, LaunchReport(breakers=[count]), later) == {key: refusal}
+    assert merged({key: count}, LaunchReport(breakers=[refusal]), later) == {key: refusal}
+    much_later = NOW + timedelta(minutes=5)
+    assert ended_booting(refusal, "Client.InternalError", "no key", "i-1", much_later, node_class="default").boots
 
 
 def test_a_breaker_that_nothing_tries_is_over() -> None:
