@@ -279,45 +279,31 @@ async def _or_nothing(answer: Awaitable[T], nothing: T) -> T:
         return nothing
 
 
+def _row_without_claim(pool: str, why: str, **more: Any) -> dict[str, Any]:
+    """What is blocked without a NodeClaim, as a JSON row."""
+    return {"nodeClaim": "", "nodePool": pool, "blocked": "yes", "why": why, **more}
+
+
 def _shortage_row(text: str) -> dict[str, Any]:
-    """What EC2 refuses of the whole account as a JSON row without a NodeClaim and a NodePool."""
-    return {"nodeClaim": "", "nodePool": "", "blocked": "yes", "why": text}
+    """What EC2 refuses of the whole account, so without a NodePool."""
+    return _row_without_claim("", text)
 
 
 def _pause_row(pause: PurchasePause) -> dict[str, Any]:
-    """Pods for which no node is bought now, as a JSON row without a NodeClaim."""
-    return {
-        "nodeClaim": "",
-        "nodePool": pause.pool,
-        "blocked": "yes",
-        "why": list_sentence(pause),
-        "pods": pause.pods,
-        "waitingPods": pause.waiting,
-        "until": format_instant(pause.until) if pause.until is not None else "",
-    }
+    """Pods for which no node is bought now."""
+    until = format_instant(pause.until) if pause.until is not None else ""
+    return _row_without_claim(pause.pool, list_sentence(pause), pods=pause.pods, waitingPods=pause.waiting, until=until)
 
 
 def _wait_row(wait: ShortageWait) -> dict[str, Any]:
-    """Pods that wait for a cheaper node, as a JSON row without a NodeClaim."""
-    return {
-        "nodeClaim": "",
-        "nodePool": wait.pool,
-        "blocked": "yes",
-        "why": waiting_sentence(wait),
-        "nextTryAt": format_instant(wait.until),
-    }
+    """Pods that wait for a cheaper node."""
+    return _row_without_claim(wait.pool, waiting_sentence(wait), nextTryAt=format_instant(wait.until))
 
 
 def _breaker_row(breaker: LaunchBreaker) -> dict[str, Any]:
-    """A NodePool or an EC2NodeClass whose launches wait as a JSON row without a NodeClaim."""
-    return {
-        "nodeClaim": "",
-        "nodePool": breaker.pool,
-        "nodeClass": breaker.node_class,
-        "blocked": "yes",
-        "why": sentence(breaker),
-        "nextProbeAt": format_instant(breaker.next_probe_at),
-    }
+    """A NodePool or an EC2NodeClass whose launches wait."""
+    next_probe_at = format_instant(breaker.next_probe_at)
+    return _row_without_claim(breaker.pool, sentence(breaker), nodeClass=breaker.node_class, nextProbeAt=next_probe_at)
 
 
 def _explained(state: NodeState | None) -> dict[str, Any]:
