@@ -1,4 +1,4 @@
-"""The benchmarks' judgements: what was bought twice or not at all, what it cost, how long workflow tasks waited."""
+"""The benchmarks' judgements: what was bought twice or not at all, what it cost, what was planned."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from temporalio.api.history.v1 import HistoryEvent
 
 from benchmarks.bill import bill, pending, price_of
-from benchmarks.pace import Sample, latencies, task_waits
 from benchmarks.pending import judge
 from benchmarks.plans import planned
 from tenon.apis import labels
@@ -90,27 +89,6 @@ def test_placed_pods_are_repacked_as_if_they_waited() -> None:
 
 def stamp(at: float) -> Timestamp:
     return Timestamp(seconds=int(at), nanos=round((at % 1) * 1e9))
-
-
-def test_latencies_are_those_that_began_in_the_span() -> None:
-    samples = [Sample(float(at), at / 1000) for at in range(1, 101)]
-    found = latencies(samples, 1.0, 101.0)
-    assert found is not None
-    assert (found.count, found.middle, found.worst_hundredth, found.worst) == (100, 50.5, 100.0, 100.0)
-    some = latencies(samples, 5.0, 7.0)
-    assert some is not None
-    assert (some.count, some.worst) == (2, 6.0)
-    assert latencies(samples, 200.0, 300.0) is None
-
-
-def test_a_workflow_task_waits_from_its_schedule_to_its_start() -> None:
-    scheduled, started, other = (
-        HistoryEvent(event_id=n, event_time=stamp(at)) for n, at in ((2, 5.0), (3, 5.25), (4, 6))
-    )
-    scheduled.workflow_task_scheduled_event_attributes.SetInParent()
-    started.workflow_task_started_event_attributes.scheduled_event_id = 2
-    other.timer_started_event_attributes.SetInParent()
-    assert list(task_waits([scheduled, started, other])) == [Sample(5.0, 0.25)]
 
 
 def test_plans_are_read_from_the_provisioners_history() -> None:
