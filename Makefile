@@ -39,7 +39,7 @@ check: $(SYNCED)  ## Fast checks: style, types, import rules, generated files
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/tenon generate --check
+	$(BIN)/python -m tools.generate --check
 
 unit: $(SYNCED)  ## Tests that need neither a sandbox nor what `make setup` builds
 	$(PYTEST) -n $(JOBS) -q --sandbox none --ignore tests/deploy --ignore tests/image/test_container.py
@@ -59,7 +59,7 @@ demo: setup  ## Scale a Deployment up and down on real components; KEEP=1 leaves
 	$(BIN)/tenon demo $(if $(KEEP),--keep)
 
 generate: $(SYNCED)  ## Generate files from the models
-	$(BIN)/tenon generate
+	$(BIN)/python -m tools.generate
 
 docs: $(SYNCED)  ## Build the documents as a site in site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

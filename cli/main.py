@@ -19,7 +19,6 @@ COMMANDS = {
     "demo": "cli.demo",
     "doctor": "cli.doctor",
     "explain": "cli.explain",
-    "generate": "cli.generate",
     "handback": "cli.handback",
     "node": "cli.node",
     "prices": "cli.prices",

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from tenon.errors import TenonError
 
-PACKAGES = ("tenon", "workflows", "activities", "worker", "cli", "sandbox")
+PACKAGES = ("tenon", "workflows", "activities", "worker", "cli", "sandbox", "tools")
 
 
 def _subclasses(cls: type[BaseException]) -> Iterator[type[BaseException]]:

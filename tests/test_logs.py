@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("tenon", "workflows", "activities", "worker", "cli", "sandbox")
+PACKAGES = ("tenon", "workflows", "activities", "worker", "cli", "sandbox", "tools")
 METHODS = {"debug", "info", "warning", "error", "exception", "critical", "log"}
 SENTENCE = re.compile(r"[A-Z][^%{}]*[^.%{}]")
 FIELD = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")

@@ -10,10 +10,9 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from cli.generate import HEADER, crd_texts
-from cli.main import app
 from tenon.apis.crd import custom_resource_definitions
 from tenon.apis.structural import structural
+from tools.generate import HEADER, app, crd_texts
 
 ROOT = Path(__file__).parents[2]
 CRDS = custom_resource_definitions()
@@ -43,7 +42,7 @@ def schemas(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[
 
 def test_committed_files_are_fresh() -> None:
     for name, text in crd_texts().items():
-        assert (ROOT / "deploy" / "crds" / name).read_text() == text, f"{name} is stale: run `tenon generate`"
+        assert (ROOT / "deploy" / "crds" / name).read_text() == text, f"{name} is stale: run `make generate`"
     assert {path.name for path in (ROOT / "deploy" / "crds").iterdir()} == set(CRDS)
 
 
@@ -159,10 +158,10 @@ def test_a_union_that_a_crd_cannot_say_is_refused() -> None:
 
 def test_generate_writes_and_check_names_stale_files(tmp_path: Path) -> None:
     run = CliRunner().invoke
-    assert run(app, ["generate", "--directory", str(tmp_path / "new")]).exit_code == 0
-    assert run(app, ["generate", "--check", "--directory", str(tmp_path / "new")]).exit_code == 0
+    assert run(app, ["--directory", str(tmp_path / "new")]).exit_code == 0
+    assert run(app, ["--check", "--directory", str(tmp_path / "new")]).exit_code == 0
     (tmp_path / "new" / "karpenter.sh_nodeclaims.yaml").write_text(HEADER)
-    answer = run(app, ["generate", "--check", "--directory", str(tmp_path / "new")])
+    answer = run(app, ["--check", "--directory", str(tmp_path / "new")])
     assert answer.exit_code == 1
     assert "karpenter.sh_nodeclaims.yaml" in answer.output
     assert "nodepools" not in answer.output

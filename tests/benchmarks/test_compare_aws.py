@@ -12,8 +12,8 @@ import yaml
 
 from benchmarks import compare_aws
 from benchmarks.compare_aws import CloneError, compare_fields, compare_instance_types, compare_prices, compare_rights
-from cli.cloudformation import POLICY, PSEUDO_PARAMETERS
 from tenon.apis.crd import custom_resource_definitions
+from tools.cloudformation import POLICY, PSEUDO_PARAMETERS
 
 NODEPOOLS = "karpenter.sh_nodepools.yaml"
 PAGE = """

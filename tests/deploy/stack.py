@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 from moto.utilities.utils import get_partition
 
-from cli.cloudformation import PSEUDO_PARAMETERS, TEMPLATE
+from tools.cloudformation import PSEUDO_PARAMETERS, TEMPLATE
 
 ACCOUNT = "123456789012"
 

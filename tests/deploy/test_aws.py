@@ -16,11 +16,11 @@ import pytest
 from hcl2.api import loads
 from moto import mock_aws
 
-from cli.cloudformation import NODE_POLICIES, POLICY, PSEUDO_PARAMETERS, RULES, TEMPLATE
 from tenon.ec2.interruption import Kind, read_notice
 from tests.deploy import stack as stacks
 from tests.deploy.stack import ACCOUNT
 from tests.ec2.interruption_events import HEALTH, INTERRUPTIBLE, REBALANCE, RESERVATION, SPOT, state
+from tools.cloudformation import NODE_POLICIES, POLICY, PSEUDO_PARAMETERS, RULES, TEMPLATE
 
 if TYPE_CHECKING:
     from types_boto3_iam.type_defs import RoleTypeDef

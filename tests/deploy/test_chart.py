@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.helm_values import OTHER_VALUE_NAMES, value_name
 from sandbox import helm
 from sandbox.cluster import Sandbox
 from tenon.provisioning.gates import AwsFeatureGates
 from tenon.resources import parse_quantity
 from tests.docs.recipes import written_files
+from tools.helm_values import OTHER_VALUE_NAMES, value_name
 from worker.settings import Settings, load_all
 
 ROOT = Path(__file__).parents[2]

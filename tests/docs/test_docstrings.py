@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("activities", "cli", "sandbox", "tenon", "worker", "workflows")
+PACKAGES = ("activities", "cli", "sandbox", "tenon", "tools", "worker", "workflows")
 WIDTH = 120
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.declared_metrics import declared
 from tests.docs.documents import DOCUMENTS, FENCED, ROOT, anchors, name_of, text_of
 
-PACKAGES = ("activities", "benchmarks", "cli", "sandbox", "tenon", "tests", "worker", "workflows")
+PACKAGES = ("activities", "benchmarks", "cli", "sandbox", "tenon", "tests", "tools", "worker", "workflows")
 FOLDERS = (*PACKAGES, "deploy", "docs", "examples")
 QUOTED = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\]\(([^()\s]+)\)")

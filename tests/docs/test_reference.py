@@ -16,7 +16,7 @@ import pytest
 REPOSITORY = Path(__file__).parents[2]
 PAGE = REPOSITORY / "docs" / "reference.md"
 PRODUCT = ("tenon", "workflows", "activities", "worker", "sandbox", "cli")
-FOLDERS = (*PRODUCT, "tests", "docs", "benchmarks", "deploy", "examples")
+FOLDERS = (*PRODUCT, "tests", "docs", "benchmarks", "deploy", "examples", "tools")
 SUFFIXES = frozenset({".py", ".md", ".yaml", ".yml"})
 NOT_ROWS = frozenset({"KEP-753", "SHA-256", "UTF-16"})
 """Texts that look like a row and are none."""

@@ -1,4 +1,4 @@
-"""`tenon generate`: writes the manifests that are generated from code, and checks that they are current."""
+"""`make generate`: writes the files that are generated from code. With ``--check`` it fails if one of them is stale."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import typer
 import yaml
 
 from cli.application import create_app
-from cli.cloudformation import TEMPLATE, template_text
-from cli.helm_values import chart_texts
-from cli.reference_pages import page_texts
 from tenon.apis.crd import custom_resource_definitions
+from tools.cloudformation import TEMPLATE, template_text
+from tools.helm_values import chart_texts
+from tools.reference_pages import page_texts
 
 app = create_app()
 
-HEADER = "# Made by `tenon generate` from tenon/apis. Change the models there, not this file.\n"
+HEADER = "# Made by `make generate` from tenon/apis. Change the models there, not this file.\n"
 CRD_DIRECTORY = Path("deploy/crds")
 
 
@@ -49,9 +49,13 @@ def generate(
         return
     if stale:
         listed = ", ".join(str(path) for path in stale)
-        typer.echo(f"stale: {listed}. Run `tenon generate` and commit the result.", err=True)
+        typer.echo(f"stale: {listed}. Run `make generate` and commit the result.", err=True)
         raise typer.Exit(1)
 
 
 def _holds(path: Path, text: str) -> bool:
     return path.is_file() and path.read_bytes() == text.encode()
+
+
+if __name__ == "__main__":
+    app()

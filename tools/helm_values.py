@@ -53,7 +53,7 @@ _ONE_OR_MORE = ("initContainers", "sidecarContainer")
 """Lists that Karpenter's chart also takes as an object: its default of the first is an empty one."""
 _TYPES: dict[type, str] = {bool: "boolean", int: "integer", str: "string", list: "array", dict: "object"}
 _BOUNDS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
-_HEADER = "made by `tenon generate`; change {} instead"
+_HEADER = "made by `make generate`; change {} instead"
 _LABELS = '{{- include "tenon.labels" . | nindent 4 }}'
 _ANNOTATIONS = """  {{- with .Values.additionalAnnotations }}
   annotations:

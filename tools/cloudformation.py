@@ -16,7 +16,7 @@ TEMPLATE = Path("deploy/aws/cloudformation.yaml")
 POLICY = Path("deploy/iam/controller-policy.json")
 RULES = Path("deploy/aws/event-rules.json")
 HEADER = (
-    f"# Made by `tenon generate` from {POLICY} and {RULES}. Change those, or cli/cloudformation.py, not this file.\n"
+    f"# Made by `make generate` from {POLICY} and {RULES}. Change those, or tools/cloudformation.py, not this file.\n"
 )
 NODE_POLICIES = (
     "AmazonEKSWorkerNodePolicy",

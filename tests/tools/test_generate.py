@@ -1,4 +1,4 @@
-"""``tenon generate`` where its files cannot be written, or hold what is no text."""
+"""``make generate`` where its files cannot be written, or hold what is no text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from cli.generate import app
+from tools.generate import app
 
 FRESH = Path(__file__).parents[2]
 

@@ -28,7 +28,7 @@ _NEWEST = (
 
 _FIELDS_TOP = """# Every field
 
-<!-- Made by `tenon generate` from tenon/apis. Change the models there, not this page. -->
+<!-- Made by `make generate` from tenon/apis. Change the models there, not this page. -->
 
 This page lists the fields of the newest version of each kind, with the types, defaults and rules that the API server
 checks. `kubectl explain nodepool.spec` prints the fields from a cluster. [concepts.md](concepts.md) says what the kinds
@@ -42,7 +42,7 @@ are for, and [old-apis.md](old-apis.md) says what Tenon does with older versions
 
 _SETTINGS_TOP = """# Every setting
 
-<!-- Made by `tenon generate` from worker/settings. Change the settings there, not this page. -->
+<!-- Made by `make generate` from worker/settings. Change the settings there, not this page. -->
 
 Each setting is an environment variable of the worker and a flag of `tenon worker`. [settings.md](settings.md) says
 which source takes precedence, and explains the settings that need it. The settings of the connections to Temporal
