@@ -31,7 +31,6 @@ from tenon.errors import TenonError
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.scheduler_config import KIND, NOTHING, DefaultSpread, scheduler_config
 from tenon.manifests.faults import ManifestError, Source, in_order, one_line
-from tenon.scheduling.bound import lower_bounds
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
 from tenon.scheduling.model import InstanceType, Pool
 from tenon.simulation.class_types import ClassTypes
@@ -278,6 +277,8 @@ def _avoided(notes: list[str]) -> Mapping[OfferingKey, datetime]:
 
 def _bounds(decision: Decision) -> tuple[float, float]:
     """Lower bounds for the placed pods: of the price alone, and of the price plus the plan's charge per node."""
+    from tenon.scheduling.bound import lower_bounds  # loads a solver that only this needs
+
     charges = (0.0, decision.problem.node_charge)
     price, cost = lower_bounds(decision.problem, charges, left_out=decision.plan.unschedulable)
     return price, cost

@@ -21,6 +21,7 @@ print([name for name in sys.modules if name.split(".")[0] == sys.argv[2]])
     [
         ("worker.runtime.cluster_process", "opentelemetry"),  # only tracing
         ("worker.runtime.cluster_process", "cryptography"),  # only the webhook
+        ("worker.runtime.cluster_process", "highspy"),  # only the lower bound of a simulation
         ("worker.runtime.io_process", "opentelemetry"),
         ("worker.runtime.io_process", "numpy"),  # only the scheduling engine
         ("worker.runtime.io_process", "highspy"),
