@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from tenon.apis import labels
 from tenon.apis.base import ApiModel
 from tenon.apis.legacy.conversion import Converted
 from tenon.apis.legacy.global_settings import convert_settings
+from tenon.apis.legacy.kinds.closed import closed_reason
+from tenon.apis.restricted import restricted_reason
 from tenon.apis.validation import FieldError, parse
 from tenon.manifests.autofix import Check, Fix, Known, find_fixes, fixed_line
 from tenon.manifests.batch_conversion import convert_batch, is_older
 from tenon.manifests.documents import Diagnostic, Item
+from tenon.manifests.field_moves import moves_of, old_path
 from tenon.manifests.kinds import MODELS
-from tenon.manifests.metadata import metadata_problems
-from tenon.manifests.older_kinds import problems_of_older
-from tenon.manifests.other_kinds import refused_texts
-from tenon.manifests.paths import Path, path_of, text_of
+from tenon.manifests.metadata import metadata_problems, refused_texts
+from tenon.manifests.paths import Path, has, path_of, text_of, value_at
 from tenon.manifests.refused_by_worker import refused_by_worker
-from tenon.manifests.reserved_labels import by_label
 from tenon.manifests.schemas import Schema, schema_of, unknown_fields, unknown_problem
+
+ABSENT = "is required"
+"""Sentence for a missing field."""
+_OF_LABELS = "labels must not use a reserved label"
+_OF_REQUIREMENTS = "requirements must not use a reserved label"
+_OWN = "is set from the NodePool's name and may not be given"
 
 
 def findings_of(item: Item, converted: Converted | None) -> list[Diagnostic]:
@@ -103,3 +110,44 @@ def _with_fixes(
         mended = fixed_line(item, of_line[line]) if any(problem in chosen for problem in alike) else None
         found.append(finding(item, alike[0] if len(alike) == 1 else FieldError(text_of(path), sentence), mended))
     return found
+
+
+def problems_of_older(item: Item, converted: Converted) -> Iterator[FieldError]:
+    """Yield the problems that v1's rules find in an older object, with its own paths instead of v1's."""
+    yield from converted.problems
+    for manifest in converted.manifests:
+        wanted = {name: value for name, value in manifest.items() if name != "status"}
+        _, problems = parse(MODELS[manifest["kind"], manifest["apiVersion"]], wanted)
+        moves = moves_of(item.kind, item.api_version, manifest["kind"])
+        for problem in problems:
+            path = old_path(path_of(problem.path, manifest), moves)
+            absent = 1 if problem.sentence == ABSENT else 0
+            while path and not has(item.body, path[: len(path) - absent]):
+                path = path[:-1]
+            yield FieldError(text_of(path), problem.sentence)
+
+
+def by_label(body: Mapping[str, Any], problems: Sequence[FieldError]) -> Iterator[FieldError]:
+    """Yield the problems, with each general problem about labels replaced by one problem per label."""
+    for problem in problems:
+        exact = list(_by_key(body, problem))
+        yield from exact or [problem]
+
+
+def _by_key(body: Mapping[str, Any], problem: FieldError) -> Iterator[FieldError]:
+    if problem.sentence not in (_OF_LABELS, _OF_REQUIREMENTS):
+        return
+    reason_of = closed_reason if str(body.get("apiVersion")).endswith("/v1beta1") else restricted_reason
+    field = problem.sentence.partition(" ")[0]
+    path = (*path_of(problem.path, body), field)
+    if not has(body, path):
+        return
+    value = value_at(body, path)
+    if problem.sentence == _OF_LABELS:
+        for key in value:
+            if reason := _OWN if key == labels.NODEPOOL else reason_of(key):
+                yield FieldError(f"{text_of(path)}[{key}]", reason)
+        return
+    for index, term in enumerate(value):
+        if reason := reason_of(term["key"]):
+            yield FieldError(f"{text_of((*path, index))}.key", reason)

@@ -1,9 +1,14 @@
-"""Warns about accepted but questionable input: old versions and names, unknown values, overlapping pools."""
+"""Warns about accepted but questionable input: old versions and names, unknown values, labels of other provisioners,
+keys that YAML reads as another type, dates that no month has, overlapping pools.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
+
+from croniter import CroniterBadDateError, croniter
 
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
@@ -17,20 +22,44 @@ from tenon.ec2.expressions_check import GATE_IS_OFF
 from tenon.kube.requirements import hint
 from tenon.manifests.autofix import Fix, fixed_line
 from tenon.manifests.batch_conversion import is_older
-from tenon.manifests.budget_dates import NO_DATE, has_a_date
 from tenon.manifests.documents import Diagnostic, Item
 from tenon.manifests.field_moves import moves_of, old_path
-from tenon.manifests.foreign_labels import foreign_label
-from tenon.manifests.keys import misread_keys
 from tenon.manifests.kinds import is_karpenters
 from tenon.manifests.paths import Path, leaves, path_of, text_of
 from tenon.manifests.text_edits import SERVED_INSTEAD, SERVED_NO_MORE, Edit, edits_of
+from tenon.manifests.yaml_scalars import UnreadableError, plain_value
 from tenon.provisioning.pool_overlap import overlapping, sentence
 from tenon.resources import parse_quantity
 
 Sound = Sequence[tuple[Item, Sequence[Mapping[str, Any]]]]
 """Items without faults, each with its v1 objects."""
 UNPACED_REPAIR = f"{REPAIR_REASON} limits nothing in this version: Tenon repairs nodes without regard to budgets"
+_MANAGED_GROUPS = "EKS managed node groups"
+_LABELS_OF_OTHERS: Mapping[str, tuple[str, str]] = {
+    "eks.amazonaws.com/capacityType": (_MANAGED_GROUPS, f"{labels.CAPACITY_TYPE}, with spot or on-demand"),
+    "eks.amazonaws.com/nodegroup": (_MANAGED_GROUPS, labels.NODEPOOL),
+    "eks.amazonaws.com/nodegroup-image": (_MANAGED_GROUPS, ""),
+    "eks.amazonaws.com/compute-type": ("Fargate and EKS Auto Mode", ""),
+    "node.kubernetes.io/lifecycle": (
+        "node groups of kops and eksctl",
+        f"{labels.CAPACITY_TYPE}, with spot or on-demand",
+    ),
+    "cloud.google.com/gke-spot": ("GKE", f"{labels.CAPACITY_TYPE}, with spot"),
+    "kubernetes.azure.com/scalesetpriority": ("AKS", f"{labels.CAPACITY_TYPE}, with spot"),
+}
+_DOMAINS_OF_OTHERS: Mapping[str, str] = {
+    "alpha.eksctl.io": "eksctl",
+    "cloud.google.com": "GKE",
+    "kubernetes.azure.com": "AKS",
+    "karpenter.azure.com": "Karpenter on Azure",
+    "kops.k8s.io": "kops",
+}
+_AUTO_MODE = "eks.amazonaws.com/instance-"
+_SOME_DAY = datetime(2024, 1, 1, tzinfo=UTC)
+NO_DATE = (
+    "no date matches {0!r}, so this budget can never be in force, and Tenon allows no disruption because of it: name a "
+    "day that exists"
+)
 
 
 def warnings_of(sound: Sound, classes: Collection[str]) -> Iterator[Diagnostic]:
@@ -170,3 +199,56 @@ def _warning(item: Item, path: Path, said: str, mend: Fix | None = None) -> Diag
     mended = fixed_line(item, [mend]) if mend else None
     lines = (mended,) if mended else ()
     return Diagnostic(item.document.file, item.line_of(path), text_of(path), said, lines, item.subject, warning=True)
+
+
+def foreign_label(key: str) -> str:
+    """Return a warning about the key of a requirement that only others set; empty for any other key.
+
+    A requirement on a label that Karpenter does not know makes its nodes carry the label. That hides the mistake.
+    """
+    setter, instead = _LABELS_OF_OTHERS.get(key, ("", ""))
+    if key.startswith(_AUTO_MODE):
+        setter, instead = "EKS Auto Mode", f"{labels.AWS_GROUP}/instance-{key.removeprefix(_AUTO_MODE)}"
+        instead = instead if instead in labels.WELL_KNOWN else ""
+    setter = setter or _DOMAINS_OF_OTHERS.get(key.rpartition("/")[0], "")
+    if not setter:
+        return ""
+    advice = f": use {instead}" if instead else ": remove it"
+    return (
+        f"{key} is a label of {setter}; on nodes of a NodePool it is an ordinary label and chooses no instance{advice}"
+    )
+
+
+def has_a_date(schedule: str) -> bool:
+    """Return whether a valid schedule is ever due."""
+    try:
+        croniter(schedule, _SOME_DAY).get_next(datetime)
+    except CroniterBadDateError:
+        return False
+    return True
+
+
+def misread_keys(item: Item) -> Iterator[tuple[Path, str]]:
+    """Yield the path of each unquoted key that kubectl reads differently, with the text that kubectl reads.
+
+    kubectl sends ``y: a`` as ``"true": a``.
+    """
+    if item.place is None:
+        return
+    text = item.document.lines.text
+    for path, place in item.place.walk():
+        if not path or place.key is None or text[slice(*place.key)] != path[-1]:
+            continue  # quoted, anchored or not a key
+        read = _as_key(str(path[-1]))
+        if read != path[-1]:
+            yield path, read
+
+
+def _as_key(text: str) -> str:
+    try:
+        value = plain_value(text)
+    except UnreadableError:
+        return text
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int) else text
