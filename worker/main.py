@@ -19,9 +19,8 @@ from http.server import ThreadingHTTPServer
 from types import FrameType
 from typing import NamedTuple
 
-from worker.runtime.child_processes import EXIT_UNUSABLE, METRICS_FOLDER
+from worker.runtime.child_processes import EXIT_UNUSABLE, METRICS_FOLDER, REPORT_FD
 from worker.runtime.health import Health, serve_metrics, serve_probes
-from worker.runtime.health_report import REPORT_FD
 from worker.runtime.memory import PARENT
 
 PROCESSES = ("io", "cluster")

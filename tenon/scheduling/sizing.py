@@ -13,15 +13,17 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain
 
-from tenon.resources import CPU
+import numpy as np
+
+from tenon.resources import CPU, MEMORY
 from tenon.scheduling.balanced_packing import balance
 from tenon.scheduling.first_fit import Packing, first_fit
 from tenon.scheduling.greedy import fill_best
 from tenon.scheduling.limits import Limits
 from tenon.scheduling.load_partition import partitions
-from tenon.scheduling.outliers import outliers
 from tenon.scheduling.packing import Load, top_up
 from tenon.scheduling.template import Template
+from tenon.scheduling.type_candidates import TypeCandidates, nodes_needed
 
 CAPS = (8_000, 16_000, 32_000, 64_000, 96_000)
 """Node sizes in millicores to try with first-fit."""
@@ -31,6 +33,8 @@ SMALL = 6_000
 """Nodes are filled one by one at the best price for each if classes x nodes is at most this."""
 EFFORT = 10_000
 """First-fit with a size cap is tried if classes x nodes is at most this."""
+MAX_OUTLIERS = 0.1
+"""The largest share of the pods that counts as few."""
 
 
 def pack(template: Template, load: Load, limits: Limits | None = None, *, whole: bool = True) -> Packing:
@@ -90,3 +94,26 @@ def _attempts(template: Template, load: Load, nodes: int) -> Iterator[Callable[[
             capped = template.table.every & ~template.table.holding(number, cap)
             if capped:
                 yield partial(first_fit, template, load, capped)
+
+
+def outliers(template: Template, load: Load) -> tuple[Load, Load]:
+    """Split a load into outliers and the other pods. The outliers are empty if they are not few.
+
+    Outliers do not fit on the type for which the whole load costs least, by CPU and memory, which every pod needs. Each
+    node must hold the load's largest pod, so one pod that requests eight GPUs would make every node a GPU node, and
+    with another pod of 3,500Gi there would be no type for both. Outliers get their own nodes first. Other pods may use
+    the room left on these, and the rest is packed as if the outliers did not exist.
+    """
+    menu = TypeCandidates(template, template.start, template.limits.allowed(template.start.types))
+    if not len(menu.numbers) or len(load) < 2:
+        return [], load
+    amounts = np.array([pod_class.amounts for pod_class, _ in load], dtype=np.float64)
+    counts = np.array([count for _, count in load], dtype=np.int64)
+    usual = [template.table.names.index(name) for name in (CPU, MEMORY)]
+    total = (counts @ amounts)[None, usual]
+    best = int((nodes_needed(menu.room[:, usual], total)[:, 0] * menu.price).argmin())
+    odd = (amounts > menu.room[best]).any(axis=1)
+    if not odd.any() or counts[odd].sum() > MAX_OUTLIERS * counts.sum():
+        return [], load
+    apart = [pair for pair, alone in zip(load, odd, strict=True) if alone]
+    return apart, [pair for pair, alone in zip(load, odd, strict=True) if not alone]

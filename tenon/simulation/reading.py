@@ -15,9 +15,8 @@ from tenon.manifests.faults import ManifestError, Source
 from tenon.manifests.yaml_scalars import UnreadableError
 from tenon.manifests.yaml_values import read_documents
 from tenon.simulation import manifests, older_kinds
-from tenon.simulation.buffers import add_buffer_pods
 from tenon.simulation.objects import Found, Objects
-from tenon.simulation.workloads import expand
+from tenon.simulation.workloads import add_buffer_pods, expand
 
 OWN_KINDS: dict[str, type[ApiModel]] = {
     "NodePool": NodePool,

@@ -19,8 +19,7 @@ from activities.kubernetes.resources import NODECLAIMS
 from tenon.kube.decode import decode_object
 from tenon.kube.records import ObjectRecord
 from tests.kubernetes.fake_api import FakeApi, http_handler, serve
-from worker.cache.backoff import Backoff
-from worker.cache.reflector import Reflector
+from worker.cache.reflector import Backoff, Reflector
 from worker.cache.table import Table
 
 

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from worker.runtime.garbage_collector import THRESHOLDS, freeze_cache_records
-from worker.runtime.memory import free
+from worker.runtime.memory import GC_THRESHOLDS, free, freeze_cache_records
 
 
 @pytest.fixture
@@ -28,7 +27,7 @@ async def test_what_the_cache_holds_is_not_looked_through_until_memory_is_short(
     synced = asyncio.Event()
     task = asyncio.create_task(freeze_cache_records(synced.wait))
     await asyncio.sleep(0)
-    assert gc.get_threshold() == THRESHOLDS, "nothing old is looked through while the cache is read"
+    assert gc.get_threshold() == GC_THRESHOLDS, "nothing old is looked through while the cache is read"
     assert gc.get_freeze_count() == 0
     synced.set()
     await asyncio.sleep(0)

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from worker.runtime.child_processes import REPORT_FD, report_failure, report_health
 from worker.runtime.health import LATE_LIMIT, SILENCE_LIMIT, Health, serve_metrics, serve_probes
-from worker.runtime.health_report import REPORT_FD, report_failure, report_health
 
 
 def says(health: Health, name: str, why: str = "") -> None:

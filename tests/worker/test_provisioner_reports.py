@@ -11,8 +11,7 @@ from tenon.lifecycle.messages.provisioning import LaunchReport
 from tests.worker.background import in_background
 from tests.worker.fake_temporal import UNAVAILABLE, FakeTemporal
 from tests.workflows.waiting import until
-from worker.runtime.interrupted_offerings import InterruptedOfferings
-from worker.runtime.provisioner_reports import send_reports
+from worker.runtime.provisioner_reports import InterruptedOfferings, send_reports
 from workflows import names
 
 NEVER = 3600.0

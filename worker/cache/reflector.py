@@ -20,6 +20,7 @@ from contextlib import aclosing
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
+from msgspec import Raw, field
 
 from activities import loggers
 from activities.kubernetes.client import Kube
@@ -27,14 +28,14 @@ from activities.kubernetes.errors import ApiError, ApiUnreachableError, GoneErro
 from activities.kubernetes.resources import Resource
 from activities.kubernetes.transport import StreamSilentError
 from tenon.kube.records import Record
-from worker.cache.backoff import Backoff
-from worker.cache.list_and_watch import AnyObject, Page, Status, WatchEvent
+from tenon.kube.structs import Metadata, Wire
 
+MIN_BACKOFF_SECONDS = 0.8
+MAX_BACKOFF_SECONDS = 30.0
+RETRY_AFTER_CAP = 60.0
 R = TypeVar("R", bound=Record)
 R_contra = TypeVar("R_contra", bound=Record, contravariant=True)
-
 log = loggers.CACHE
-
 PAGE_SIZE = 500
 WATCH_SECONDS = (240, 300)
 SILENCE_SECONDS = 75.0
@@ -43,6 +44,61 @@ HEALTHY_SECONDS = 60.0
 BRIEF_SECONDS = 1.0
 INITIAL_END = "k8s.io/initial-events-end"
 _ITEMS_PER_YIELD = 200
+
+
+class Backoff:
+    """Waiting times in seconds, from `MIN_BACKOFF_SECONDS` to `MAX_BACKOFF_SECONDS`, with jitter, so that clients do
+    not retry in step. Call `reset` after a healthy period.
+    """
+
+    def __init__(self, chance: random.Random | None = None) -> None:
+        self._chance = chance or random.Random()
+        self._failures = 0
+
+    def next(self, retry_after: float = 0.0) -> float:
+        """The wait after one more failure. At least ``retry_after``, which the server asked for, up to
+        `RETRY_AFTER_CAP`.
+        """
+        base = min(MAX_BACKOFF_SECONDS, MIN_BACKOFF_SECONDS * 2.0**self._failures)
+        self._failures = min(self._failures + 1, 10)
+        wait = min(MAX_BACKOFF_SECONDS, base * (1.0 + self._chance.random()))
+        return max(wait, min(retry_after, RETRY_AFTER_CAP))
+
+    def reset(self) -> None:
+        """Start again with the shortest wait."""
+        self._failures = 0
+
+
+class AnyObject(Wire):
+    metadata: Metadata
+
+
+class ListMetadata(Wire):
+    resource_version: str = ""
+    continue_: str = field(default="", name="continue")
+
+
+class Page(Wire):
+    """One page of a list. Its items are still bytes."""
+
+    metadata: ListMetadata
+    items: list[Raw] | None = None
+
+
+class WatchEvent(Wire):
+    """One line of a watch. Its object is still bytes."""
+
+    type: str
+    object: Raw
+
+
+class Status(Wire):
+    """The object of an ERROR event."""
+
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+
 
 _pages = msgspec.json.Decoder(Page)
 _events = msgspec.json.Decoder(WatchEvent)

@@ -9,25 +9,39 @@ from __future__ import annotations
 
 import contextlib
 import json
+import socket
 import threading
 import time
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from socketserver import TCPServer
 from typing import IO
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from activities.metrics import TEXT_SUFFIX
-from worker.runtime.dual_stack import DualStackServer
 from worker.runtime.profiling import asked, gather
 
 SILENCE_LIMIT = 60.0
 """Seconds without a report after which a child counts as dead."""
-
 LATE_LIMIT = 10.0
 """Seconds without a report after which a child, which reports every two, counts as late."""
+
+
+class DualStackServer(ThreadingHTTPServer):
+    """Listens on all addresses of a port, because the Pods of some clusters have addresses of only one family; or
+    only on IPv4 if the kernel has no dual-stack sockets.
+    """
+
+    address_family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
+
+    def server_bind(self) -> None:
+        """Bind the port. Unlike the base class, this does not look up the host's name in DNS."""
+        if self.address_family == socket.AF_INET6:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        TCPServer.server_bind(self)
 
 
 @dataclass

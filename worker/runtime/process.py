@@ -15,9 +15,8 @@ from activities.ec2.errors import EC2Error
 from activities.kubernetes.errors import ApiError, ApiUnreachableError, ConfigError
 from worker.log_rate_limit import ActivityFailureFilter
 from worker.runtime import logs
-from worker.runtime.child_processes import EXIT_UNUSABLE, METRICS_FOLDER
+from worker.runtime.child_processes import EXIT_UNUSABLE, METRICS_FOLDER, REPORT_FD, report_failure, report_health
 from worker.runtime.hard_exit import hard_exit
-from worker.runtime.health_report import REPORT_FD, report_failure, report_health
 from worker.runtime.loop_lag import LoopLag
 from worker.runtime.memory import share_arenas, shrink_tls_buffers, watch_memory
 from worker.runtime.profiling import serve_profiles
