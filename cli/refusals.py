@@ -37,16 +37,14 @@ async def refusals_of(client: Client, cluster: str, within: timedelta = QUERY_TI
     return evolve(answer, breakers=[breaker for breaker in answer.breakers if is_open(breaker)])
 
 
-async def purchase_pauses_of(
-    client: Client, cluster: str, within: timedelta = QUERY_TIMEOUT
-) -> Sequence[PurchasePause]:
+async def purchase_pauses_of(client: Client, cluster: str) -> Sequence[PurchasePause]:
     """Return the pods for which no nodes are bought now, or none if the cluster has no provisioner.
 
     Raises:
         RefusalsUnknownError: the workflow does not answer.
     """
     handle = client.get_workflow_handle(names.provisioner_id(cluster))
-    query = handle.query(ProvisionerWorkflow.purchase_pauses, rpc_timeout=within)
+    query = handle.query(ProvisionerWorkflow.purchase_pauses, rpc_timeout=QUERY_TIMEOUT)
     return await _answer(query, "for which pods it buys no nodes") or []
 
 

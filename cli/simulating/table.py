@@ -151,9 +151,9 @@ def _staying(console: Console, entries: Sequence[Document]) -> None:
     console.print()
 
 
-def show_node(document: Document, name: str, console: Console | None = None) -> None:
+def show_node(document: Document, name: str) -> None:
     """Print why one Node would be removed, or why it stays. The document has the entries of that Node only."""
-    console = console or output_console()
+    console = output_console()
     for entry in document["disruption"]:
         _command(console, entry)
     for entry in document["staying"]:

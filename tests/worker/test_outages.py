@@ -25,8 +25,7 @@ from tests.worker.background import in_background
 from tests.worker.dev_server import Connected
 from tests.workflows.waiting import until
 from worker.log_rate_limit import ActivityFailureFilter, LogRateLimiter
-from worker.runtime.api_server_health import watch_api_server
-from worker.runtime.outage import Outage
+from worker.runtime.outage import Outage, watch_api_server
 from worker.runtime.process import Readiness
 from worker.runtime.temporal_client import readable, watch_temporal
 from worker.runtime.temporal_core_logs import CoreLines

@@ -25,11 +25,11 @@ from worker.controllers.interruption import InterruptionController
 from worker.controllers.interruption_check import InstanceReader
 from worker.controllers.startup_cordon import StartupCordonController
 from worker.runtime import leader
-from worker.runtime.api_server_health import watch_api_server
 from worker.runtime.assembly import Clients, connect, connect_for_leases, warm_up
 from worker.runtime.leader_conflict import LeaderConflict
 from worker.runtime.lease import IDENTITY_PREFIX, LeaseElection
 from worker.runtime.memory import freeze_cache_records
+from worker.runtime.outage import watch_api_server
 from worker.runtime.process import Readiness, run, until_stopped
 from worker.runtime.provisioner_reports import InterruptedOfferings
 from worker.runtime.temporal_client import watch_temporal

@@ -16,10 +16,10 @@ from activities import loggers
 from activities.clock import utc_now
 from activities.kubernetes.events import EventRecorder
 from activities.launch_breakers import LaunchBreakers
-from worker.runtime.api_server_health import watch_api_server
 from worker.runtime.assembly import connect, connect_for_leases, io_workers, warm_up
 from worker.runtime.launch_reports import report_launches
 from worker.runtime.leader_conflict import LeaderConflict
+from worker.runtime.outage import watch_api_server
 from worker.runtime.process import Readiness, run, until_stopped
 from worker.runtime.search_attributes import ensure_search_attributes
 from worker.runtime.temporal_client import watch_temporal

@@ -6,15 +6,20 @@ ends.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable
 from datetime import datetime
 from typing import Protocol
 
+from activities import loggers
 from activities.clock import utc_now
+from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiError, ApiUnreachableError
 
 REPEAT_SECONDS = 60.0
+CHECK_SECONDS = 10.0
 
 
 class ReadinessLike(Protocol):
@@ -70,3 +75,30 @@ class Outage:
                 "A service does not answer",
                 extra={"service": self._service, "since": self._since, "error": why, "consequence": self._consequence},
             )
+
+
+async def watch_api_server(kube: Kube, readiness: ReadinessLike, period: float = CHECK_SECONDS) -> None:
+    """Check until cancelled. While the API server does not serve, the process is not ready and reports why.
+
+    Reflectors notice an outage too, but only the cluster process has reflectors, and a quiet watch may hide it.
+    """
+    outage = Outage(
+        f"The Kubernetes API server at {kube.host}",
+        "nodes keep running, and Tenon decides and changes nothing until it is back",
+        loggers.KUBERNETES,
+    )
+    readiness.checks.append(outage)
+    while True:
+        outage.note(await _why_away(kube, period))
+        await asyncio.sleep(period)
+
+
+async def _why_away(kube: Kube, seconds: float) -> str:
+    try:
+        await kube.request("GET", "/readyz", seconds=seconds)
+    except ApiUnreachableError as error:
+        return error.why
+    except ApiError as error:
+        # A refusal (no permission, or too many requests) still shows that the API server answers.
+        return f"HTTP status {error.status}" if error.status >= 500 else ""
+    return ""

@@ -26,6 +26,8 @@ log = loggers.TEMPORAL
 
 DEFAULT_ADDRESS = "localhost:7233"
 CONNECT_TIMEOUT = 10.0
+ANSWER_SECONDS = 10.0
+"""How long a health check waits for an answer."""
 DENIED = (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNAUTHENTICATED)
 
 
@@ -138,7 +140,6 @@ async def watch_temporal(
     connection: ConnectionLike,
     readiness: ReadinessLike,
     period: float = 10.0,
-    answer_seconds: float = 10.0,
     note: Callable[[bool], None] = lambda _answers: None,
 ) -> None:
     """Check Temporal's health until cancelled. While it does not serve, the process is unready and logs so once a
@@ -148,7 +149,6 @@ async def watch_temporal(
         connection: provides the client.
         readiness: gets the reason while Temporal does not serve.
         period: seconds between two checks.
-        answer_seconds: seconds to wait for an answer.
         note: called after each check with whether Temporal answered.
     """
     outage = Outage(
@@ -158,17 +158,17 @@ async def watch_temporal(
     )
     readiness.checks.append(outage)
     while True:
-        why = await _why_away(connection.client, answer_seconds)
+        why = await _why_away(connection.client)
         # Retry once: servers close old connections, and that fails a request in flight.
-        why = await _why_away(connection.client, answer_seconds) if why else ""
+        why = await _why_away(connection.client) if why else ""
         outage.note(why)
         note(not why)
         await asyncio.sleep(period)
 
 
-async def _why_away(client: Client, seconds: float) -> str:
+async def _why_away(client: Client) -> str:
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(ANSWER_SECONDS):
             if not await client.service_client.check_health():
                 return "it reports that it is not serving"
             # The health of a frontend says nothing about the database, which this request reads.
