@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest_asyncio
 
@@ -32,11 +31,6 @@ class Reserving:
 
     async def kinds(self) -> list[str]:
         return sorted(claim["metadata"]["labels"].get(labels.CAPACITY_TYPE, "") for claim in await self.pool.claims())
-
-    async def claim_of_kind(self, kind: str) -> dict[str, Any]:
-        found = [c for c in await self.pool.claims() if c["metadata"]["labels"].get(labels.CAPACITY_TYPE) == kind]
-        assert len(found) == 1, found
-        return found[0]
 
     def left(self) -> int:
         """The free places, as EC2 counts them."""

@@ -90,7 +90,6 @@ def test_a_file_that_kubectl_reads_otherwise_than_it_looks_is_refused(name: str,
     assert len(checked) == 1
 
 
-LAST = {"kind": "List", "items": []}
 NO_OBJECTS: dict[str, tuple[str, str]] = {
     "a list": ("[1, 2]\n", "is a list, not a Kubernetes object"),
     "a text": ("hello\n", "is a text, not a Kubernetes object"),
