@@ -32,7 +32,7 @@ from activities.kubernetes.resources import NODECLAIMS, NODES, PDBS
 from activities.rollout_restart import RolloutRestarter
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DISRUPTION_REASON
-from tenon.apis.reasons import Reason, camel_case, snake_case
+from tenon.apis.reasons import Reason, camel_case, snake_case, traits_of
 from tenon.disruption import confirming
 from tenon.disruption.arrivals import with_arrival
 from tenon.kube import object_json
@@ -206,7 +206,7 @@ class CommandActivities:
                 continue
             present = await pods_on(self._kube, node["metadata"]["name"])
             await self._read_budgets(present, budgets)
-            expected = set(candidate.pods) if command.reason == Reason.UNDERUTILIZED else None
+            expected = set(candidate.pods) if traits_of(command.reason).fixes_pods else None
             if why := confirming.why_not(present, budgets, self._now(), expected=expected):
                 await self._recorder.publish(claim.body, "DisruptionBlocked", why)
                 return StepResult(failure=f"NodeClaim {candidate.claim}: {why}")

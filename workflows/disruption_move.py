@@ -16,7 +16,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
-    from tenon.apis.reasons import Reason
+    from tenon.apis.reasons import traits_of
     from tenon.disruption.leaving_together import VALIDATION_DELAY
     from tenon.disruption.savings import total
     from tenon.errors import TenonError
@@ -141,7 +141,7 @@ class DisruptionMoveWorkflow(PlannerCaller):
             return None
         saving = total(result.pools.values())
         self._record(f"saves {saving.reached:.4f} USD/h; {saving.predicted:.4f} USD/h was predicted")
-        if begin.command.reason == Reason.UNDERUTILIZED:
+        if traits_of(begin.command.reason).counts_savings:
             report = SavingReport(command=begin.command.id, started=workflow.info().start_time, pools=result.pools)
             await self._report("saved", report)
         return saving

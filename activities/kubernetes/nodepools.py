@@ -9,10 +9,8 @@ from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import NODEPOOLS
 from tenon.apis.expiration import expires_within_budgets
 from tenon.apis.nodepool import Disruption
-from tenon.apis.reasons import Reason
+from tenon.apis.reasons import traits_of
 from tenon.kube import object_json
-
-_CONSOLIDATION = (Reason.EMPTY, Reason.UNDERUTILIZED)
 
 
 async def makes_expired_nodes_wait(kube: Kube, pool: str) -> bool:
@@ -27,7 +25,7 @@ async def consolidation_policy(kube: Kube, pool: str, reason: str) -> str:
     As in Karpenter, it is empty unless the node leaves because of consolidation. It is also empty if the NodePool is
     gone or cannot be read, because a label must not keep a node from leaving.
     """
-    if not pool or Reason.of(reason) not in _CONSOLIDATION:
+    if not pool or not traits_of(reason).is_consolidation:
         return ""
     try:
         found = await kube.get(NODEPOOLS, pool)

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from activities import loggers, metrics
-from tenon.apis.reasons import Reason
 from tenon.disruption.methods.base import Method
 from tenon.disruption.model import Command, Decision, PoolPolicy
 
@@ -32,7 +31,7 @@ def report(decision: Decision, methods: Sequence[Method]) -> None:
 def count_moves(decision: Decision, policies: Mapping[str, PoolPolicy]) -> None:
     """Count the moves that consolidation judged, once for each NodePool, and the scores of Balanced (MET-35, -36)."""
     for command in decision.commands:
-        if command.reason == Reason.UNDERUTILIZED:
+        if command.reason.traits.counts_savings:
             for pool in {one.node.pool for one in command.candidates}:
                 metrics.CONSOLIDATION_MOVES.labels("approved", pool, policies[pool].consolidation_policy).inc()
     for verdict in decision.verdicts:

@@ -30,7 +30,7 @@ from activities.planning.offerings import instance_types_by_pool
 from activities.planning.slowed_pools import SlowedPools
 from activities.planning.solving import Limit
 from tenon.apis.nodepool import NodePool
-from tenon.apis.reasons import Reason
+from tenon.apis.reasons import traits_of
 from tenon.apis.shortage_price import price_factor, shortage_annotation
 from tenon.disruption.commands import arrivals_of, command_id, pods_sent, to_message
 from tenon.disruption.deciding import decide
@@ -268,7 +268,7 @@ class MoveFinder:
             details = await asyncio.to_thread(self._view.snapshot().node_details, sold.types_by_pool())
             prices = {one.name: details[one.name].price for one in command.replacements if one.name in details}
         found = measured(command, left, prices) or {}
-        if command.reason == Reason.UNDERUTILIZED:
+        if traits_of(command.reason).counts_savings:
             await self._events.measured(command, found, self._view.node_pools())
         return found
 

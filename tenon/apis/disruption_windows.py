@@ -18,8 +18,9 @@ from croniter import CroniterBadDateError, croniter
 
 from tenon.apis.duration import HOURS_AND_MINUTES, Duration
 from tenon.apis.nodepool import SCHEDULE_PATTERN
+from tenon.apis.reasons import BUDGETED
 
-REASONS = ("Empty", "Drifted", "Underutilized")
+REASONS = tuple(reason.value for reason in BUDGETED)
 """The reasons that windows may name: those that budgets limit."""
 MAX_WINDOWS = 50
 _KEYS = ("schedule", "duration", "timezone", "reasons")

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 
 from pydantic import Field
 
@@ -12,13 +12,16 @@ from tenon.apis import labels
 from tenon.apis.base import ApiModel, ResourceList, Rule, not_both
 from tenon.apis.common import KEY_PATTERN, Conditions, LabelValue, NodeSpec, ObjectMeta
 from tenon.apis.duration import BudgetDuration, Duration
+from tenon.apis.reasons import BUDGETED
 from tenon.apis.restricted import KNOWN_VALUES, cel_allowed, cel_list, restricted_reason
 
 ConsolidationPolicy = Literal["WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced"]
-DisruptionReason = Literal["Underutilized", "Empty", "Drifted"]
 REPAIR_REASON: Final = "Unhealthy"
 """The reason of node repair in a budget. Karpenter 1.15 paces repair by it; Tenon repairs without asking budgets."""
-BudgetReason = Literal[DisruptionReason, "Unhealthy"]
+if TYPE_CHECKING:
+    BudgetReason = str
+else:
+    BudgetReason = Literal[(*(reason.value for reason in BUDGETED), REPAIR_REASON)]
 NODES = "nodes"
 """The pseudo-resource that counts nodes in limits and in status.resources."""
 BUDGET_NODES_PATTERN = r"^((100|[0-9]{1,2})%|[0-9]+)$"

@@ -1,4 +1,4 @@
-"""Why a node is removed, and why a launch failed: one enum member per reason, from which other spellings are derived.
+"""Why a node is removed, and why a launch failed: one enum member per reason, which owns all that the reason means.
 
 Workflow state, results and messages contain the value, so it must never change. Karpenter writes the same reasons in
 two other ways: in CamelCase in conditions and events, and in snake case in metrics.
@@ -7,18 +7,104 @@ two other ways: in CamelCase in conditions and events, and in snake case in metr
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Literal
+
+Mode = Literal["graceful", "eventual", "forceful"]
+Budgeted = Literal["always", "on request", "never"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """What a reason means. No trait has a default, so that Python refuses a reason that lacks one."""
+
+    clause: str
+    """What holds of a node that a method would remove for it, for a sentence that says why the node stays."""
+    mode: Mode
+    """Protected pods keep the node: graceful, forever; eventual, for terminationGracePeriod; forceful, never."""
+    budgeted: Budgeted
+    """Whether budgets and disruption windows limit it; on request: only in NodePools that ask for it."""
+    is_consolidation: bool
+    """A NodePool's consolidateAfter and consolidationPolicy apply, and metrics name that policy."""
+    moves_pods: bool
+    """Its nodes may have pods, so its commands are found and validated on a model of the cluster."""
+    fixes_pods: bool
+    """A command holds only for the pods that it was decided for, because others change what it saves."""
+    counts_savings: bool
+    """Its commands must pay, so what they save is measured. Otherwise they may take dearer replacements."""
+    is_by_hand: bool
+    """A user requested it. Karpenter does not count these as disruptions."""
+
+
+_FORCEFUL = Traits(
+    clause="",
+    mode="forceful",
+    budgeted="never",
+    is_consolidation=False,
+    moves_pods=False,
+    fixes_pods=False,
+    counts_savings=False,
+    is_by_hand=False,
+)
+"""Most reasons: the node leaves whatever protects it, and no disruption method looks for it."""
+_BY_HAND = replace(_FORCEFUL, is_by_hand=True)
 
 
 class Reason(StrEnum):
     """The reasons that Tenon itself gives. A failed launch may also have one of EC2's error codes as its reason."""
 
+    traits: Traits
+
+    def __new__(cls, value: str, traits: Traits = _FORCEFUL) -> Reason:
+        """Create the member of a value."""
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.traits = traits
+        return member
+
     # Disruption methods, as the budgets of a NodePool name them.
-    EMPTY = "Empty"
-    DRIFTED = "Drifted"
-    UNDERUTILIZED = "Underutilized"
+    UNDERUTILIZED = (
+        "Underutilized",
+        Traits(
+            clause="its pods could run at a lower price",
+            mode="graceful",
+            budgeted="always",
+            is_consolidation=True,
+            moves_pods=True,
+            fixes_pods=True,
+            counts_savings=True,
+            is_by_hand=False,
+        ),
+    )
+    EMPTY = (
+        "Empty",
+        Traits(
+            clause="it is empty",
+            mode="graceful",
+            budgeted="always",
+            is_consolidation=True,
+            moves_pods=False,
+            fixes_pods=False,
+            counts_savings=False,
+            is_by_hand=False,
+        ),
+    )
+    DRIFTED = (
+        "Drifted",
+        Traits(
+            clause="its node drifted",
+            mode="eventual",
+            budgeted="always",
+            is_consolidation=False,
+            moves_pods=True,
+            fixes_pods=False,
+            counts_savings=False,
+            is_by_hand=False,
+        ),
+    )
     # Termination that ignores what protects a node. Budgets may cover expiration, which is then a command.
-    EXPIRED = "expired"
+    EXPIRED = ("expired", replace(_FORCEFUL, clause="it expired", budgeted="on request"))
     GARBAGE_COLLECTED = "garbage_collected"
     REGISTRATION_TIMEOUT = "registration_timeout"
     INITIALIZATION_TIMEOUT = "initialization_timeout"
@@ -30,10 +116,10 @@ class Reason(StrEnum):
     INSTANCE_GONE = "instance_gone"
     TEMPLATE_GONE = "template_gone"
     # Requests by users.
-    DELETED = "deleted"
-    DRAIN = "drain"
-    FORCE_DRAIN = "force_drain"
-    CANCELLED = "cancelled"
+    DELETED = ("deleted", _BY_HAND)
+    DRAIN = ("drain", _BY_HAND)
+    FORCE_DRAIN = ("force_drain", _BY_HAND)
+    CANCELLED = ("cancelled", _BY_HAND)
 
     @classmethod
     def of(cls, text: str) -> Reason | None:
@@ -53,22 +139,25 @@ class Reason(StrEnum):
     @property
     def is_disruption(self) -> bool:
         """Whether the reason respects what protects a node. Expiration does not, even if a command removes the node."""
-        return self in _DISRUPTIONS
+        return self.traits.mode != "forceful"
 
     @property
     def is_by_hand(self) -> bool:
-        """Whether a user requested it. Karpenter does not count these as disruptions."""
-        return self in _BY_HAND
+        """Whether a user requested it."""
+        return self.traits.is_by_hand
 
     @property
-    def termination_mode(self) -> str:
-        """Protected pods keep the node: graceful, forever; eventual, for terminationGracePeriod; forceful, never."""
-        return _TERMINATION_MODES.get(self, "forceful")
+    def termination_mode(self) -> Mode:
+        """How long protected pods keep the node."""
+        return self.traits.mode
 
 
-_DISRUPTIONS = frozenset({Reason.EMPTY, Reason.DRIFTED, Reason.UNDERUTILIZED})
-_BY_HAND = frozenset({Reason.DELETED, Reason.DRAIN, Reason.FORCE_DRAIN, Reason.CANCELLED})
-_TERMINATION_MODES = {Reason.EMPTY: "graceful", Reason.UNDERUTILIZED: "graceful", Reason.DRIFTED: "eventual"}
+def traits_of(text: str) -> Traits:
+    """Return the traits of a reason in any spelling. An unknown one, such as EC2's error codes, is forceful."""
+    known = Reason.of(text)
+    return known.traits if known is not None else _FORCEFUL
+
+
 _CAMEL_CASE = {Reason.NODECLASS_NOT_READY: "NodeClassNotReady"}
 
 
@@ -90,3 +179,9 @@ def _letters(text: str) -> str:
 
 
 _BY_LETTERS = {_letters(reason.value): reason for reason in Reason}
+BUDGETED = tuple(reason for reason in Reason if reason.traits.budgeted == "always")
+"""The reasons that budgets and disruption windows limit, and that they may name."""
+EVERY_BUDGETED = (*BUDGETED, *(reason for reason in Reason if reason.traits.budgeted == "on request"))
+"""The same, with those that a NodePool may ask for."""
+MOVING = tuple(reason for reason in Reason if reason.traits.moves_pods)
+"""The reasons for which a look at the cluster moves pods."""

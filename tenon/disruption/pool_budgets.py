@@ -6,13 +6,10 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tenon.apis.reasons import Reason
+from tenon.apis.reasons import BUDGETED, EVERY_BUDGETED, Reason
 from tenon.disruption.budgets import allowed
 from tenon.disruption.model import ManagedNode, Situation
 from tenon.disruption.windows import why_closed
-
-REASONS = (Reason.EMPTY, Reason.DRIFTED, Reason.UNDERUTILIZED)
-"""The reasons that a budget may name. A budget that names none covers expiration too, if the NodePool asks for it."""
 
 
 @dataclass(slots=True)
@@ -78,7 +75,7 @@ def budget_states(situation: Situation) -> list[BudgetState]:
     for pool, policy in sorted(situation.policies.items()):
         known = members.get(pool, Members())
         by_budgets: dict[tuple[bool, ...], int] = {}  # most budgets name no reason, and schedules are slow to evaluate
-        for reason in (*REASONS, Reason.EXPIRED) if policy.expire_within_budgets else REASONS:
+        for reason in EVERY_BUDGETED if policy.expire_within_budgets else BUDGETED:
             same = tuple(budget.reasons is None or reason in budget.reasons for budget in policy.budgets)
             if same not in by_budgets:
                 by_budgets[same] = allowed(policy.budgets, reason, total=known.total, unavailable=0, now=situation.now)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 
-from tenon.apis.reasons import Reason
+from tenon.apis.reasons import traits_of
 from tenon.kube.timestamps import format_instant
 from tenon.lifecycle.messages.disruption import (
     DisruptionCandidate,
@@ -118,7 +118,7 @@ def slowed_pools(
 ) -> dict[str, str]:
     """Return the NodePools that are slowed down, each with why it must wait now; empty if it may start one command."""
     busy = {
-        entry.pool for entry in open_commands.values() if entry.reason == Reason.UNDERUTILIZED and not entry.postponed
+        entry.pool for entry in open_commands.values() if traits_of(entry.reason).counts_savings and not entry.postponed
     }
     found = {}
     for pool, one in savings.items():

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import get_args
+from contextlib import nullcontext
 
 import pytest
+from pydantic import ValidationError
 
-from tenon.apis.nodepool import DisruptionReason
-from tenon.apis.reasons import Reason, camel_case, snake_case
+from tenon.apis.nodepool import Budget
+from tenon.apis.reasons import Reason, Traits, camel_case, snake_case
 from tenon.lifecycle.messages.base import ErrorType
 from tenon.lifecycle.messages.launch import LaunchResult
 
@@ -47,8 +48,19 @@ def test_a_code_of_ec2_is_a_reason_as_it_is() -> None:
     assert camel_case("") == ""
 
 
-def test_np18_budgets_name_the_reasons_of_disruption() -> None:
-    assert {reason.value for reason in Reason if reason.is_disruption} == set(get_args(DisruptionReason))
+@pytest.mark.parametrize("reason", list(Reason))
+def test_np18_budgets_name_the_reasons_of_disruption(reason: Reason) -> None:
+    """Karpenter 1.15 lets them name repair too."""
+    accepted = reason in (Reason.EMPTY, Reason.DRIFTED, Reason.UNDERUTILIZED)
+    assert reason.is_disruption is accepted
+    with nullcontext() if accepted else pytest.raises(ValidationError):
+        Budget(reasons=[reason.value])
+
+
+def test_a_reason_without_all_its_traits_is_refused() -> None:
+    """So that a new one cannot forget to say whether it respects what protects a node."""
+    with pytest.raises(TypeError, match="moves_pods"):
+        Traits(mode="graceful", clause="it is old", budgeted="always", is_consolidation=False)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize(
