@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from activities.planning.batching import Batcher
@@ -88,7 +89,7 @@ class LookPace:
             return False
         used, released = self._view.requests_on_nodes(), self._view.pods_released()
         evictions_allowed, avoided = self._view.evictions_allowed(), self._refusals.avoided()
-        facts = look_facts(outline, quiet, used, released, evictions_allowed, avoided, self._known)
+        facts = look_facts(replace(outline, quiet_since=quiet), used, released, evictions_allowed, avoided, self._known)
         if now < self._rests_until and self._known is not None and not facts.offer_more_than(self._known):
             self._due = min(self._rests_until, now + LOOK_SECONDS)
             self._ready_since = None

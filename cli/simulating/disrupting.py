@@ -65,7 +65,6 @@ def disruption_of(
     why = WhyStays(
         _after(situation, decision.commands),
         blocked=decision.blocked,
-        hosts={name for command in decision.commands for name in command.destinations},
         spot_to_spot=spot_to_spot,
     )
     gone = {one.node.claim for command in decision.commands for one in command.candidates}
@@ -95,7 +94,12 @@ def _after(situation: Situation, commands: Sequence[Command]) -> Situation:
     ]
     later: ClusterModel = carried_out(model, [move for move in moves if move[0]]).model
     gone = frozenset(one.node.claim for command in commands for one in command.candidates)
-    return replace(situation, under_command=situation.under_command | gone, model=later)
+    return replace(
+        situation,
+        under_command=situation.under_command | gone,
+        destinations=frozenset(name for command in commands for name in command.destinations),
+        model=later,
+    )
 
 
 def _commands(

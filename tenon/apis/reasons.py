@@ -19,8 +19,6 @@ Budgeted = Literal["always", "on request", "never"]
 class Traits:
     """What a reason means. No trait has a default, so that Python refuses a reason that lacks one."""
 
-    clause: str
-    """What holds of a node that a method would remove for it, for a sentence that says why the node stays."""
     mode: Mode
     """Protected pods keep the node: graceful, forever; eventual, for terminationGracePeriod; forceful, never."""
     budgeted: Budgeted
@@ -38,7 +36,6 @@ class Traits:
 
 
 _FORCEFUL = Traits(
-    clause="",
     mode="forceful",
     budgeted="never",
     is_consolidation=False,
@@ -67,7 +64,6 @@ class Reason(StrEnum):
     UNDERUTILIZED = (
         "Underutilized",
         Traits(
-            clause="its pods could run at a lower price",
             mode="graceful",
             budgeted="always",
             is_consolidation=True,
@@ -80,7 +76,6 @@ class Reason(StrEnum):
     EMPTY = (
         "Empty",
         Traits(
-            clause="it is empty",
             mode="graceful",
             budgeted="always",
             is_consolidation=True,
@@ -93,7 +88,6 @@ class Reason(StrEnum):
     DRIFTED = (
         "Drifted",
         Traits(
-            clause="its node drifted",
             mode="eventual",
             budgeted="always",
             is_consolidation=False,
@@ -104,7 +98,7 @@ class Reason(StrEnum):
         ),
     )
     # Termination that ignores what protects a node. Budgets may cover expiration, which is then a command.
-    EXPIRED = ("expired", replace(_FORCEFUL, clause="it expired", budgeted="on request"))
+    EXPIRED = ("expired", replace(_FORCEFUL, budgeted="on request"))
     GARBAGE_COLLECTED = "garbage_collected"
     REGISTRATION_TIMEOUT = "registration_timeout"
     INITIALIZATION_TIMEOUT = "initialization_timeout"

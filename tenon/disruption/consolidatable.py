@@ -9,6 +9,22 @@ from tenon.disruption.model import ManagedNode, PoolPolicy
 from tenon.kube.claim_record import ClaimRecord
 
 
+def over_at(policy: PoolPolicy, since: datetime | None) -> datetime | None:
+    """Return when consolidateAfter is over; None if that is never, or it is not known when a pod last came or went."""
+    return None if policy.consolidate_after is None or since is None else since + policy.consolidate_after
+
+
+def is_over(policy: PoolPolicy, since: datetime | None, now: datetime) -> bool:
+    """Return whether consolidateAfter is over. It is from the instant on at which it ends, as in Karpenter."""
+    over = over_at(policy, since)
+    return over is not None and over <= now
+
+
+def takes_pods(policy: PoolPolicy | None, since: datetime | None, now: datetime) -> bool:
+    """Return whether consolidation may move pods to a node: it is not inside consolidateAfter (DIS-31)."""
+    return policy is None or policy.consolidate_after is None or is_over(policy, since, now)
+
+
 def consolidatable_at(claim: ClaimRecord, policy: PoolPolicy, last_pod_event: datetime | None) -> datetime | None:
     """Return from when on the condition Consolidatable is True; None if it is not for now.
 
@@ -23,7 +39,7 @@ def consolidatable_at(claim: ClaimRecord, policy: PoolPolicy, last_pod_event: da
     for event in (claim.last_pod_event, last_pod_event):
         if event is not None:
             since = max(since, event)
-    return since + policy.consolidate_after
+    return over_at(policy, since)
 
 
 def moves_from(
@@ -38,26 +54,14 @@ def moves_from(
         policies: by NodePool.
         quiet_since: by NodeClaim, the last pod event, or the initialization if that is later.
     """
-    due = (may_move_from(node, policies, quiet_since) for node in nodes)
+    due = (
+        over_at(policy, quiet_since.get(node.claim))
+        for node in nodes
+        if not (node.leaving or node.empty)
+        and (policy := policies.get(node.pool)) is not None
+        and not policy.keeps_nodes_with_pods
+    )
     return min((time for time in due if time is not None), default=None)
-
-
-def may_move_from(
-    node: ManagedNode, policies: Mapping[str, PoolPolicy], quiet_since: Mapping[str, datetime]
-) -> datetime | None:
-    """Return from when on consolidation may move the pods of a node; None if it may not, or the node has none.
-
-    Args:
-        node: the node.
-        policies: by NodePool.
-        quiet_since: by NodeClaim, the last pod event, or the initialization if that is later.
-    """
-    policy, since = policies.get(node.pool), quiet_since.get(node.claim)
-    if policy is None or since is None or node.leaving or node.empty:
-        return None
-    if policy.consolidate_after is None or policy.consolidation_policy == "WhenEmpty":
-        return None
-    return since + policy.consolidate_after
 
 
 def settles_at(
@@ -80,13 +84,13 @@ def settles_at(
         now: the current time.
         step: the longest time between two that follow each other.
     """
-    found = []
-    for node in nodes:
-        policy, since = policies.get(node.pool), quiet_since.get(node.claim)
-        if policy is not None and policy.consolidate_after is not None and since is not None and not node.leaving:
-            found.append(since + policy.consolidate_after)
+    times = (
+        over_at(policy, quiet_since.get(node.claim))
+        for node in nodes
+        if not node.leaving and (policy := policies.get(node.pool)) is not None
+    )
     settled = now
-    for due in sorted(due for due in found if due > now):
+    for due in sorted(time for time in times if time is not None and time > now):
         if due - settled > step:
             break
         settled = due

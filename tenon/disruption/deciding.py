@@ -11,9 +11,11 @@ from datetime import datetime
 from tenon.apis.reasons import Reason
 from tenon.disruption.methods import METHODS
 from tenon.disruption.methods.base import Method
+from tenon.disruption.methods.drift import BLOCKED_AFTER
 from tenon.disruption.model import Command, Decision, ManagedNode, Proposal, Situation, Verdict
 from tenon.disruption.pool_budgets import PoolBudgets
 from tenon.disruption.rescheduling import after_commands
+from tenon.disruption.rules.blockers import free_at, holds, is_free, reported
 from tenon.errors import TenonError
 from tenon.lifecycle.messages.disruption import LookCursor
 
@@ -59,50 +61,15 @@ def decide(situation: Situation, methods: Sequence[Method] = METHODS, around: Ar
         if proposal.look_again is not None:
             looks.append(proposal.look_again)
         situation = _after(situation, proposal.commands)
-    if Reason.DRIFTED in {method.reason for method in methods}:
-        blocked = {**_protected(situation), **blocked}
     look_again = min(looks, default=None)
     found = tuple(commands)
     return Decision(found, look_again, failed, counts, blocked, unconsolidatable, tuple(verdicts), cursor, is_cut)
 
 
-def eligible(situation: Situation, reason: Reason = Reason.UNDERUTILIZED) -> list[ManagedNode]:
-    """Return the nodes that no rule about the node itself excludes (DIS-10, DIS-11), by name. Ignores their pods.
-
-    Only a disruption gives way to what protects a node. Expiration removes it all the same (QRK-13).
-    """
-    may = _may_be_disrupted if reason.is_disruption else may_leave
-    return sorted((node for node in situation.nodes if may(node, situation)), key=lambda node: node.claim)
-
-
-def may_leave(node: ManagedNode, situation: Situation) -> bool:
-    """Return whether a forceful command may take the node, whatever protects it."""
-    return (
-        node.pool in situation.policies
-        and node.initialized
-        and not node.leaving
-        and not node.disrupted_by
-        and node.claim not in situation.under_command
-    )
-
-
-def _may_be_disrupted(node: ManagedNode, situation: Situation) -> bool:
-    return (
-        may_leave(node, situation)
-        and not node.protected_by
-        and not node.replacement_for
-        and node.claim not in situation.postponed
-        and not node.named_in(situation.nominated)
-    )
-
-
-def _protected(situation: Situation) -> dict[str, str]:
-    """Return the NodeClaims that drifted and that an annotation protects, each with a clause that says so (DIS-15)."""
-    return {
-        node.claim: f"its node drifted, but {node.protected_by} protects it"
-        for node in situation.nodes
-        if node.drifted and node.protected_by and may_leave(node, situation)
-    }
+def eligible(situation: Situation, reason: Reason) -> list[ManagedNode]:
+    """Return the nodes that nothing keeps from being removed for a reason, by name, whether or not one wants to."""
+    free = (node for node in situation.nodes if is_free(node, situation, reason))
+    return sorted(free, key=lambda node: node.claim)
 
 
 def _after(situation: Situation, commands: Sequence[Command]) -> Situation:
@@ -124,30 +91,52 @@ def why_held(situation: Situation) -> dict[str, str]:
     """Return why nodes stay that emptiness or consolidation would consider, each in a sentence for an event (DIS-15).
 
     It names nodes that an annotation protects, and empty nodes that a pod of a DaemonSet or a static pod keeps (DIS-11,
-    DIS-13). What keeps nodes with pods, and drifted nodes, the methods that move pods say.
+    DIS-13). What keeps nodes with pods, and drifted nodes, `decide` says with the methods that move pods.
     """
-    return {
-        node.claim: why
-        for node in situation.nodes
-        if may_leave(node, situation) and not node.drifted and (why := _why_held(node, situation))
-    }
-
-
-def _why_held(node: ManagedNode, situation: Situation) -> str:
-    after = situation.policies[node.pool].consolidate_after
-    if after is None:
-        return ""
-    if node.protected_by:
-        return f"Disruption is blocked through {node.protected_by}"
-    is_due = node.empty and node.quiet_since is not None and node.quiet_since + after <= situation.now
-    return f"It is empty, but {node.held_by}" if is_due and node.held_by else ""
+    held = {}
+    for node in situation.nodes:
+        if node.drifted:
+            continue
+        keeping = list(holds(node, situation, Reason.EMPTY))
+        if (first := reported(keeping)) is None or keeping[-1].blocker.is_final:
+            continue
+        if first.blocker.is_about_node:
+            held[node.claim] = f"Disruption is blocked: {first.why}"
+        elif first.blocker.graceful_only and all(hold.until is None for hold in keeping):
+            held[node.claim] = f"It is empty, but {first.why}"
+    return held
 
 
 def _proposal(method: Method, situation: Situation) -> Proposal:
-    allowed = eligible(situation, method.reason)
+    allowed: list[ManagedNode] = []
+    later: list[datetime] = []
+    blocked: dict[str, str] = {}
+    unconsolidatable: dict[str, str] = {}
+    for node in sorted(situation.nodes, key=lambda node: node.claim):
+        if not (cause := method.cause(node, situation)):
+            continue
+        keeping = list(holds(node, situation, method.reason))
+        if not keeping:
+            allowed.append(node)
+            continue
+        if (due := free_at(keeping)) is not None:
+            later.append(due)
+        if not method.reason.traits.moves_pods or (first := reported(keeping)) is None:
+            continue  # `why_held` says it of empty nodes
+        if not method.reason.traits.is_consolidation:
+            blocked[node.claim] = f"{cause}, but {first.why}"
+            later.append(situation.now + BLOCKED_AFTER)
+        elif not first.blocker.is_about_node:  # `why_held` says it
+            unconsolidatable[node.claim] = first.why
     proposal = method.propose(allowed, _budgets(method, situation), situation)
     _check(method, proposal, allowed, _budgets(method, situation))
-    return proposal
+    looks = [*later, *([proposal.look_again] if proposal.look_again is not None else ())]
+    return replace(
+        proposal,
+        look_again=min(looks, default=None),
+        blocked={**blocked, **proposal.blocked},
+        unconsolidatable={**unconsolidatable, **proposal.unconsolidatable},
+    )
 
 
 def _budgets(method: Method, situation: Situation) -> PoolBudgets:

@@ -9,18 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime
 
-from tenon.apis.reasons import Reason
-from tenon.disruption.consolidatable import may_move_from
-from tenon.disruption.deciding import eligible
+from tenon.apis.reasons import MOVING, Reason
+from tenon.disruption.consolidatable import takes_pods
+from tenon.disruption.methods import moving_methods
 from tenon.disruption.model import ManagedNode, PoolPolicy, Situation
 from tenon.disruption.pool_budgets import PoolBudgets
+from tenon.disruption.rules.blockers import is_free
 from tenon.kube.offerings import OfferingKey
 from tenon.resources import Resources
-
-_REASONS = (Reason.DRIFTED, Reason.UNDERUTILIZED)
-"""The reasons for which a look moves pods."""
+from tenon.scheduling.deadline import never
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +76,6 @@ class LookFacts:
 
 def look_facts(
     situation: Situation,
-    quiet_since: Mapping[str, datetime],
     used: Mapping[str, Resources],
     released: Mapping[str, int],
     evictions_allowed: int,
@@ -88,21 +85,20 @@ def look_facts(
     """Return the facts now. It is cheap and needs no model.
 
     Args:
-        situation: the nodes and the open commands.
-        quiet_since: by NodeClaim, the last pod event, or the initialization if that is later.
+        situation: the nodes and the open commands, and since when the pods of each node have not changed.
         used: by NodeClaim, what the pods of its node request.
         released: by NodeClaim, how often a pod of its node that do-not-disrupt kept went away or lost the annotation.
         evictions_allowed: how often a PodDisruptionBudget may have begun to allow evictions.
         avoided: the offerings that EC2 refused.
         before: the facts of the last round. For a node whose consolidateAfter began again since then, they still hold.
     """
-    budgets = {reason: PoolBudgets(situation, reason) for reason in _REASONS}
+    budgets = {reason: PoolBudgets(situation, reason) for reason in MOVING}
     facts = LookFacts(
         policies=situation.policies,
-        budgets={(pool, reason): budgets[reason].left(pool) for pool in situation.policies for reason in _REASONS},
+        budgets={(pool, reason): budgets[reason].left(pool) for pool in situation.policies for reason in MOVING},
         nodes={
             claim: NodeFacts(frozenset(reasons), used.get(claim, {}), released.get(claim, 0))
-            for claim, reasons in _reasons(situation, quiet_since).items()
+            for claim, reasons in _reasons(situation).items()
         },
         evictions_allowed=evictions_allowed,
         avoided=frozenset(avoided) if any(node.bought_in_shortage for node in situation.nodes) else frozenset(),
@@ -114,23 +110,18 @@ def look_facts(
     return replace(facts, nodes={**facts.nodes, **kept})
 
 
-def _reasons(situation: Situation, quiet_since: Mapping[str, datetime]) -> dict[str, set[Reason]]:
+def _reasons(situation: Situation) -> dict[str, set[Reason]]:
     """Return why each node may leave, of all nodes that may leave or that pods may move to."""
-    found: dict[str, set[Reason]] = {
-        node.claim: set() for node in situation.nodes if _takes_pods(node, situation, quiet_since)
-    }
-    for node in eligible(situation, Reason.DRIFTED):
-        if node.drifted:
-            found.setdefault(node.claim, set()).add(Reason.DRIFTED)
-    for node in eligible(situation, Reason.UNDERUTILIZED):
-        due = may_move_from(node, situation.policies, quiet_since)
-        if due is not None and due <= situation.now:
-            found.setdefault(node.claim, set()).add(Reason.UNDERUTILIZED)
-    return found
+    reasons: dict[str, set[Reason]] = {node.claim: set() for node in situation.nodes if _takes_pods(node, situation)}
+    for method in moving_methods(never):
+        for node in situation.nodes:
+            if method.cause(node, situation) and is_free(node, situation, method.reason):
+                reasons.setdefault(node.claim, set()).add(method.reason)
+    return reasons
 
 
-def _takes_pods(node: ManagedNode, situation: Situation, quiet_since: Mapping[str, datetime]) -> bool:
-    policy, since = situation.policies.get(node.pool), quiet_since.get(node.claim)
-    if policy is None or since is None or node.leaving:
+def _takes_pods(node: ManagedNode, situation: Situation) -> bool:
+    since = situation.quiet_since_of(node)
+    if since is None or node.leaving:
         return False
-    return policy.consolidate_after is None or since + policy.consolidate_after <= situation.now
+    return takes_pods(situation.policies.get(node.pool), since, situation.now)

@@ -47,6 +47,11 @@ class PoolPolicy:
     expire_within_budgets: bool = False
     """Expired nodes wait for the budgets (WSH-28). Without it, their workflows remove them at once."""
 
+    @property
+    def keeps_nodes_with_pods(self) -> bool:
+        """Whether consolidation removes only empty nodes."""
+        return self.consolidation_policy == "WhenEmpty"
+
 
 def policy_of(pool: NodePool) -> PoolPolicy:
     """Return the policy of a NodePool. A static pool keeps its nodes whether or not they are empty."""
@@ -169,6 +174,12 @@ class ClusterModel:
     """By name, the static NodePools, from which plans do not buy."""
     tables: TypeTables = field(default_factory=TypeTables, compare=False, repr=False)
     """The index of the instance types, which all simulations share."""
+    launching: frozenset[str] = field(init=False, compare=False)
+    """The NodePools of which the instance types are known (DIS-12)."""
+
+    def __post_init__(self) -> None:
+        """Remember which NodePools launch nodes, because each node asks."""
+        object.__setattr__(self, "launching", frozenset(one.name for one in self.problem.pools if one.instance_types))
 
 
 def model_of(
@@ -225,6 +236,25 @@ class Situation:
     """Which nodes consolidation looks at next, if there are too many for one look; None to look at all of them."""
     blocked_at: Mapping[str, datetime] = field(default_factory=dict)
     """By NodeClaim, when a method last found that it cannot leave. Others come first, so that it holds up none."""
+    destinations: frozenset[str] = frozenset()
+    """Nodes and NodeClaims that commands which have just been decided move pods to."""
+    quiet_since: Mapping[str, datetime] | None = None
+    """By NodeClaim, the last pod event, or the initialization if that is later. Stands in for that of the model."""
+
+    @property
+    def knows_pod_events(self) -> bool:
+        """Whether it says of nodes with pods when a pod last came or went."""
+        return self.model is not None or self.quiet_since is not None
+
+    def detail_of(self, node: ManagedNode) -> NodeDetail | None:
+        """Return what the model knows of a node."""
+        return self.model.details.get(node.claim) if self.model is not None else None
+
+    def quiet_since_of(self, node: ManagedNode) -> datetime | None:
+        """Return since when the pods of a node have not changed; None if that is not known."""
+        if (detail := self.detail_of(node)) is not None:
+            return detail.quiet_since or node.quiet_since
+        return node.quiet_since if self.quiet_since is None else self.quiet_since.get(node.claim)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,13 +11,15 @@ from dataclasses import dataclass, replace
 
 from tenon.apis import labels
 from tenon.apis.nodepool import NODES
-from tenon.apis.reasons import Reason
+from tenon.apis.reasons import Reason, traits_of
 from tenon.disruption.deciding import eligible
+from tenon.disruption.methods import has_cause
 from tenon.disruption.methods.drift import replacement_of
-from tenon.disruption.model import Command, NodeDetail, Situation
+from tenon.disruption.model import Command, ManagedNode, Situation
 from tenon.disruption.pod_mark import pod_mark
 from tenon.disruption.pool_budgets import PoolBudgets
 from tenon.disruption.rescheduling import Rescheduler, is_complete, nodes_in_commands
+from tenon.disruption.rules.blockers import holds
 from tenon.kube.requirements import Requirements
 from tenon.lifecycle.messages.disruption import DisruptionCandidate, DisruptionCommand, Replacement
 from tenon.resources import Resources, add
@@ -50,8 +52,8 @@ def why_invalid(command: DisruptionCommand, situation: Situation, expired: Expir
 def validated(command: DisruptionCommand, situation: Situation, expired: Expired = never) -> Validation:
     """Return whether the command may start, and what starts in its place. The parameters are those of `why_invalid`."""
     why, plan = _check(command, situation, expired)
-    is_drift = command.reason == Reason.DRIFTED and len(command.candidates) == 1  # an earlier version had larger ones
-    if plan is None or not is_drift or not _leaves_room(plan, situation):
+    must_pay = traits_of(command.reason).counts_savings
+    if plan is None or must_pay or len(command.candidates) != 1 or not _leaves_room(plan, situation):
         return Validation(why)
     return Validation(instead=replacement_of(command.candidates[0].claim, plan, situation))
 
@@ -59,18 +61,18 @@ def validated(command: DisruptionCommand, situation: Situation, expired: Expired
 def _check(command: DisruptionCommand, situation: Situation, expired: Expired) -> tuple[str, Plan | None]:
     """Return why the command must not start as it is, and the plan for its pods if only its replacements are wrong."""
     assert situation.model is not None, "a command that moves pods is validated on a model"
-    free = {node.claim: node for node in eligible(situation)}
-    budgets = PoolBudgets(situation, command.reason)
+    reason = Reason(command.reason)
+    nodes = {node.claim: node for node in situation.nodes}
+    budgets = PoolBudgets(situation, reason)
     rescheduler = Rescheduler(situation.model, nodes_in_commands(situation, situation.model))
     for candidate in command.candidates:
-        node = free.get(candidate.claim)
+        node = nodes.get(candidate.claim)
         if node is None or node.uid != candidate.uid:
-            return f"NodeClaim {candidate.claim} may not be disrupted any more", None
-        detail = rescheduler.detail(candidate.claim)
-        if detail is None:
-            return f"the Node of NodeClaim {candidate.claim} is gone", None
-        if why := _reason_gone(command, candidate, detail, situation):
+            return f"NodeClaim {candidate.claim} is gone", None
+        if why := _why_not(node, reason, candidate, situation):
             return f"NodeClaim {candidate.claim}: {why}", None
+        if rescheduler.detail(candidate.claim) is None:
+            return f"the Node of NodeClaim {candidate.claim} is gone", None
         if not budgets.take(candidate.pool):
             if why := budgets.why_closed(candidate.pool):
                 return f"NodePool {candidate.pool} is {why}", None
@@ -113,14 +115,16 @@ def still_allowed(commands: Iterable[DisruptionCommand], situation: Situation) -
     situation, which needs no model.
     """
     kept: list[DisruptionCommand] = []
-    free = {node.claim: node.uid for node in eligible(situation)}
+    free: dict[str, str] = {}
     budgets: PoolBudgets | None = None
     reason = ""
     for command in commands:
         if budgets is None or command.reason != reason:
             started = frozenset(one.claim for each in kept for one in each.candidates)
             reason = command.reason
-            budgets = PoolBudgets(replace(situation, under_command=situation.under_command | started), reason)
+            now = replace(situation, under_command=situation.under_command | started)
+            free = {node.claim: node.uid for node in eligible(now, Reason(reason))}
+            budgets = PoolBudgets(now, reason)
         asked = Counter(one.pool for one in command.candidates)
         free_still = all(free.get(one.claim) == one.uid for one in command.candidates)
         if free_still and all(budgets.left(pool) >= count for pool, count in asked.items()):
@@ -154,25 +158,17 @@ def _types(replacement: Replacement) -> frozenset[str] | None:
     return None if types.complement else types.members
 
 
-def _reason_gone(
-    command: DisruptionCommand, candidate: DisruptionCandidate, detail: NodeDetail, situation: Situation
-) -> str:
-    """Return why the reason for the command no longer holds for a candidate; empty if it does."""
-    if detail.held_by and (command.graceful or not detail.has_grace_period):
-        return detail.held_by
-    if command.reason == Reason.DRIFTED:
-        return "" if detail.drifted else "it is not drifted any more"
-    policy = situation.policies[candidate.pool]
-    after = policy.consolidate_after
-    if after is None or policy.consolidation_policy == "WhenEmpty":
-        return "its NodePool does not consolidate it any more"
-    if why := situation.slowed.get(candidate.pool):
-        return why
-    if {candidate.claim, detail.node} & situation.buffer_hosts:
-        return "a CapacityBuffer keeps room on it"
-    known = set(candidate.pods)
-    if late := next((pod.key for pod in detail.pods if pod_mark(pod.uid) not in known), ""):
-        return f"pod {late} came after the decision"
-    if detail.quiet_since is not None and detail.quiet_since + after > situation.now:
-        return "a pod came or went"
-    return ""
+def _why_not(node: ManagedNode, reason: Reason, candidate: DisruptionCandidate, situation: Situation) -> str:
+    """Return why a candidate must not be removed; empty if it may be.
+
+    Consolidation removes a node whose last pod went away, as in Karpenter.
+    """
+    detail = situation.detail_of(node)
+    if reason.traits.fixes_pods and detail is not None:
+        decided = set(candidate.pods)
+        if late := next((pod.key for pod in detail.pods if pod_mark(pod.uid) not in decided), ""):
+            return f"pod {late} came after the decision"
+    if keeping := next(holds(node, situation, reason), None):
+        return keeping.why
+    is_emptied = reason.traits.is_consolidation and (node.empty or (detail is not None and not detail.pods))
+    return "" if is_emptied or has_cause(node, situation, reason) else f"it is not {reason.snake_case} any more"

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from datetime import datetime
+from collections.abc import Iterator, Mapping, Sequence
 
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DISRUPTION_REASON, DRIFTED
 from tenon.apis.nodepool import Budget
 from tenon.apis.reasons import Reason
-from tenon.disruption.arrivals import Arrival, rest_until, times_moved
 from tenon.disruption.budgets import binding, opens_at
-from tenon.disruption.deciding import may_leave
 from tenon.disruption.methods.balanced import LEAST_SCORE, Balance, approved
-from tenon.disruption.methods.consolidation import closed_nodes, pods_rest_until
+from tenon.disruption.methods.consolidation import closed_nodes
 from tenon.disruption.methods.consolidation_price import LEAST_SAVING, SPOT_FLEXIBILITY, PriceRule, may_be_spot
-from tenon.disruption.model import ManagedNode, NodeDetail, PoolPolicy, Situation
+from tenon.disruption.model import ManagedNode, NodeDetail, Situation
 from tenon.disruption.pool_budgets import Members, members_of, unavailable_nodes
 from tenon.disruption.rescheduling import Rescheduler, is_complete
+from tenon.disruption.rules.blockers import Hold, holds, is_free
 from tenon.disruption.windows import why_closed
 from tenon.kube.claim_record import ClaimRecord
-from tenon.kube.pod import Pod
 from tenon.kube.timestamps import format_instant
 from tenon.scheduling.model import Plan, PlannedClaim
 from tenon.sentences import counted, first_few
@@ -41,7 +38,6 @@ class WhyStays:
         situation: Situation,
         *,
         blocked: Mapping[str, str] | None = None,
-        hosts: Collection[str] = (),
         spot_to_spot: bool = False,
     ) -> None:
         """Prepare the simulations.
@@ -49,62 +45,43 @@ class WhyStays:
         Args:
             situation: the cluster, with its model, as the commands that were decided leave it.
             blocked: by NodeClaim, what the methods said of nodes that cannot leave.
-            hosts: names of Nodes that the commands move pods to.
             spot_to_spot: spot nodes may be replaced by spot nodes (feature gate SpotToSpotConsolidation).
         """
         assert situation.model is not None, "prices need a model"
         self._situation = situation
         self._model = situation.model
         self._blocked = blocked or {}
-        self._hosts = frozenset(hosts)
         self._rescheduler = Rescheduler(self._model, closed_nodes(situation, self._model))
         self._rule = PriceRule(self._model.problem, spot_to_spot=spot_to_spot)
         self._balance = Balance(situation, self._model)
         self._members = members_of(situation)
-        self._pools = {pool.name for pool in self._model.problem.pools if pool.instance_types}
 
     def sentences(self, node: ManagedNode) -> tuple[str, ...]:
         """Return why the node is not disrupted now, one sentence each, without a period."""
         detail = self._model.details.get(node.claim)
         first = (*_of_shortage(node, detail), *self._of_expiration(node))
-        if own := tuple(self._of_node_itself(node)):
+        reason = Reason.EMPTY if node.empty else Reason.UNDERUTILIZED
+        keeping = list(holds(node, self._situation, reason))
+        if own := [_capitalized(hold.why) for hold in keeping if hold.blocker.is_about_node]:
             return (*first, *own)
         found = [*first, *self._of_drift(node, detail)]
+        if keeping and keeping[-1].blocker.is_final:
+            return (*found, _capitalized(keeping[-1].why))
         if node.empty:
-            found += self._of_emptiness(node)
+            found += [_capitalized(hold.why) if hold.until else f"It is empty, but {hold.why}" for hold in keeping]
+            found += self._of_budgets(node, reason)
         elif detail is None:
             found.append("Its NodeClaim has no Node that could be simulated")
         elif not detail.pods:
             found.append("It has no pods, but pods are on their way to it")
         else:
-            found += self._of_consolidation(node, detail)
+            found += self._of_consolidation(node, detail, keeping)
         return tuple(found)
-
-    def _of_node_itself(self, node: ManagedNode) -> Iterator[str]:
-        """What excludes the node whatever the reason: the rules of `tenon.disruption.deciding.eligible`."""
-        given = self._situation
-        if node.leaving:
-            yield "It is already leaving"
-            return
-        if node.pool not in given.policies:
-            yield f"NodePool {node.pool} does not exist or cannot be read"
-        if not node.initialized:
-            yield "Its NodeClaim is not initialized"
-        if node.protected_by:
-            yield _capitalized(f"{node.protected_by} protects it")
-        if node.disrupted_by:
-            yield f"Disruption command {node.disrupted_by} is about to remove it"
-        elif node.claim in given.under_command:
-            yield "An open disruption command removes it"
-        if node.replacement_for:
-            yield f"It was created for disruption command {node.replacement_for}, which has not ended"
-        if node.named_in(given.nominated):
-            yield "Pods that have no node yet are expected to run on it"
 
     def _of_expiration(self, node: ManagedNode) -> Iterator[str]:
         """Why an expired node waits. It leaves at once unless its NodePool asks for budgets."""
         given = self._situation
-        if node.expires_at is None or node.expires_at > given.now or not may_leave(node, given):
+        if node.expires_at is None or node.expires_at > given.now or not is_free(node, given, Reason.EXPIRED):
             return
         if given.policies[node.pool].expire_within_budgets:
             waits = f"It expired at {format_instant(node.expires_at)} and waits ({labels.EXPIRE_WITHIN_BUDGETS})"
@@ -120,61 +97,11 @@ class WhyStays:
         yield f"It drifted ({detail.drifted}){message}"
         yield from self._of_budgets(node, Reason.DRIFTED) or ["A later check replaces it"]
 
-    def _of_emptiness(self, node: ManagedNode) -> Iterator[str]:
-        policy = self._situation.policies[node.pool]
-        if policy.consolidate_after is None:
-            yield _never(policy)
-            return
-        if node.held_by:
-            yield f"It is empty, but {node.held_by}"
-        if node.named_in(self._situation.buffer_hosts):
-            yield "It is empty, but a CapacityBuffer keeps room on it"
-        if node.quiet_since is not None and _due(node.quiet_since, policy) > self._situation.now:
-            yield _wait("It has been empty since", node.quiet_since, policy)
-        yield from self._of_budgets(node, Reason.EMPTY)
-
-    def _of_consolidation(self, node: ManagedNode, detail: NodeDetail) -> Iterator[str]:
-        policy = self._situation.policies[node.pool]
-        if policy.consolidate_after is None:
-            yield _never(policy)
-            return
-        if policy.consolidation_policy == "WhenEmpty":
-            pods = counted(len(detail.pods), "pod")
-            yield f"consolidationPolicy of NodePool {node.pool} is WhenEmpty, and it has {pods}"
-            return
-        obstacles = list(self._obstacles(node, detail, policy))
+    def _of_consolidation(self, node: ManagedNode, detail: NodeDetail, keeping: Sequence[Hold]) -> Iterator[str]:
+        obstacles = [*(_capitalized(hold.why) for hold in keeping), *self._of_budgets(node, Reason.UNDERUTILIZED)]
         yield from obstacles
-        if node.pool not in self._pools:
-            yield f"NodePool {node.pool} can launch no nodes now, so its nodes are not consolidated"
-        elif detail.price <= 0:
-            yield (
-                f"Its price is not known: the catalogue has no {detail.instance_type or 'type'} "
-                f"({detail.capacity_type or 'no capacity type'}, {detail.zone or 'no zone'})"
-            )
-        else:
+        if node.pool in self._model.launching and detail.price > 0:
             yield from self._of_price(node, detail, free=not obstacles)
-
-    def _obstacles(self, node: ManagedNode, detail: NodeDetail, policy: PoolPolicy) -> Iterator[str]:
-        """What keeps consolidation away whatever it would save."""
-        if detail.held_by:
-            yield _capitalized(detail.held_by)
-        if node.named_in(self._situation.buffer_hosts):
-            yield "A CapacityBuffer keeps room on it"
-        if detail.quiet_since is None:
-            yield "It is not known when a pod last came or went"
-        elif _due(detail.quiet_since, policy) > self._situation.now:
-            yield _wait("A pod came or went, or the node was initialized, at", detail.quiet_since, policy)
-        if node.created_for == Reason.UNDERUTILIZED and detail.created_at is not None:
-            rested = detail.created_at + policy.rest_after_move
-            if rested > self._situation.now:
-                yield f"Consolidation created it, so it rests until {format_instant(rested)} ({labels.REST_AFTER_MOVE})"
-        if why := self._situation.slowed.get(node.pool):
-            yield f"NodePool {node.pool} is slowed down: {why}"
-        if (until := pods_rest_until(node, detail, self._situation.now)) is not None:
-            yield _resting(detail.pods, node.arrivals, self._situation.now, until)
-        if detail.node in self._hosts:
-            yield "Pods of other nodes are about to move to it"
-        yield from self._of_budgets(node, Reason.UNDERUTILIZED)
 
     def _of_budgets(self, node: ManagedNode, reason: Reason) -> list[str]:
         """Return which budgets allow no more node for the reason, and when they do; empty if they allow one."""
@@ -269,34 +196,6 @@ def why_leaving(claim: ClaimRecord) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _resting(pods: Sequence[Pod], arrivals: Sequence[Arrival], now: datetime, until: datetime) -> str:
-    """Say which pod rests longest, and why."""
-    resting = next(pod for pod in pods if rest_until([pod], arrivals, now) == until)
-    times, last = times_moved(resting, arrivals, now)
-    assert last is not None
-    often = "once" if times == 1 else f"{times} times"
-    return (
-        f"Disruption commands have moved its pod {resting.key} {often} in the last day, at {format_instant(last)} for "
-        f"the last time, so consolidation lets it rest until {format_instant(until)}"
-    )
-
-
-def _due(since: datetime, policy: PoolPolicy) -> datetime:
-    assert policy.consolidate_after is not None
-    return since + policy.consolidate_after
-
-
-def _wait(what: str, since: datetime, policy: PoolPolicy) -> str:
-    until = format_instant(_due(since, policy))
-    return f"{what} {format_instant(since)}, and consolidateAfter of NodePool {policy.name} is over at {until}"
-
-
-def _never(policy: PoolPolicy) -> str:
-    if policy.replicas is not None:
-        return f"NodePool {policy.name} is static: it keeps spec.replicas nodes, empty or not"
-    return f"consolidateAfter of NodePool {policy.name} is Never"
-
-
 def _text(budget: Budget) -> str:
     parts = [f"nodes: {budget.nodes}"]
     if budget.reasons is not None:
@@ -321,4 +220,5 @@ def _hosts(plan: Plan) -> str:
 
 
 def _capitalized(text: str) -> str:
-    return text[:1].upper() + text[1:]
+    """Return the clause as a sentence. One that begins with the name of a field, such as consolidateAfter, is one."""
+    return text[:1].upper() + text[1:] if text.split(" ", 1)[0].islower() else text

@@ -60,7 +60,7 @@ def test_np18_budgets_name_the_reasons_of_disruption(reason: Reason) -> None:
 def test_a_reason_without_all_its_traits_is_refused() -> None:
     """So that a new one cannot forget to say whether it respects what protects a node."""
     with pytest.raises(TypeError, match="moves_pods"):
-        Traits(mode="graceful", clause="it is old", budgeted="always", is_consolidation=False)  # type: ignore[call-arg]
+        Traits(mode="graceful", budgeted="always", is_consolidation=False)  # type: ignore[call-arg]
 
 
 @pytest.mark.parametrize(

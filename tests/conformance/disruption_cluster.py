@@ -113,7 +113,6 @@ class ClusterScenario(DescribedScenario):
             why = WhyStays(
                 _after(given, decision.commands),
                 blocked=decision.blocked,
-                hosts={name for command in decision.commands for name in command.destinations},
                 spot_to_spot=self.spot_to_spot,
             )
             known = {node.claim: node for node in given.nodes}
@@ -193,7 +192,8 @@ def _after(given: Situation, commands: Sequence[Command]) -> Situation:
     ]
     gone = frozenset(name for command in commands for name in _removed(command))
     later = carried_out(given.model, moves).model
-    return replace(given, under_command=given.under_command | gone, model=later)
+    destinations = frozenset(name for command in commands for name in command.destinations)
+    return replace(given, under_command=given.under_command | gone, destinations=destinations, model=later)
 
 
 def _replacement(claim: PlannedClaim) -> Replacement:

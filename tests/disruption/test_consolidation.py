@@ -250,7 +250,7 @@ def test_evt02_a_node_that_stays_says_why() -> None:
         "buffer": "a CapacityBuffer keeps room on it",
         "full": "there is neither room for its pods on other nodes nor a cheaper new node for them",
         "held": held,
-        "priceless": "the price of its instance is unknown",
+        "priceless": "its price is not known: the catalogue has no m5.large (on-demand, us-west-2a)",
         "spot": "its pods fit on no other nodes, "
         "and spot nodes are replaced only with the gate SpotToSpotConsolidation",
     }

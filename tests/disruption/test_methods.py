@@ -41,6 +41,9 @@ class Greedy:
     reason: Reason = Reason.DRIFTED
     consolidation_type: str = ""
 
+    def cause(self, node: ManagedNode, situation: Situation) -> str:
+        return "a test asks for it"
+
     def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
         every = tuple(Candidate(node, since=NOW, leaves_at=NOW) for node in situation.nodes)
         return Proposal((Command(self.name, self.reason, self.consolidation_type, every),))
@@ -53,6 +56,9 @@ class Modest:
     name: str = "modest"
     reason: Reason = Reason.DRIFTED
     consolidation_type: str = ""
+
+    def cause(self, node: ManagedNode, situation: Situation) -> str:
+        return "a test asks for it"
 
     def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
         chosen = tuple(Candidate(n, since=NOW, leaves_at=NOW) for n in eligible if budgets.take(n.pool))[:1]
@@ -145,7 +151,7 @@ def test_dis10_dis11_dis51_no_method_takes_what_is_protected_or_beyond_a_budget(
     members = [n for n in cluster if n.pool == "default" and n.initialized and not n.terminating]
     gone = sum(n.leaving or not n.ready or n.claim in commanded for n in members)
     assert len(taken) <= max(0, max_unavailable(Budget(nodes=budget), len(members)) - gone)
-    assert {n.claim for n in taken} <= {n.claim for n in eligible(situation)}
+    assert {n.claim for n in taken} <= {n.claim for n in eligible(situation, method.reason)}
 
 
 def test_a_command_travels_with_what_its_nodes_are_asked() -> None:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from tenon.apis.reasons import Reason
 from tenon.disruption.deciding import eligible
 from tenon.disruption.model import ManagedNode, PoolPolicy, Situation
 from tenon.disruption.open_commands import (
@@ -50,7 +51,7 @@ def test_a_node_whose_command_failed_is_not_moved_and_not_counted_by_budgets() -
     assert claims_of(open_commands, postponed=True) == {"failed"}
     nodes = [replace(NODE, claim="failed"), replace(NODE, claim="free")]
     situation = Situation(nodes, {"default": PoolPolicy("default", None)}, DUE, postponed=frozenset({"failed"}))
-    assert [one.claim for one in eligible(situation)] == ["free"]
+    assert [one.claim for one in eligible(situation, Reason.DRIFTED)] == ["free"]
     assert PoolBudgets(situation, "Drifted").left("default") == 1
 
 
@@ -71,7 +72,7 @@ def test_dis62_no_other_command_removes_a_node_that_pods_move_to() -> None:
     entry = evolve(OPEN["a"], hosts=["b"])
     for open_commands, free in (({"a": entry}, []), ({"a": evolve(entry, postponed=True)}, ["b"]), ({}, ["b"])):
         given = Situation([host], policies, DUE, nominated=hosts_of(open_commands))
-        assert [node.claim for node in eligible(given)] == free
+        assert [node.claim for node in eligible(given, Reason.DRIFTED)] == free
 
 
 def test_dis62_nodes_that_pods_move_to_are_protected_while_a_candidate_is_left() -> None:

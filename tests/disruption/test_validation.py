@@ -42,12 +42,27 @@ def test_dis46_a_command_on_a_cluster_that_did_not_change_holds() -> None:
 @pytest.mark.parametrize(
     ("now", "why"),
     [
-        (cluster(protected=True), "NodeClaim spare may not be disrupted any more"),
+        (
+            cluster(protected=True),
+            'NodeClaim spare: the "karpenter.sh/do-not-disrupt" annotation of its Node protects it',
+        ),
         (cluster(held_by="pod default/a is protected"), "NodeClaim spare: pod default/a is protected"),
-        (cluster(quiet="0s"), "NodeClaim spare: a pod came or went"),
+        (
+            cluster(quiet="0s"),
+            "NodeClaim spare: a pod came or went, or the node was initialized, at 2026-11-21T12:00:00Z, and "
+            "consolidateAfter of NodePool default is over at 2026-11-21T12:00:30Z",
+        ),
+        (
+            cluster(quiet=None),
+            "NodeClaim spare: it is not known when a pod last came or went",
+        ),
+        (
+            cluster(price=0.0),
+            "NodeClaim spare: its price is not known: the catalogue has no m5.large (on-demand, us-west-2a)",
+        ),
         (cluster(pods=[{"cpu": "1500m"}]), "its pods need 1 new nodes instead of 0"),
     ],
-    ids=["protected", "held", "pod-event", "no-room"],
+    ids=["protected", "held", "pod-event", "no-pod-event-known", "no-price", "no-room"],
 )
 def test_dis46_a_command_ends_if_what_it_was_decided_on_is_gone(now: Cluster, why: str) -> None:
     assert why_invalid(deletion(), situation(now)) == why
@@ -56,7 +71,7 @@ def test_dis46_a_command_ends_if_what_it_was_decided_on_is_gone(now: Cluster, wh
 def test_dis46_a_command_ends_if_its_claim_was_replaced_by_one_of_the_same_name() -> None:
     found = situation(cluster())
     again = [replace(node, uid="another") if node.claim == "spare" else node for node in found.nodes]
-    assert why_invalid(deletion(), replace(found, nodes=again)) == "NodeClaim spare may not be disrupted any more"
+    assert why_invalid(deletion(), replace(found, nodes=again)) == "NodeClaim spare is gone"
     assert still_allowed([deletion()], found) == [deletion()]
     assert still_allowed([deletion()], replace(found, nodes=again)) == []
 
@@ -64,7 +79,10 @@ def test_dis46_a_command_ends_if_its_claim_was_replaced_by_one_of_the_same_name(
 def test_wsh01_a_command_does_not_start_if_its_pool_was_slowed_down_meanwhile() -> None:
     found = situation(cluster())
     waits = replace(found, slowed={"default": "the last commands saved nothing"})
-    assert why_invalid(deletion(), waits) == "NodeClaim spare: the last commands saved nothing"
+    assert (
+        why_invalid(deletion(), waits)
+        == "NodeClaim spare: NodePool default is slowed down: the last commands saved nothing"
+    )
     assert why_invalid(deletion(), replace(found, slowed={"default": ""})) == ""
 
 
@@ -110,10 +128,17 @@ def test_dis46_a_command_ends_if_another_command_has_its_room(changed: dict[str,
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
-        ({"pools": {"default": {"policy": "WhenEmpty"}}}, "its NodePool does not consolidate it any more"),
+        (
+            {"pools": {"default": {"policy": "WhenEmpty"}}},
+            "consolidationPolicy of NodePool default is WhenEmpty, and it has 1 pod",
+        ),
+        (
+            {"pools": {"default": {"resolved": False}}},
+            "NodePool default can launch no nodes now, so its nodes are not consolidated",
+        ),
         ({"bufferHosts": ["spare"]}, "a CapacityBuffer keeps room on it"),
     ],
-    ids=["policy", "buffer"],
+    ids=["policy", "no-types", "buffer"],
 )
 def test_dis46_cb08_a_command_ends_if_its_node_is_no_candidate_any_more(changed: dict[str, object], why: str) -> None:
     described = cluster().model_dump(by_alias=True) | changed

@@ -149,7 +149,9 @@ def test_a_buffer_and_arriving_pods_keep_a_node() -> None:
     assert sentences(given(bufferHosts=["n1"]))[0] == "A CapacityBuffer keeps room on it"
     empty = sentences(given({"pods": []}, bufferHosts=["n1"]))
     assert empty[0] == "It is empty, but a CapacityBuffer keeps room on it"
-    assert sentences(given(), hosts=["n1"])[0] == "Pods of other nodes are about to move to it"
+    assert (
+        sentences(replace(given(), destinations=frozenset({"n1"})))[0] == "Pods of other nodes are about to move to it"
+    )
 
 
 def test_a_budget_that_others_use_up_names_them() -> None:

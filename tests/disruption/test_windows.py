@@ -171,7 +171,10 @@ BROKEN: list[tuple[Any, str]] = [
     ([{**SATURDAYS, "timezone": "../../etc/passwd"}], "is not an IANA time zone"),
     ([{**SATURDAYS, "timezone": ""}], "is not an IANA time zone"),
     ([{**SATURDAYS, "timezone": 2}], "is not an IANA time zone"),
-    ([SATURDAYS, {**SATURDAYS, "reasons": ["Bored"]}], "[1].reasons: 'Bored' is not one of Underutilized, Empty, Drift"),
+    (
+        [SATURDAYS, {**SATURDAYS, "reasons": ["Bored"]}],
+        "[1].reasons: 'Bored' is not one of Underutilized, Empty, Drift",
+    ),
     ([{**SATURDAYS, "reasons": []}], "is not a list of reasons"),
     ([{**SATURDAYS, "reasons": [["Empty"]]}], "is not one of"),
     ([{**SATURDAYS, "schedule": "0 0 30 2 *"}], "can never open"),

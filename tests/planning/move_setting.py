@@ -41,6 +41,9 @@ class Scripted:
         self.consolidation_type = consolidation_type
         self._proposal = proposal
 
+    def cause(self, node: ManagedNode, situation: Situation) -> str:
+        return "a test asks for it"
+
     def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
         return self._proposal
 

@@ -15,7 +15,7 @@ from tests.planning.fake_view import START
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 
 ANNOTATION = 'the "karpenter.sh/do-not-consolidate" annotation of its NodeClaim'
-BY_ANNOTATION = f"Disruption is blocked through {ANNOTATION}"
+BY_ANNOTATION = f"Disruption is blocked: {ANNOTATION} protects it"
 DAEMON = "pod ns/agent: annotation karpenter.sh/do-not-disrupt protects it"
 
 

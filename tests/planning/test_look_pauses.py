@@ -300,6 +300,9 @@ async def test_a_look_at_a_part_of_the_nodes_is_soon_followed_by_the_next() -> N
     answers = [(half, ()), (LookCursor(), ()), (half, ()), (LookCursor(), ()), (half, (command("a"),))]
 
     class Turns(Scripted):
+        def cause(self, node: ManagedNode, situation: Situation) -> str:
+            return "a test asks for it"
+
         def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
             seen.append(situation.cursor)
             cursor, commands = answers[len(seen) - 1]
@@ -319,6 +322,9 @@ async def test_a_look_at_a_part_of_the_nodes_is_soon_followed_by_the_next() -> N
 
 
 class Broken(Scripted):
+    def cause(self, node: ManagedNode, situation: Situation) -> str:
+        return "a test asks for it"
+
     def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
         raise RuntimeError("the engine failed")
 
@@ -351,6 +357,9 @@ async def test_the_pause_after_a_look_does_not_count_validations(monkeypatch: py
         return float(used.seconds)
 
     class Waiting(Scripted):
+        def cause(self, node: ManagedNode, situation: Situation) -> str:
+            return "a test asks for it"
+
         def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
             assert validated.wait(30)
             return self._proposal
@@ -392,6 +401,9 @@ async def test_the_workflow_keeps_where_the_next_look_goes_on() -> None:
     seen: list[LookCursor | None] = []
 
     class Watching(Scripted):
+        def cause(self, node: ManagedNode, situation: Situation) -> str:
+            return "a test asks for it"
+
         def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
             seen.append(situation.cursor)
             return Proposal(cursor=LookCursor())

@@ -123,7 +123,7 @@ async def test_dis46_met33_evt02_a_failed_validation_is_counted_and_reported(
     before = counted(name, consolidation_type=kind)
     at = Setting("b")
     why = (await at.finder.validate(to_message(command("a", reason=reason, kind=kind)), {})).failure
-    assert why == "NodeClaim a may not be disrupted any more"
+    assert why == "NodeClaim a is gone"
     assert counted(name, consolidation_type=kind) == before + 1
     assert [event[:3] for event in at.recorder.events] == events
     assert all(event[3] == why for event in at.recorder.events)
@@ -134,7 +134,7 @@ async def test_dis46_a_node_that_another_command_took_meanwhile_is_not_validated
     given = to_message(command("a"))
     entry = OpenCommand(command=given.id, reason=given.reason, pool="default", until=START)
     other = entry.model_copy(update={"command": "another"})
-    taken = "NodeClaim a may not be disrupted any more"
+    taken = "NodeClaim a: an open disruption command removes it"
     assert (await at.finder.validate(given, {"a": other})).failure == taken
     assert (await at.finder.validate(given, {"a": entry})).failure != taken
 
@@ -193,7 +193,7 @@ async def test_dis46_a_validation_knows_that_the_nodes_last_command_is_over() ->
     dead = OpenCommand(command="dead", reason="Underutilized", pool="default", until=START, since=START)
     found = await disruptor.await_candidates(AwaitDisruptionInput(cluster="c", ledger={"a": dead}))
     assert (found.gone, [one.candidates[0].claim for one in found.moves]) == (["a"], ["a", "b"])
-    taken = "NodeClaim a may not be disrupted any more"
+    taken = "NodeClaim a: an open disruption command removes it"
     assert (await disruptor.validate(found.moves[0])).failure != taken
     assert (await disruptor.validate(to_message(command("a"), ident="another"))).failure == taken
 
@@ -219,6 +219,9 @@ async def test_dis62_a_look_leaves_nodes_that_an_open_command_moves_pods_to() ->
     seen: list[Sequence[str]] = []
 
     class Watching(Scripted):
+        def cause(self, node: ManagedNode, situation: Situation) -> str:
+            return "a test asks for it"
+
         def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
             seen.append([node.claim for node in eligible])
             return Proposal()
@@ -236,6 +239,9 @@ async def test_a_look_knows_what_ec2_refuses() -> None:
     seen: list[Situation] = []
 
     class Watching(Scripted):
+        def cause(self, node: ManagedNode, situation: Situation) -> str:
+            return "a test asks for it"
+
         def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
             seen.append(situation)
             return Proposal()
@@ -344,6 +350,9 @@ async def test_wsh01_a_look_knows_which_pools_the_workflow_says_are_slowed_down(
     seen: list[Mapping[str, str]] = []
 
     class Watching(Scripted):
+        def cause(self, node: ManagedNode, situation: Situation) -> str:
+            return "a test asks for it"
+
         def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
             seen.append(situation.slowed)
             return Proposal()

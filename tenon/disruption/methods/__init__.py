@@ -4,12 +4,14 @@ tests.
 
 from __future__ import annotations
 
+from tenon.apis.reasons import Reason
 from tenon.disruption.methods.base import Method
 from tenon.disruption.methods.consolidation import Consolidation
 from tenon.disruption.methods.drift import Drift, StaticDrift
 from tenon.disruption.methods.emptiness import Emptiness
 from tenon.disruption.methods.expiration import Expiration
-from tenon.scheduling.deadline import Expired
+from tenon.disruption.model import ManagedNode, Situation
+from tenon.scheduling.deadline import Expired, never
 
 METHODS: tuple[Method, ...] = (Expiration(), Emptiness())
 """The methods that need no model of the cluster, so they run after each change. They are in the order in which they
@@ -32,3 +34,13 @@ def moving_methods(
         Drift(deadline=lambda: drift_expired or expired),
         Consolidation(spot_to_spot=spot_to_spot, deadline=lambda: expired),
     )
+
+
+def has_cause(node: ManagedNode, situation: Situation, reason: Reason) -> bool:
+    """Return whether a method would remove the node for the reason, whatever keeps it."""
+    return any(method.reason is reason and method.cause(node, situation) for method in _ALL)
+
+
+_ALL = (*METHODS, *moving_methods(never))
+if without := [method.name for method in _ALL if method.reason.traits.budgeted == "never"]:
+    raise TypeError(f"the reason of method {without[0]} has no traits of its own: state them in tenon/apis/reasons.py")

@@ -1,11 +1,8 @@
 """The interface of a disruption method: candidates in, commands out.
 
-A method sees only nodes that no rule about the node itself excludes (`eligible`), and a budget for its own reason. It
-does not decide about other methods: `tenon.disruption.deciding` runs each in turn and rejects proposals that break a
-rule.
-
-These rules ignore the pods on a node. A method that removes nodes with pods must itself check what protects them.
-`NodeDetail` has that for every node, `ManagedNode` only for empty nodes.
+A method says of a node what its reason is, and chooses among the nodes that nothing keeps. What keeps a node is not its
+business: `tenon.disruption.deciding` asks the table `tenon.disruption.rules.blockers`, says in events what it answers,
+runs each method in turn, and rejects proposals that break a rule.
 """
 
 from __future__ import annotations
@@ -36,13 +33,18 @@ class Method(Protocol):
         """The label ``consolidation_type`` of the metrics of evaluations. Each command has its own."""
         ...
 
+    def cause(self, node: ManagedNode, situation: Situation) -> str:
+        """Return why the method would remove the node, such as ``it is empty``; empty if it has no reason to.
+
+        The situation may have no model. Then the nodes alone decide.
+        """
+        ...
+
     def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
         """Return the commands to start now.
 
         Args:
-            eligible: the initialized nodes of known NodePools that are not leaving, protected by an annotation of Node
-                or NodeClaim, under a command or nominated for pods; sorted by name. Their pods are not considered. For
-                a forceful reason, also those that are protected, nominated or postponed.
+            eligible: the nodes with a cause that nothing in the table keeps, sorted by name.
             budgets: how many more nodes of each NodePool may be disrupted for this reason. Each chosen node reduces it.
             situation: the cluster, with all its nodes.
         """

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from tenon.apis.reasons import Reason
-from tenon.disruption.arrivals import rest_until
+from tenon.disruption.consolidatable import takes_pods
 from tenon.disruption.methods.balanced import LEAST_SCORE, Balance
 from tenon.disruption.methods.consolidation_price import LEAST_SAVING, PriceRule
 from tenon.disruption.methods.consolidation_search import search
@@ -59,16 +59,18 @@ class Consolidation:
         self._least_saving = least_saving
         self._deadline = deadline
 
+    def cause(self, node: ManagedNode, situation: Situation) -> str:
+        """Return that the node has pods, which may run at a lower price elsewhere."""
+        detail = situation.detail_of(node)
+        has_pods = bool(detail.pods) if detail is not None else situation.model is None
+        return "its pods may run at a lower price elsewhere" if has_pods and not node.empty else ""
+
     def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
         """Return the moves to start now."""
         model = situation.model
         if model is None:
             return Proposal()
-        pools = {pool.name for pool in model.problem.pools if pool.instance_types}
-        possible = [node for node in eligible if _may_leave(node, situation, model, pools)]
-        candidates = {node.claim: node for node in possible if _due(node, situation, model) <= situation.now}
-        later = [due for node in possible if (due := _due(node, situation, model)) > situation.now]
-        look_again = min(later, default=None)
+        candidates = {node.claim: node for node in eligible if node.claim in model.details}
         balance = Balance(situation, model)
         terms = Terms(
             rule=PriceRule(
@@ -93,7 +95,7 @@ class Consolidation:
             moves = _paced(search(model, order, left, terms), terms.pool_of, situation)
         except Exception as error:  # a node that the engine fails on must not keep later looks from the others
             cursor = situation.cursor if turn is None else turn.following(failed=True)
-            return Proposal(eligible=len(candidates), look_again=look_again, cursor=cursor, failed=error)
+            return Proposal(eligible=len(candidates), cursor=cursor, failed=error)
         for move in moves:
             for claim in move.claims:
                 budgets.take(candidates[claim].pool)
@@ -101,16 +103,15 @@ class Consolidation:
             self._command(move, _leaving_now(move, candidates, model, situation.now), model, balance) for move in moves
         )
         moving = {claim for move in moves for claim in move.claims}
-        staying = _held_back(eligible, situation, model, pools)
+        staying: dict[str, str] = {}
         expired = terms.expired()
         if not expired:  # otherwise not every node was tried
             tried = [claim for claim in order if claim not in moving and candidates[claim].pool not in situation.slowed]
-            staying |= {claim: _why_not_moved(model.details[claim], claim, terms.rule, balance) for claim in tried}
+            staying = {claim: _why_not_moved(model.details[claim], claim, terms.rule, balance) for claim in tried}
         judged = ((_details(move, model), move.expected) for move in moves)
         return Proposal(
             commands,
-            look_again,
-            len(candidates),
+            eligible=len(candidates),
             unconsolidatable=staying,
             verdicts=balance.verdicts(judged),
             cursor=situation.cursor if turn is None or began_late else turn.following(expired=expired),
@@ -148,31 +149,6 @@ def _details(move: Move, model: ClusterModel) -> dict[str, NodeDetail]:
     return {claim: model.details[claim] for claim in move.claims}
 
 
-def _held_back(
-    eligible: Sequence[ManagedNode], situation: Situation, model: ClusterModel, pools: set[str]
-) -> dict[str, str]:
-    """Return why nodes with pods are no candidates although their NodePool's policy consolidates them, by NodeClaim."""
-    found = {}
-    for node in eligible:
-        policy, detail = situation.policies[node.pool], model.details.get(node.claim)
-        wanted = policy.consolidate_after is not None and policy.replicas is None
-        if not wanted or policy.consolidation_policy == "WhenEmpty" or detail is None or not detail.pods:
-            continue
-        if detail.held_by:
-            found[node.claim] = detail.held_by
-        elif node.pool not in pools:
-            found[node.claim] = f"NodePool {node.pool} can launch no nodes"
-        elif detail.price <= 0:
-            found[node.claim] = "the price of its instance is unknown"
-        elif node.named_in(situation.buffer_hosts):
-            found[node.claim] = "a CapacityBuffer keeps room on it"
-        elif situation.slowed.get(node.pool):
-            found[node.claim] = f"the last consolidation commands of NodePool {node.pool} saved less than predicted"
-        elif pods_rest_until(node, detail, situation.now) is not None:
-            found[node.claim] = "its pods have just moved, or moved twice within a day, and rest"
-    return found
-
-
 def _why_not_moved(detail: NodeDetail, claim: str, rule: PriceRule, balance: Balance) -> str:
     """Return why the search found no move for a candidate. Has no figures, so that the event stays the same."""
     if balance.refuses(claim):
@@ -180,49 +156,6 @@ def _why_not_moved(detail: NodeDetail, claim: str, rule: PriceRule, balance: Bal
     if not rule.is_free(detail):
         return "its pods fit on no other nodes, and spot nodes are replaced only with the gate SpotToSpotConsolidation"
     return "there is neither room for its pods on other nodes nor a cheaper new node for them"
-
-
-def _may_leave(node: ManagedNode, situation: Situation, model: ClusterModel, pools: set[str]) -> bool:
-    """Whether a node may be a candidate once its consolidateAfter has passed (DIS-12, DIS-13, DIS-16, CB-08)."""
-    policy = situation.policies[node.pool]
-    detail = model.details.get(node.claim)
-    return (
-        detail is not None
-        and policy.consolidate_after is not None
-        and policy.replicas is None
-        and policy.consolidation_policy != "WhenEmpty"
-        and node.pool in pools
-        and not node.empty
-        and bool(detail.pods)
-        and detail.price > 0  # a node without labels of type, zone and capacity type has no price (DIS-25)
-        and detail.quiet_since is not None
-        and not detail.held_by
-        and not node.named_in(situation.buffer_hosts)
-        and not situation.slowed.get(node.pool)
-    )
-
-
-def _due(node: ManagedNode, situation: Situation, model: ClusterModel) -> datetime:
-    """Return when a node that `_may_leave` has been quiet for consolidateAfter (DIS-30), and has rested with its pods.
-
-    Without a rest, consolidation would move the same pods again and again (WSH-01).
-    """
-    policy, detail = situation.policies[node.pool], model.details[node.claim]
-    after, since = policy.consolidate_after, detail.quiet_since
-    assert after is not None
-    assert since is not None
-    due = max(since + after, pods_rest_until(node, detail, situation.now) or since)
-    if node.created_for != Reason.UNDERUTILIZED or detail.created_at is None:
-        return due
-    return max(due, detail.created_at + policy.rest_after_move)
-
-
-def pods_rest_until(node: ManagedNode, detail: NodeDetail, now: datetime) -> datetime | None:
-    """Return until when a node stays for the rest of its pods; None if it does not.
-
-    A node that was bought in a capacity shortage does not stay: an hour of it may cost more than the move.
-    """
-    return None if node.bought_in_shortage else rest_until(detail.pods, node.arrivals, now)
 
 
 def _leaving_now(
@@ -242,11 +175,8 @@ def closed_nodes(situation: Situation, model: ClusterModel) -> frozenset[str]:
     found = set(nodes_in_commands(situation, model))
     for node in situation.nodes:
         detail = model.details.get(node.claim)
-        policy = situation.policies.get(node.pool)
-        after = policy.consolidate_after if policy is not None else None
-        since = detail.quiet_since if detail is not None else node.quiet_since
-        quiet = after is None or (since is not None and since + after <= situation.now)
-        if node.bought_in_shortage or not quiet:
+        since = situation.quiet_since_of(node)
+        if node.bought_in_shortage or not takes_pods(situation.policies.get(node.pool), since, situation.now):
             found.add(detail.node if detail is not None else node.node)
     return frozenset(found)
 

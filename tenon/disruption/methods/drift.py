@@ -54,18 +54,11 @@ class _Drifted:
     place: tuple[datetime, bool, datetime, str]
     """Its place in the order: when it was last blocked, then empty nodes, then the earliest drift, then the name."""
 
-    @property
-    def held_by(self) -> str:
-        """What keeps drift away from it too (DIS-14)."""
-        return "" if self.detail.has_grace_period else self.node.held_by or self.detail.held_by
-
 
 class _Pass:
     """One pass over the candidates of a method: what it has decided so far."""
 
-    def __init__(
-        self, eligible: Sequence[ManagedNode], situation: Situation, model: ClusterModel, *, static: bool
-    ) -> None:
+    def __init__(self, eligible: Sequence[ManagedNode], situation: Situation, model: ClusterModel) -> None:
         self.commands: list[Command] = []
         self.blocked: dict[str, str] = {}
         self.is_cut = False
@@ -73,18 +66,12 @@ class _Pass:
         self.failed: Exception | None = None
         """The first exception of the engine."""
         self._now = situation.now
-        drifted = [
+        self._free = [
             _drifted(node, detail, situation)
             for node in eligible
-            if (situation.policies[node.pool].replicas is not None) == static
-            and (detail := model.details.get(node.claim)) is not None
-            and detail.drifted
+            if (detail := model.details.get(node.claim)) is not None
         ]
-        for each in drifted:
-            if each.held_by:
-                self.blocked[each.node.claim] = f"its node drifted ({each.detail.drifted}), but {each.held_by}"
-        self._free = [each for each in drifted if not each.held_by]
-        self._left_over = len(drifted) > len(self._free)
+        self._left_over = False
 
     def in_turn(self, budgets: PoolBudgets) -> Iterator[_Drifted]:
         """Yield the candidates: the first of each NodePool, then the second, while the pool's budget lasts."""
@@ -103,7 +90,7 @@ class _Pass:
 
     def block(self, each: _Drifted, why: str) -> None:
         """Record why a node cannot leave."""
-        self.blocked[each.node.claim] = f"its node drifted ({each.detail.drifted}), but {why}"
+        self.blocked[each.node.claim] = f"{_cause(each.detail.drifted)}, but {why}"
 
     def proposal(self) -> Proposal:
         """Return what the pass decided."""
@@ -135,13 +122,17 @@ class Drift:
         self._most = most
         self._deadline = deadline
 
+    def cause(self, node: ManagedNode, situation: Situation) -> str:
+        """Return that the node drifted."""
+        return "" if _is_static(node, situation) else _drift_of(node, situation)
+
     def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
         """Return a command for each node that leaves now."""
         model = situation.model
         if model is None:
             return Proposal()
         expired = self._deadline()
-        found = _Pass(eligible, situation, model, static=False)
+        found = _Pass(eligible, situation, model)
         rescheduler = Rescheduler(model, nodes_in_commands(situation, model))
         hosts: set[str] = set()
         simulated = 0
@@ -196,12 +187,16 @@ class StaticDrift:
         """``most``: how many nodes one pass replaces at most."""
         self._most = most
 
+    def cause(self, node: ManagedNode, situation: Situation) -> str:
+        """Return that the node drifted."""
+        return _drift_of(node, situation) if _is_static(node, situation) else ""
+
     def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
         """Return a command for each node that leaves now."""
         model = situation.model
         if model is None:
             return Proposal()
-        found = _Pass(eligible, situation, model, static=True)
+        found = _Pass(eligible, situation, model)
         room: dict[str, int] = {}
         planned: dict[str, PlannedClaim | str] = {}
         bought: list[PlannedClaim] = []
@@ -228,6 +223,21 @@ class StaticDrift:
             budgets.take(pool)
             found.commands.append(_command(self.name, each, (replacement,), {}, situation.now))
         return found.proposal()
+
+
+def _is_static(node: ManagedNode, situation: Situation) -> bool:
+    policy = situation.policies.get(node.pool)
+    return policy is not None and policy.replicas is not None
+
+
+def _drift_of(node: ManagedNode, situation: Situation) -> str:
+    if (detail := situation.detail_of(node)) is not None:
+        return _cause(detail.drifted) if detail.drifted else ""
+    return "its node drifted" if node.drifted else ""
+
+
+def _cause(drifted: str) -> str:
+    return f"its node drifted ({drifted})"
 
 
 def _drifted(node: ManagedNode, detail: NodeDetail, situation: Situation) -> _Drifted:

@@ -21,27 +21,20 @@ class Emptiness:
     reason = Reason.EMPTY
     consolidation_type = "empty"
 
+    def cause(self, node: ManagedNode, situation: Situation) -> str:  # noqa: ARG002 - other methods need it
+        """Return that the node is empty."""
+        return "it is empty" if node.empty else ""
+
     def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
-        """Return a command with the nodes that leave now, and when the next one is due."""
-        found: list[Candidate] = []
-        later = []
-        for node in eligible:
-            after = situation.policies[node.pool].consolidate_after
-            if after is None or node.quiet_since is None or not _is_free(node, situation):
-                continue
-            due = node.quiet_since + after
-            if due <= situation.now:
-                found.append(Candidate(node, since=node.quiet_since, leaves_at=situation.now))
-            else:
-                later.append(due)
-        found.sort(key=lambda candidate: (candidate.since, candidate.node.claim))
-        leaving = chosen(found, budgets, situation.under_command)
-        look_again = min(later, default=None)
+        """Return a command with the nodes that leave now."""
+        due = [
+            Candidate(node, since=node.quiet_since, leaves_at=situation.now)
+            for node in eligible
+            if node.quiet_since is not None
+        ]
+        due.sort(key=lambda candidate: (candidate.since, candidate.node.claim))
+        leaving = chosen(due, budgets, situation.under_command)
         if not leaving:
-            return Proposal(look_again=look_again, eligible=len(found))
+            return Proposal(eligible=len(due))
         command = Command(self.name, self.reason, self.consolidation_type, leaving, only_if_empty=True)
-        return Proposal((command,), look_again, len(found))
-
-
-def _is_free(node: ManagedNode, situation: Situation) -> bool:
-    return node.empty and not node.held_by and not node.named_in(situation.buffer_hosts)
+        return Proposal((command,), eligible=len(due))

@@ -13,6 +13,7 @@ from tenon.apis.reasons import Reason
 from tenon.disruption.model import Candidate, Command, ManagedNode, Proposal, Situation
 from tenon.disruption.pool_budgets import PoolBudgets
 from tenon.disruption.size_limits import chosen
+from tenon.kube.timestamps import format_instant
 
 
 class Expiration:
@@ -22,17 +23,23 @@ class Expiration:
     reason = Reason.EXPIRED
     consolidation_type = ""
 
+    def cause(self, node: ManagedNode, situation: Situation) -> str:
+        """Return that the node expires, if its NodePool lets budgets hold it back."""
+        policy = situation.policies.get(node.pool)
+        if policy is None or not policy.expire_within_budgets or node.expires_at is None:
+            return ""
+        return f"it expires at {format_instant(node.expires_at)}"
+
     def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
-        """Return a command with the nodes that leave now, and when the next one expires."""
-        waiting = {name for name, policy in situation.policies.items() if policy.expire_within_budgets}
-        expiring = [
-            (node.expires_at, node) for node in eligible if node.pool in waiting and node.expires_at is not None
+        """Return a command with the nodes that leave now."""
+        due = [
+            Candidate(node, since=node.expires_at, leaves_at=situation.now)
+            for node in eligible
+            if node.expires_at is not None
         ]
-        due = [Candidate(node, since=at, leaves_at=situation.now) for at, node in expiring if at <= situation.now]
         due.sort(key=lambda candidate: (candidate.since, candidate.node.claim))
         leaving = chosen(due, budgets, situation.under_command)
-        look_again = min((at for at, _ in expiring if at > situation.now), default=None)
         if not leaving:
-            return Proposal(look_again=look_again, eligible=len(due))
+            return Proposal(eligible=len(due))
         command = Command(self.name, self.reason, self.consolidation_type, leaving, graceful=False)
-        return Proposal((command,), look_again, len(due))
+        return Proposal((command,), eligible=len(due))
