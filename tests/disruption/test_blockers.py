@@ -1,0 +1,149 @@
+"""The table of what keeps a node: every reader reads it, so that a new blocker is added in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime, timedelta
+from types import MappingProxyType
+
+import pytest
+
+from tenon.apis.reasons import BUDGETED, EVERY_BUDGETED, Reason
+from tenon.disruption.commands import to_message
+from tenon.disruption.consolidatable import is_over, over_at, takes_pods
+from tenon.disruption.deciding import decide, eligible, why_held
+from tenon.disruption.look_facts import look_facts
+from tenon.disruption.methods import METHODS, moving_methods
+from tenon.disruption.model import PoolPolicy, Situation
+from tenon.disruption.rules import blockers
+from tenon.disruption.rules.blockers import BLOCKERS, DISRUPTIONS, Blocker, holds, is_free
+from tenon.disruption.validation import still_allowed, why_invalid
+from tenon.disruption.why_stays import WhyStays
+from tenon.lifecycle.messages.disruption import DisruptionCommand
+from tenon.scheduling.deadline import never
+from tests.disruption.clusters import NOW, Cluster, situation
+
+AFTER = timedelta(seconds=30)
+POLICY = PoolPolicy("default", AFTER)
+QUIET = {name: NOW - timedelta(hours=1) for name in ("spare", "host", "empty")}
+
+
+def cluster(**spare: object) -> Situation:
+    """The pod of the spare node fits on the other one, and an empty node leaves."""
+    small = {"type": "m5.large", "pods": [{"cpu": "100m", "memory": "128Mi"}]}
+    nodes = {
+        "spare": {**small, **spare},
+        "host": {"type": "m5.large", "pods": [{"cpu": "900m", "memory": "2Gi"}], "protected": True},
+        "empty": {"type": "m5.large"},
+    }
+    return situation(Cluster.model_validate({"nodes": nodes}))
+
+
+def commands(given: Situation) -> Mapping[str, DisruptionCommand]:
+    """The message of the command for each node."""
+    assert given.model is not None
+    details = given.model.details
+    return {
+        one.node.claim: to_message(command, ident="c", pods={one.node.claim: details[one.node.claim].pods})
+        for command in decide(given, (*METHODS, *moving_methods(never))).commands
+        for one in command.candidates
+    }
+
+
+@pytest.fixture
+def everything_is_forbidden(monkeypatch: pytest.MonkeyPatch) -> Blocker:
+    """A new blocker, added to the table only."""
+    added = Blocker("moon", DISRUPTIONS, lambda _node, _situation: "the moon is full", reported=True)
+    table = (*BLOCKERS, added)
+    by_reason = {reason: tuple(one for one in table if reason in one.reasons) for reason in Reason}
+    monkeypatch.setattr(blockers, "_BY_REASON", MappingProxyType(by_reason))
+    return added
+
+
+@pytest.mark.parametrize("drifted", ["", "AMIDrift"])
+def test_a_new_blocker_is_known_to_every_reader(drifted: str, request: pytest.FixtureRequest) -> None:
+    given = cluster(drifted=drifted)
+    reason = Reason.DRIFTED if drifted else Reason.UNDERUTILIZED
+    before = commands(given)
+    assert before.keys() == {"spare", "empty"}
+    assert before["spare"].reason == reason
+    assert why_invalid(before["spare"], given) == ""
+    facts = replace(given, model=None, quiet_since=QUIET)
+    assert reason in look_facts(facts, {}, {}, 0).nodes["spare"].reasons
+    request.getfixturevalue("everything_is_forbidden")
+    assert commands(given) == {}
+    assert eligible(given, reason) == []
+    assert why_invalid(before["spare"], given) == "NodeClaim spare: the moon is full"
+    assert still_allowed([before["spare"]], given) == []
+    assert not look_facts(facts, {}, {}, 0).nodes["spare"].reasons
+    assert why_held(replace(given, model=None))["empty"] == "Disruption is blocked: the moon is full"
+    decision = decide(given, moving_methods(never))
+    assert decision.blocked.get("spare") == (f"its node drifted ({drifted}), but the moon is full" if drifted else None)
+    (spare,) = (node for node in given.nodes if node.claim == "spare")
+    assert WhyStays(given).sentences(spare) == ("The moon is full",)
+
+
+def test_every_blocker_has_a_name_of_its_own_and_a_reason_that_a_method_has() -> None:
+    assert len({one.name for one in BLOCKERS}) == len(BLOCKERS)
+    assert all(one.reasons & set(EVERY_BUDGETED) for one in BLOCKERS)
+
+
+@pytest.mark.parametrize("reason", BUDGETED)
+def test_dis10_dis11_what_excludes_a_node_excludes_it_for_every_disruption(reason: Reason) -> None:
+    (spare,) = (node for node in cluster().nodes if node.claim == "spare")
+    for changed, why in (
+        ({"leaving": True}, "it is already leaving"),
+        ({"initialized": False}, "its NodeClaim is not initialized"),
+        ({"disrupted_by": "c-1"}, "disruption command c-1 is about to remove it"),
+        ({"protected_by": "an annotation"}, "an annotation protects it"),
+        ({"replacement_for": "c-1"}, "it was created for disruption command c-1, which has not ended"),
+    ):
+        assert [hold.why for hold in holds(replace(spare, **changed), cluster(), reason)] == [why]
+
+
+@pytest.mark.parametrize(("grace_period", "free"), [(False, False), (True, True)])
+def test_dis14_only_drift_passes_a_protected_pod_and_only_with_a_grace_period(grace_period: bool, free: bool) -> None:
+    given = cluster(
+        held_by="pod default/a: annotation karpenter.sh/do-not-disrupt protects it", grace_period=grace_period
+    )
+    (spare,) = (node for node in given.nodes if node.claim == "spare")
+    assert is_free(spare, given, Reason.DRIFTED) is free
+    assert not is_free(spare, given, Reason.UNDERUTILIZED)
+
+
+@pytest.mark.parametrize(
+    ("now", "over"),
+    [(NOW - timedelta(microseconds=1), False), (NOW, True), (NOW + timedelta(microseconds=1), True)],
+    ids=["before", "at-the-instant", "after"],
+)
+def test_dis30_dis31_consolidate_after_is_over_at_the_instant_at_which_it_ends(now: datetime, over: bool) -> None:
+    """Karpenter: the node is consolidatable unless the time since the last pod event is less than consolidateAfter."""
+    since = NOW - AFTER
+    assert over_at(POLICY, since) == NOW
+    assert is_over(POLICY, since, now) is over
+    assert takes_pods(POLICY, since, now) is over
+    given = cluster()
+    policies = {"default": replace(given.policies["default"], consolidate_after=AFTER)}
+    assert given.model is not None
+    details = {name: replace(one, quiet_since=since) for name, one in given.model.details.items()}
+    nodes = [replace(node, quiet_since=since if node.empty else None) for node in given.nodes]
+    model = replace(given.model, details=details)
+    later = replace(given, nodes=nodes, policies=policies, now=now, model=model)
+    for reason, name in ((Reason.UNDERUTILIZED, "spare"), (Reason.EMPTY, "empty")):
+        assert (name in {node.claim for node in eligible(later, reason)}) is over
+    facts = look_facts(replace(later, model=None, quiet_since=dict.fromkeys(QUIET, since)), {}, {}, 0)
+    assert (Reason.UNDERUTILIZED in getattr(facts.nodes.get("spare"), "reasons", ())) is over
+
+
+@pytest.mark.parametrize(
+    ("policy", "since", "takes"),
+    [
+        (PoolPolicy("default", None), None, True),
+        (None, None, True),
+        (POLICY, None, False),
+    ],
+    ids=["never-consolidates", "unknown-pool", "no-pod-event-known"],
+)
+def test_dis31_which_nodes_take_pods_whatever_the_time(policy: PoolPolicy, since: datetime | None, takes: bool) -> None:
+    assert takes_pods(policy, since, NOW) is takes
