@@ -12,7 +12,7 @@ from tenon.resources import parse_resources
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Initialization:
     """Whether the Node is initialized. If it is not, ``reason`` and ``message`` say what it waits for."""
 
     initialized: bool
@@ -20,18 +20,20 @@ class Verdict:
     message: str = ""
 
 
-def initialization(claim: Object, node: Object) -> Verdict:
+def initialization(claim: Object, node: Object) -> Initialization:
     """Check that the Node is Ready, has no startup or ephemeral taints, and publishes every requested resource."""
     name = node["metadata"]["name"]
     ready = ready_condition(node)
     if ready.get("status") != "True":
-        return Verdict(False, "NodeNotReady", f"Node {name} is not Ready{_since(ready)}: {_why_not_ready(ready)}")
+        return Initialization(
+            False, "NodeNotReady", f"Node {name} is not Ready{_since(ready)}: {_why_not_ready(ready)}"
+        )
     present = parse_taints(taints_of(node))
     spec = claim.get("spec") or {}
     startup = {(taint.key, taint.effect) for taint in parse_taints(spec.get("startupTaints"))}
     left = [f"{taint.key}:{taint.effect}" for taint in present if (taint.key, taint.effect) in startup]
     if left:
-        return Verdict(
+        return Initialization(
             False,
             "StartupTaintsExist",
             f"Node {name} still has startup taints: {', '.join(left)}; the agent that they wait for must remove them",
@@ -42,15 +44,15 @@ def initialization(claim: Object, node: Object) -> Verdict:
         if labels.is_ephemeral_taint(taint.key, taint.effect)
     ]
     if left:
-        return Verdict(False, "KnownEphemeralTaintsExist", f"Node {name} still has taints: {'; '.join(left)}")
+        return Initialization(False, "KnownEphemeralTaintsExist", f"Node {name} still has taints: {'; '.join(left)}")
     absent = _unpublished(spec, node)
     if absent:
-        return Verdict(
+        return Initialization(
             False,
             "ResourceNotRegistered",
             f"Node {name} does not publish as allocatable yet: {', '.join(absent)}; check the device plugin",
         )
-    return Verdict(True)
+    return Initialization(True)
 
 
 def ready_condition(node: Object) -> Object:

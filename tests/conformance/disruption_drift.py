@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from tenon.disruption.drift import DesiredNode
+from tenon.disruption.drifted import DesiredNode
 from tenon.scheduling.model import InstanceType
 from tests.apis.case import REMOVED
 from tests.conformance.disruption_head import DescribedScenario

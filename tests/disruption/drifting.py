@@ -11,7 +11,7 @@ from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.hashing import ec2nodeclass_hashes
 from tenon.apis.nodepool import NodePool
-from tenon.disruption.drift import DesiredNode, Verdict
+from tenon.disruption.drifted import DesiredNode, DriftCheck
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import Requirements
@@ -97,5 +97,5 @@ def verdict(
     current: EC2NodeClass | None = None,
     types: Sequence[InstanceType] | None = CATALOG,
     now: datetime = NOW,
-) -> Verdict:
+) -> DriftCheck:
     return DesiredNode(of or pool(), current or node_class(), types).check(claim, now)

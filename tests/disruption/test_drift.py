@@ -12,7 +12,7 @@ from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.hashing import ec2nodeclass_hashes, nodepool_hashes
 from tenon.apis.nodepool import NodePool
-from tenon.disruption.drift import TYPE_GRACE, DesiredNode, DriftReason, Verdict
+from tenon.disruption.drifted import TYPE_GRACE, DesiredNode, DriftCheck, DriftReason
 from tenon.kube.claim_record import ClaimRecord
 from tenon.scheduling.model import InstanceType
 from tests.apis.case import EC2NODECLASS, REMOVED, taint, term
@@ -32,7 +32,7 @@ def reason(
 
 
 def test_a_node_that_is_as_its_pool_and_class_describe_has_not_drifted() -> None:
-    assert verdict(launched()) == Verdict()
+    assert verdict(launched()) == DriftCheck()
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_dis70_dis79_each_field_of_the_template_is_drift_and_is_named(edits: dic
     ids=str,
 )
 def test_dis79_weight_limits_and_the_disruption_block_are_not_drift(edits: dict[str, Any]) -> None:
-    assert verdict(launched(), pool(edits)) == Verdict()
+    assert verdict(launched(), pool(edits)) == DriftCheck()
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_dis71_dis79_most_fields_of_the_class_are_drift(edits: dict[str, Any]) -
     ids=str,
 )
 def test_dis79_selectors_that_find_the_same_are_not_drift(edits: dict[str, Any]) -> None:
-    assert verdict(launched(), current=node_class(edits)) == Verdict()
+    assert verdict(launched(), current=node_class(edits)) == DriftCheck()
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,7 @@ def test_dis74_what_was_not_recorded_of_an_instance_is_unknown_and_not_drift() -
     """Older releases and Karpenter recorded neither subnet nor security groups."""
     claim = launched(annotations={labels.SUBNET_ID: None, labels.SECURITY_GROUP_IDS: None})
     current = node_class(securityGroups=[{"id": "sg-9"}], subnets=[{"id": "subnet-c", "zone": "us-west-2a"}])
-    assert verdict(claim, current=current) == Verdict(
+    assert verdict(claim, current=current) == DriftCheck(
         unknown=frozenset({DriftReason.SUBNET, DriftReason.SECURITY_GROUP})
     )
 
@@ -315,7 +315,7 @@ def test_dis75_hashes_of_another_version_are_not_compared() -> None:
         labels.EC2NODECLASS_HASH_VERSION: "v4",
     }
     changed = pool({"template/metadata/labels": {"team": "b"}}), node_class({"role": "other"})
-    assert verdict(launched(annotations=theirs), *changed) == Verdict(
+    assert verdict(launched(annotations=theirs), *changed) == DriftCheck(
         unknown=frozenset({DriftReason.NODEPOOL, DriftReason.NODECLASS})
     ), "a claim that Karpenter marked keeps its condition until it is hashed again"
     unhashed = dict.fromkeys(theirs)

@@ -25,7 +25,7 @@ from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeclaim import CONSOLIDATABLE, DRIFTED
 from tenon.apis.nodepool import NodePool
 from tenon.disruption.consolidatable import consolidatable_at
-from tenon.disruption.drift import DesiredNode, may_still_hold
+from tenon.disruption.drifted import DesiredNode, may_still_hold
 from tenon.disruption.model import PoolPolicy, policy_of
 from tenon.ec2.own_kubelet import with_own_kubelet
 from tenon.kube.claim_record import LAST_POD_EVENT_TIME, ClaimRecord

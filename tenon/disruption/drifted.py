@@ -60,7 +60,7 @@ _OF_CLASS = _OF_INSTANCE | {DriftReason.NODECLASS}
 
 
 @dataclass(frozen=True, slots=True)
-class Drift:
+class Difference:
     """Why a node drifted: the reason, and a sentence that names the field or the value."""
 
     reason: DriftReason
@@ -68,14 +68,14 @@ class Drift:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class DriftCheck:
     """What is known of a NodeClaim's drift."""
 
-    drift: Drift | None = None
+    drift: Difference | None = None
     unknown: frozenset[DriftReason] = frozenset()
     """What could not be compared. A claim that drifted for one of these reasons before stays drifted."""
     check_again: datetime | None = None
-    """When the verdict may change although neither the claim nor its NodePool and EC2NodeClass do."""
+    """When the result may change although neither the claim nor its NodePool and EC2NodeClass do."""
 
 
 def may_still_hold(reason: object, unknown: Collection[DriftReason]) -> bool:
@@ -112,27 +112,27 @@ class DesiredNode:
         usable = node_class if node_class is not None and node_class.metadata.deletion_timestamp is None else None
         self._class = _Class(pool, usable, types, ca_bundle, class_hash) if usable is not None else None
 
-    def check(self, claim: ClaimRecord, now: datetime) -> Verdict:
+    def check(self, claim: ClaimRecord, now: datetime) -> DriftCheck:
         """Compare a NodeClaim of the pool that is launched."""
         if found := self._static(claim) or self._labels(claim):
-            return Verdict(found)
+            return DriftCheck(found)
         unknown = (
             set() if _hashed_with(claim, labels.NODEPOOL_HASH_VERSION, NODEPOOL_VERSION) else {DriftReason.NODEPOOL}
         )
         if self._class is None or claim.node_class != self._class.name:
-            return Verdict(unknown=frozenset(unknown | _OF_CLASS))
+            return DriftCheck(unknown=frozenset(unknown | _OF_CLASS))
         return self._class.check(claim, now, unknown)
 
-    def _static(self, claim: ClaimRecord) -> Drift | None:
+    def _static(self, claim: ClaimRecord) -> Difference | None:
         stated = claim.annotations.get(labels.NODEPOOL_HASH)
         same_version = _hashed_with(claim, labels.NODEPOOL_HASH_VERSION, NODEPOOL_VERSION)
         if not same_version or stated is None or stated == self._pool_hash:
             return None
         fields = ", ".join(_changed_fields(claim, self._pool)) or "spec.template"
         name = self._pool.metadata.name
-        return Drift(DriftReason.NODEPOOL, f"{fields} of NodePool {name} changed since the NodeClaim was created")
+        return Difference(DriftReason.NODEPOOL, f"{fields} of NodePool {name} changed since the NodeClaim was created")
 
-    def _labels(self, claim: ClaimRecord) -> Drift | None:
+    def _labels(self, claim: ClaimRecord) -> Difference | None:
         """Compare the labels. A label that the launch did not decide counts as what the NodeClaim requires of it."""
         required: Requirements | None = None
         for key, wanted in self._requirements.items():
@@ -147,7 +147,7 @@ class DesiredNode:
                 fits = key in required and required[key].overlaps(wanted)
             if not fits:
                 has = f"has {value}" if value is not None else "does not have this label"
-                return Drift(
+                return Difference(
                     DriftReason.REQUIREMENTS,
                     f"NodePool {self._pool.metadata.name} requires {wanted}, and the NodeClaim {has}",
                 )
@@ -181,13 +181,13 @@ class _Class:
         self._types = {kind.name: kind for kind in types or ()}
         self._images: dict[str, str | None] = {}
 
-    def check(self, claim: ClaimRecord, now: datetime, unknown: set[DriftReason]) -> Verdict:
+    def check(self, claim: ClaimRecord, now: datetime, unknown: set[DriftReason]) -> DriftCheck:
         if found := self._static(claim):
-            return Verdict(found)
+            return DriftCheck(found)
         if not _hashed_with(claim, labels.EC2NODECLASS_HASH_VERSION, EC2NODECLASS_VERSION):
             unknown.add(DriftReason.NODECLASS)
         if not self._is_current:
-            return Verdict(unknown=frozenset(unknown | _OF_INSTANCE))
+            return DriftCheck(unknown=frozenset(unknown | _OF_INSTANCE))
         found = (
             self._image(claim, unknown)
             or self._groups_of(claim, unknown)
@@ -196,30 +196,30 @@ class _Class:
             or self._reservation(claim, unknown)
         )
         if found:
-            return Verdict(found)
+            return DriftCheck(found)
         return self._instance_type(claim, now, unknown)
 
-    def _static(self, claim: ClaimRecord) -> Drift | None:
+    def _static(self, claim: ClaimRecord) -> Difference | None:
         own = labels.V1BETA1_KUBELET in claim.annotations
         if _hashed_with(claim, labels.EC2NODECLASS_HASH_VERSION, EC2NODECLASS_VERSION):
             stated = claim.annotations.get(labels.EC2NODECLASS_HASH)
             # Settings that moved from the annotation of a NodePool into its class change the class, not the node.
             accepted = {self._hash, self._hash_without_kubelet} if own else {self._hash}
             if stated is not None and stated not in accepted:
-                return Drift(
+                return Difference(
                     DriftReason.NODECLASS,
                     f"the spec of EC2NodeClass {self.name} changed since the launch: its hash was {stated} and is "
                     f"{self._hash} (it covers the cluster's CA bundle too)",
                 )
         if own and _plain(with_own_kubelet(self._raw, claim.annotations).spec.kubelet) != _plain(self._kubelet):
-            return Drift(
+            return Difference(
                 DriftReason.NODECLASS,
                 f"the kubelet settings in annotation {labels.V1BETA1_KUBELET} of the NodeClaim differ from those of "
                 f"its NodePool and EC2NodeClass {self.name}",
             )
         return None
 
-    def _image(self, claim: ClaimRecord, unknown: set[DriftReason]) -> Drift | None:
+    def _image(self, claim: ClaimRecord, unknown: set[DriftReason]) -> Difference | None:
         name = claim.labels.get(labels.INSTANCE_TYPE, "")
         if name not in self._images:
             kind = self._types.get(name)
@@ -231,9 +231,9 @@ class _Class:
         if wanted == claim.image_id:
             return None
         message = f"EC2NodeClass {self.name} selects image {wanted} for {name}, and the instance runs {claim.image_id}"
-        return Drift(DriftReason.AMI, message)
+        return Difference(DriftReason.AMI, message)
 
-    def _groups_of(self, claim: ClaimRecord, unknown: set[DriftReason]) -> Drift | None:
+    def _groups_of(self, claim: ClaimRecord, unknown: set[DriftReason]) -> Difference | None:
         present = claim.security_group_ids
         if not present or not self._groups:
             unknown.add(DriftReason.SECURITY_GROUP)
@@ -247,33 +247,33 @@ class _Class:
         message = (
             f"the security groups of the instance are not those of EC2NodeClass {self.name}: {', '.join(differences)}"
         )
-        return Drift(DriftReason.SECURITY_GROUP, message)
+        return Difference(DriftReason.SECURITY_GROUP, message)
 
-    def _subnet(self, claim: ClaimRecord, unknown: set[DriftReason]) -> Drift | None:
+    def _subnet(self, claim: ClaimRecord, unknown: set[DriftReason]) -> Difference | None:
         subnet, zone = claim.subnet_id, claim.labels.get(labels.ZONE, "")
         if not self._subnets:
             unknown.add(DriftReason.SUBNET)
         elif subnet and subnet not in self._subnets:
             message = f"EC2NodeClass {self.name} does not select subnet {subnet} of the instance"
-            return Drift(DriftReason.SUBNET, message)
+            return Difference(DriftReason.SUBNET, message)
         elif not subnet and zone and zone not in self._subnets.values():
             message = f"EC2NodeClass {self.name} selects no subnet in zone {zone} of the instance"
-            return Drift(DriftReason.SUBNET, message)
+            return Difference(DriftReason.SUBNET, message)
         elif not subnet:
             unknown.add(DriftReason.SUBNET)
         return None
 
-    def _placement_group(self, claim: ClaimRecord) -> Drift | None:
+    def _placement_group(self, claim: ClaimRecord) -> Difference | None:
         """Compare the placement group that the launch wrote on the claim. No instance can change its group."""
         present = claim.labels.get(labels.PLACEMENT_GROUP_ID, "")
         if present == self._group:
             return None
         selects, has = (f"placement group {name}" if name else "no placement group" for name in (self._group, present))
-        return Drift(
+        return Difference(
             DriftReason.PLACEMENT_GROUP, f"EC2NodeClass {self.name} selects {selects}, the instance is in {has}"
         )
 
-    def _reservation(self, claim: ClaimRecord, unknown: set[DriftReason]) -> Drift | None:
+    def _reservation(self, claim: ClaimRecord, unknown: set[DriftReason]) -> Difference | None:
         """Compare the capacity reservation of the instance, if it is meant to be in one (AWS-126, DIS-74)."""
         name, sold = claim.labels.get(labels.RESERVATION_ID, ""), claim.labels.get(labels.CAPACITY_TYPE, "")
         if not self._knows_reservations:  # the gate ReservedCapacity is off
@@ -281,23 +281,23 @@ class _Class:
                 unknown.add(DriftReason.CAPACITY_RESERVATION)
         elif sold == labels.RESERVED and name and name not in self._reservations:
             message = f"EC2NodeClass {self.name} no longer selects capacity reservation {name}, or it has ended"
-            return Drift(DriftReason.CAPACITY_RESERVATION, message)
+            return Difference(DriftReason.CAPACITY_RESERVATION, message)
         elif sold == labels.ON_DEMAND and _needs_reserved(claim):
             message = "the instance left its capacity reservation and is on-demand, and the NodeClaim requires reserved"
-            return Drift(DriftReason.CAPACITY_RESERVATION, message)
+            return Difference(DriftReason.CAPACITY_RESERVATION, message)
         return None
 
-    def _instance_type(self, claim: ClaimRecord, now: datetime, unknown: set[DriftReason]) -> Verdict:
+    def _instance_type(self, claim: ClaimRecord, now: datetime, unknown: set[DriftReason]) -> DriftCheck:
         """Compare the type last: without a subnet in its zone, no offering is left, and the subnet is the reason."""
         name = claim.labels.get(labels.INSTANCE_TYPE, "")
         if not self._types or not name or claim.created_at is None:
-            return Verdict(unknown=frozenset(unknown | {DriftReason.INSTANCE_TYPE}))
+            return DriftCheck(unknown=frozenset(unknown | {DriftReason.INSTANCE_TYPE}))
         missing = self._missing_offering(claim, name)
         due = claim.created_at + TYPE_GRACE
         if not missing or now < due:
-            return Verdict(unknown=frozenset(unknown), check_again=due if missing else None)
+            return DriftCheck(unknown=frozenset(unknown), check_again=due if missing else None)
         message = f"EC2NodeClass {self.name} no longer offers {missing}"
-        return Verdict(Drift(DriftReason.INSTANCE_TYPE, message))
+        return DriftCheck(Difference(DriftReason.INSTANCE_TYPE, message))
 
     def _missing_offering(self, claim: ClaimRecord, name: str) -> str:
         """Name what is no longer offered; empty if nothing is missing.
