@@ -12,17 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenon.apis.nodepool import Budget
-from tenon.apis.reasons import Reason
+from tenon.apis.reasons import EVERY_BUDGETED, Reason
 from tenon.disruption.budgets import max_unavailable
 from tenon.disruption.commands import to_message
 from tenon.disruption.deciding import IneligibleNodeError, decide, eligible
 from tenon.disruption.disrupt_request import disrupt_request
-from tenon.disruption.methods import METHODS
+from tenon.disruption.methods import METHODS, moving_methods
 from tenon.disruption.methods.base import Method
 from tenon.disruption.methods.emptiness import Emptiness
 from tenon.disruption.model import Candidate, Command, ManagedNode, PoolPolicy, Proposal, Situation
 from tenon.disruption.pool_budgets import PoolBudgets
 from tenon.lifecycle.messages.disruption import DisruptionCommand
+from tenon.scheduling.deadline import never
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 POLICIES = {"default": PoolPolicy("default", timedelta(seconds=30), (Budget(nodes="100%"),))}
@@ -73,10 +74,17 @@ class Broken(Modest):
         raise RuntimeError("no prices")
 
 
-def test_every_method_of_the_registry_has_a_name_and_a_reason_of_its_own() -> None:
-    assert [method.name for method in METHODS] == ["expiration", "emptiness"]
-    assert len({method.name for method in METHODS}) == len(METHODS)
-    assert [method.reason for method in METHODS if not method.reason.is_disruption] == [Reason.EXPIRED]
+def test_every_method_has_a_name_of_its_own_and_is_registered_where_its_reason_belongs() -> None:
+    moving = moving_methods(never)
+    names = [method.name for method in (*METHODS, *moving)]
+    assert len(set(names)) == len(names)
+    assert not any(method.reason.traits.moves_pods for method in METHODS)
+    assert all(method.reason.traits.moves_pods for method in moving)
+
+
+@pytest.mark.parametrize("reason", EVERY_BUDGETED)
+def test_every_reason_that_budgets_limit_has_a_method(reason: Reason) -> None:
+    assert any(method.reason is reason for method in (*METHODS, *moving_methods(never)))
 
 
 def test_qrk16_a_method_that_fails_does_not_stop_the_others() -> None:
