@@ -9,6 +9,7 @@ from tenon.apis.nodeclaim import DISRUPTION_REASON, DRIFTED
 from tenon.apis.nodepool import Budget
 from tenon.apis.reasons import Reason
 from tenon.disruption.budgets import binding, opens_at
+from tenon.disruption.methods import moving_methods
 from tenon.disruption.methods.balanced import LEAST_SCORE, Balance, approved
 from tenon.disruption.methods.consolidation import closed_nodes
 from tenon.disruption.methods.consolidation_price import LEAST_SAVING, SPOT_FLEXIBILITY, PriceRule, may_be_spot
@@ -19,6 +20,7 @@ from tenon.disruption.rules.blockers import Hold, holds, is_free
 from tenon.disruption.windows import why_closed
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.timestamps import format_instant
+from tenon.scheduling.deadline import never
 from tenon.scheduling.model import Plan, PlannedClaim
 from tenon.sentences import counted, first_few
 
@@ -64,7 +66,7 @@ class WhyStays:
         keeping = list(holds(node, self._situation, reason))
         if own := [_capitalized(hold.why) for hold in keeping if hold.blocker.is_about_node]:
             return (*first, *own)
-        found = [*first, *self._of_drift(node, detail)]
+        found = [*first, *self._of_other_reasons(node, detail)]
         if keeping and keeping[-1].blocker.is_final:
             return (*found, _capitalized(keeping[-1].why))
         if node.empty:
@@ -87,15 +89,18 @@ class WhyStays:
             waits = f"It expired at {format_instant(node.expires_at)} and waits ({labels.EXPIRE_WITHIN_BUDGETS})"
             yield from (waits, *(self._of_budgets(node, Reason.EXPIRED) or ["A later check removes it"]))
 
-    def _of_drift(self, node: ManagedNode, detail: NodeDetail | None) -> Iterator[str]:
-        if detail is None or not detail.drifted:
-            return
-        if why := self._blocked.get(node.claim):
-            yield _capitalized(why)
-            return
-        message = f": {detail.drift_message}" if detail.drift_message else ""
-        yield f"It drifted ({detail.drifted}){message}"
-        yield from self._of_budgets(node, Reason.DRIFTED) or ["A later check replaces it"]
+    def _of_other_reasons(self, node: ManagedNode, detail: NodeDetail | None) -> Iterator[str]:
+        """Why a node waits that a method would replace for another reason than its price, such as drift."""
+        for method in moving_methods(never):
+            cause = method.cause(node, self._situation)
+            if not cause or method.reason.traits.is_consolidation:
+                continue
+            if why := self._blocked.get(node.claim):
+                yield _capitalized(why)
+                continue
+            message = detail.drift_message if detail is not None and method.reason is Reason.DRIFTED else ""
+            yield f"{_capitalized(cause)}{f': {message}' if message else ''}"
+            yield from self._of_budgets(node, method.reason) or ["A later check replaces it"]
 
     def _of_consolidation(self, node: ManagedNode, detail: NodeDetail, keeping: Sequence[Hold]) -> Iterator[str]:
         obstacles = [*(_capitalized(hold.why) for hold in keeping), *self._of_budgets(node, Reason.UNDERUTILIZED)]

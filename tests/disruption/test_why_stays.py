@@ -233,7 +233,7 @@ def test_a_drifted_node_says_why_it_cannot_leave() -> None:
     assert found.model is not None
     detail = replace(found.model.details["n1"], drifted="AMIDrift", drift_message="the image changed")
     drifted = replace(found, model=replace(found.model, details={"n1": detail}))
-    assert sentences(drifted)[:2] == ("It drifted (AMIDrift): the image changed", "A later check replaces it")
+    assert sentences(drifted)[:2] == ("Its node drifted (AMIDrift): the image changed", "A later check replaces it")
     blocked = {"n1": "its node drifted (AMIDrift), but pod default/web: PodDisruptionBudget web allows no eviction"}
     assert sentences(drifted, blocked=blocked)[0] == (
         "Its node drifted (AMIDrift), but pod default/web: PodDisruptionBudget web allows no eviction"

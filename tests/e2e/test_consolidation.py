@@ -110,7 +110,7 @@ async def test_wsh01_a_pool_whose_moves_do_not_pay_waits_and_says_so(
 
     async def says_why_it_stays() -> bool:
         told = [*await pool.events(claim, "Unconsolidatable"), *await pool.events(node, "Unconsolidatable")]
-        return any("saved less than predicted" in str(event["message"]) for event in told)
+        return any("is slowed down: the last consolidation commands saved" in str(event["message"]) for event in told)
 
     await reports(1, 0.05)
     await reports(2, 0.05)
