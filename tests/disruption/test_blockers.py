@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
-from types import MappingProxyType
 
 import pytest
 
@@ -17,7 +16,7 @@ from tenon.disruption.look_facts import look_facts
 from tenon.disruption.methods import METHODS, moving_methods
 from tenon.disruption.model import PoolPolicy, Situation
 from tenon.disruption.rules import blockers
-from tenon.disruption.rules.blockers import BLOCKERS, DISRUPTIONS, Blocker, holds, is_free
+from tenon.disruption.rules.blockers import BLOCKERS, DISRUPTIONS, Blocker, applying, holds, is_free
 from tenon.disruption.validation import still_allowed, why_invalid
 from tenon.disruption.why_stays import WhyStays
 from tenon.lifecycle.messages.disruption import DisruptionCommand
@@ -55,9 +54,7 @@ def commands(given: Situation) -> Mapping[str, DisruptionCommand]:
 def everything_is_forbidden(monkeypatch: pytest.MonkeyPatch) -> Blocker:
     """A new blocker, added to the table only."""
     added = Blocker("moon", DISRUPTIONS, lambda _node, _situation: "the moon is full", reported=True)
-    table = (*BLOCKERS, added)
-    by_reason = {reason: tuple(one for one in table if reason in one.reasons) for reason in Reason}
-    monkeypatch.setattr(blockers, "_BY_REASON", MappingProxyType(by_reason))
+    monkeypatch.setattr(blockers, "_APPLYING", applying((*BLOCKERS, added)))
     return added
 
 

@@ -61,9 +61,9 @@ class Consolidation:
 
     def cause(self, node: ManagedNode, situation: Situation) -> str:
         """Return that the node has pods, which may run at a lower price elsewhere."""
-        detail = situation.detail_of(node)
-        has_pods = bool(detail.pods) if detail is not None else situation.model is None
-        return "its pods may run at a lower price elsewhere" if has_pods and not node.empty else ""
+        if node.empty or (situation.model is not None and not ((detail := situation.detail_of(node)) and detail.pods)):
+            return ""
+        return "its pods may run at a lower price elsewhere"
 
     def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
         """Return the moves to start now."""

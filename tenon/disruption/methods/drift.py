@@ -90,7 +90,7 @@ class _Pass:
 
     def block(self, each: _Drifted, why: str) -> None:
         """Record why a node cannot leave."""
-        self.blocked[each.node.claim] = f"{_cause(each.detail.drifted)}, but {why}"
+        self.blocked[each.node.claim] = f"{_text(each.detail)}, but {why}"
 
     def proposal(self) -> Proposal:
         """Return what the pass decided."""
@@ -124,7 +124,7 @@ class Drift:
 
     def cause(self, node: ManagedNode, situation: Situation) -> str:
         """Return that the node drifted."""
-        return "" if _is_static(node, situation) else _drift_of(node, situation)
+        return _cause(node, situation, static=False)
 
     def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
         """Return a command for each node that leaves now."""
@@ -189,7 +189,7 @@ class StaticDrift:
 
     def cause(self, node: ManagedNode, situation: Situation) -> str:
         """Return that the node drifted."""
-        return _drift_of(node, situation) if _is_static(node, situation) else ""
+        return _cause(node, situation, static=True)
 
     def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
         """Return a command for each node that leaves now."""
@@ -225,19 +225,17 @@ class StaticDrift:
         return found.proposal()
 
 
-def _is_static(node: ManagedNode, situation: Situation) -> bool:
+def _cause(node: ManagedNode, situation: Situation, *, static: bool) -> str:
+    detail = situation.detail_of(node)
+    if not (node.drifted if detail is None else detail.drifted):
+        return ""
     policy = situation.policies.get(node.pool)
-    return policy is not None and policy.replicas is not None
+    is_static = policy is not None and policy.replicas is not None
+    return "" if is_static is not static else _text(detail)
 
 
-def _drift_of(node: ManagedNode, situation: Situation) -> str:
-    if (detail := situation.detail_of(node)) is not None:
-        return _cause(detail.drifted) if detail.drifted else ""
-    return "its node drifted" if node.drifted else ""
-
-
-def _cause(drifted: str) -> str:
-    return f"its node drifted ({drifted})"
+def _text(detail: NodeDetail | None) -> str:
+    return "its node drifted" if detail is None else f"its node drifted ({detail.drifted})"
 
 
 def _drifted(node: ManagedNode, detail: NodeDetail, situation: Situation) -> _Drifted:
