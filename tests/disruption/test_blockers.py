@@ -19,7 +19,12 @@ from tenon.disruption.rules import blockers
 from tenon.disruption.rules.blockers import BLOCKERS, DISRUPTIONS, Blocker, applying, holds, is_free
 from tenon.disruption.validation import still_allowed, why_invalid
 from tenon.disruption.why_stays import WhyStays
+from tenon.kube.protection import node_protection
+from tenon.lifecycle.disruption_requests import answer
+from tenon.lifecycle.messages.base import ClaimRef
 from tenon.lifecycle.messages.disruption import DisruptionCommand
+from tenon.lifecycle.messages.node import Disrupt
+from tenon.lifecycle.state import NodeState, Stage
 from tenon.scheduling.deadline import never
 from tests.disruption.clusters import NOW, Cluster, situation
 
@@ -51,9 +56,9 @@ def commands(given: Situation) -> Mapping[str, DisruptionCommand]:
 
 
 @pytest.fixture
-def everything_is_forbidden(monkeypatch: pytest.MonkeyPatch) -> Blocker:
+def forbidden(monkeypatch: pytest.MonkeyPatch) -> Blocker:
     """A new blocker, added to the table only."""
-    added = Blocker("moon", DISRUPTIONS, lambda _node, _situation: "the moon is full", reported=True)
+    added = Blocker("market", DISRUPTIONS, lambda _node, _situation: "the market is open", reported=True)
     monkeypatch.setattr(blockers, "_APPLYING", applying((*BLOCKERS, added)))
     return added
 
@@ -68,17 +73,19 @@ def test_a_new_blocker_is_known_to_every_reader(drifted: str, request: pytest.Fi
     assert why_invalid(before["spare"], given) == ""
     facts = replace(given, model=None, quiet_since=QUIET)
     assert reason in look_facts(facts, {}, {}, 0).nodes["spare"].reasons
-    request.getfixturevalue("everything_is_forbidden")
+    request.getfixturevalue("forbidden")
     assert commands(given) == {}
     assert eligible(given, reason) == []
-    assert why_invalid(before["spare"], given) == "NodeClaim spare: the moon is full"
+    assert why_invalid(before["spare"], given) == "NodeClaim spare: the market is open"
     assert still_allowed([before["spare"]], given) == []
     assert not look_facts(facts, {}, {}, 0).nodes["spare"].reasons
-    assert why_held(replace(given, model=None))["empty"] == "Disruption is blocked: the moon is full"
+    assert why_held(replace(given, model=None))["empty"] == "Disruption is blocked: the market is open"
     decision = decide(given, moving_methods(never))
-    assert decision.blocked.get("spare") == (f"its node drifted ({drifted}), but the moon is full" if drifted else None)
+    assert decision.blocked.get("spare") == (
+        f"its node drifted ({drifted}), but the market is open" if drifted else None
+    )
     (spare,) = (node for node in given.nodes if node.claim == "spare")
-    assert WhyStays(given).sentences(spare) == ("The moon is full",)
+    assert WhyStays(given).sentences(spare) == ("The market is open",)
 
 
 def test_every_blocker_has_a_name_of_its_own_and_a_reason_that_a_method_has() -> None:
@@ -144,3 +151,31 @@ def test_dis30_dis31_consolidate_after_is_over_at_the_instant_at_which_it_ends(n
 )
 def test_dis31_which_nodes_take_pods_whatever_the_time(policy: PoolPolicy, since: datetime | None, takes: bool) -> None:
     assert takes_pods(policy, since, NOW) is takes
+
+
+@pytest.mark.parametrize(
+    ("stage", "kept_for", "accepted"),
+    [
+        (Stage.LIVE, None, True),
+        (Stage.INITIALIZING, None, False),
+        (Stage.CORDONING, None, False),
+        (Stage.LIVE, timedelta(0), True),
+        (Stage.LIVE, timedelta(microseconds=1), False),
+    ],
+    ids=["live", "not-initialized", "leaving", "kept-until-now", "kept"],
+)
+def test_a_nodes_workflow_refuses_what_the_table_keeps(
+    stage: Stage, kept_for: timedelta | None, accepted: bool
+) -> None:
+    """The workflow has the last word, about its own state only: it knows of a request to keep the node first."""
+    keep_until = None if kept_for is None else NOW + kept_for
+    state = NodeState(claim=ClaimRef(cluster="c", name="spare", uid="u"), stage=stage, keep_until=keep_until)
+    assert answer(state, Disrupt(command="c-1", reason="Drifted"), NOW).accepted is accepted
+    (spare,) = (node for node in cluster().nodes if node.claim == "spare")
+    seen = replace(
+        spare,
+        initialized=stage is not Stage.INITIALIZING,
+        leaving=stage.leaving,
+        protected_by=node_protection({}, {}, keep_until, NOW),
+    )
+    assert is_free(seen, cluster(), Reason.DRIFTED) is accepted
