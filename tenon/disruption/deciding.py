@@ -45,12 +45,12 @@ def decide(situation: Situation, methods: Sequence[Method] = METHODS, around: Ar
     for method in methods:
         try:
             with around(method):
-                proposal = _proposal(method, situation)
+                proposal, eligible_count = _proposal(method, situation)
         except Exception as error:  # a fault in one method must not stop the others
             failed[method.name] = error
             continue
         commands += proposal.commands
-        counts[method.reason] += proposal.eligible
+        counts[method.reason] += eligible_count
         blocked = {**proposal.blocked, **blocked}
         unconsolidatable |= proposal.unconsolidatable
         verdicts += proposal.verdicts
@@ -107,7 +107,8 @@ def why_held(situation: Situation) -> dict[str, str]:
     return held
 
 
-def _proposal(method: Method, situation: Situation) -> Proposal:
+def _proposal(method: Method, situation: Situation) -> tuple[Proposal, int]:
+    """Return what a method proposes, with what the table says of the other nodes; and how many nodes it chose from."""
     allowed: list[ManagedNode] = []
     later: list[datetime] = []
     blocked: dict[str, str] = {}
@@ -131,12 +132,13 @@ def _proposal(method: Method, situation: Situation) -> Proposal:
     proposal = method.propose(allowed, _budgets(method, situation), situation)
     _check(method, proposal, allowed, _budgets(method, situation))
     looks = [*later, *([proposal.look_again] if proposal.look_again is not None else ())]
-    return replace(
+    proposal = replace(
         proposal,
         look_again=min(looks, default=None),
         blocked={**blocked, **proposal.blocked},
         unconsolidatable={**unconsolidatable, **proposal.unconsolidatable},
     )
+    return proposal, len(allowed)
 
 
 def _budgets(method: Method, situation: Situation) -> PoolBudgets:

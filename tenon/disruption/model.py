@@ -312,8 +312,6 @@ class Proposal:
 
     commands: tuple[Command, ...] = ()
     look_again: datetime | None = None
-    eligible: int = 0
-    """How many nodes the method would disrupt now if the budgets had no limit, for the metric of that name."""
     blocked: Mapping[str, str] = field(default_factory=dict)
     """By NodeClaim, why it cannot leave although the method's reason holds, in a sentence for an event (DIS-15)."""
     unconsolidatable: Mapping[str, str] = field(default_factory=dict)

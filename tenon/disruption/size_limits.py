@@ -6,9 +6,10 @@ out of a decision follows in the next one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 
-from tenon.disruption.model import Candidate
+from tenon.disruption.model import Candidate, ManagedNode, Situation
 from tenon.disruption.pool_budgets import PoolBudgets
 from tenon.lifecycle.messages.disruption import DisruptionCommand
 
@@ -21,19 +22,22 @@ MAX_BYTES = 500_000
 """The maximum size of the commands of one decision that move pods. They contain NodeClaims of up to many kilobytes."""
 
 
-def chosen(due: Iterable[Candidate], budgets: PoolBudgets, under_command: Collection[str]) -> tuple[Candidate, ...]:
-    """Return the first candidates that the budgets allow and that one command may remove, and take their budgets.
+def chosen(
+    due: Iterable[tuple[datetime | None, ManagedNode]], budgets: PoolBudgets, situation: Situation
+) -> tuple[Candidate, ...]:
+    """Return the nodes that the budgets allow and that one command may remove now, and take their budgets.
 
-    ``under_command``: the NodeClaims that open commands remove.
+    ``due``: the nodes that may leave, each with the time since when. The earliest comes first, then the name decides.
     """
-    places = min(MAX_NODES, MAX_OPEN - len(under_command))
-    found: list[Candidate] = []
-    for candidate in due:
-        if len(found) >= places:
+    candidates = [Candidate(node, since=since, leaves_at=situation.now) for since, node in due if since is not None]
+    places = min(MAX_NODES, MAX_OPEN - len(situation.under_command))
+    leaving: list[Candidate] = []
+    for candidate in sorted(candidates, key=lambda candidate: (candidate.since, candidate.node.claim)):
+        if len(leaving) >= places:
             break
         if budgets.take(candidate.node.pool):
-            found.append(candidate)
-    return tuple(found)
+            leaving.append(candidate)
+    return tuple(leaving)
 
 
 def how_many_fit(commands: Sequence[DisruptionCommand]) -> int:

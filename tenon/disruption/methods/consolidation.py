@@ -95,7 +95,7 @@ class Consolidation:
             moves = _paced(search(model, order, left, terms), terms.pool_of, situation)
         except Exception as error:  # a node that the engine fails on must not keep later looks from the others
             cursor = situation.cursor if turn is None else turn.following(failed=True)
-            return Proposal(eligible=len(candidates), cursor=cursor, failed=error)
+            return Proposal(cursor=cursor, failed=error)
         for move in moves:
             for claim in move.claims:
                 budgets.take(candidates[claim].pool)
@@ -111,7 +111,6 @@ class Consolidation:
         judged = ((_details(move, model), move.expected) for move in moves)
         return Proposal(
             commands,
-            eligible=len(candidates),
             unconsolidatable=staying,
             verdicts=balance.verdicts(judged),
             cursor=situation.cursor if turn is None or began_late else turn.following(expired=expired),

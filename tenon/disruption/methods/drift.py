@@ -98,7 +98,6 @@ class _Pass:
         return Proposal(
             tuple(self.commands),
             look_again=None if after is None else self._now + after,
-            eligible=len(self._free),
             blocked=self.blocked,
             is_cut=self.is_cut,
             failed=self.failed,
@@ -227,7 +226,7 @@ class StaticDrift:
 
 def _cause(node: ManagedNode, situation: Situation, *, static: bool) -> str:
     detail = situation.detail_of(node)
-    if not (node.drifted if detail is None else detail.drifted):
+    if not (node.drifted if situation.model is None else detail is not None and detail.drifted):
         return ""
     policy = situation.policies.get(node.pool)
     is_static = policy is not None and policy.replicas is not None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tenon.apis.reasons import Reason
-from tenon.disruption.model import Candidate, Command, ManagedNode, Proposal, Situation
+from tenon.disruption.model import Command, ManagedNode, Proposal, Situation
 from tenon.disruption.pool_budgets import PoolBudgets
 from tenon.disruption.size_limits import chosen
 from tenon.kube.timestamps import format_instant
@@ -32,14 +32,8 @@ class Expiration:
 
     def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
         """Return a command with the nodes that leave now."""
-        due = [
-            Candidate(node, since=node.expires_at, leaves_at=situation.now)
-            for node in eligible
-            if node.expires_at is not None
-        ]
-        due.sort(key=lambda candidate: (candidate.since, candidate.node.claim))
-        leaving = chosen(due, budgets, situation.under_command)
+        leaving = chosen(((node.expires_at, node) for node in eligible), budgets, situation)
         if not leaving:
-            return Proposal(eligible=len(due))
+            return Proposal()
         command = Command(self.name, self.reason, self.consolidation_type, leaving, graceful=False)
-        return Proposal((command,), eligible=len(due))
+        return Proposal((command,))
