@@ -148,8 +148,8 @@ class Reason(StrEnum):
 
 def traits_of(text: str) -> Traits:
     """Return the traits of a reason in any spelling. An unknown one, such as EC2's error codes, is forceful."""
-    known = Reason.of(text)
-    return known.traits if known is not None else _FORCEFUL
+    reason = Reason.of(text)
+    return reason.traits if reason is not None else _FORCEFUL
 
 
 _CAMEL_CASE = {Reason.NODECLASS_NOT_READY: "NodeClassNotReady"}

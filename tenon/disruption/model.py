@@ -179,7 +179,9 @@ class ClusterModel:
 
     def __post_init__(self) -> None:
         """Remember which NodePools launch nodes, because each node asks."""
-        object.__setattr__(self, "launching", frozenset(one.name for one in self.problem.pools if one.instance_types))
+        object.__setattr__(
+            self, "launching", frozenset(pool.name for pool in self.problem.pools if pool.instance_types)
+        )
 
 
 def model_of(

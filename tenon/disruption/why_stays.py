@@ -66,19 +66,19 @@ class WhyStays:
         keeping = list(holds(node, self._situation, reason))
         if own := [_capitalized(hold.why) for hold in keeping if hold.blocker.is_about_node]:
             return (*first, *own)
-        found = [*first, *self._of_other_reasons(node, detail)]
+        sentences = [*first, *self._of_other_reasons(node, detail)]
         if keeping and keeping[-1].blocker.is_final:
-            return (*found, _capitalized(keeping[-1].why))
+            return (*sentences, _capitalized(keeping[-1].why))
         if node.empty:
-            found += [_capitalized(hold.why) if hold.until else f"It is empty, but {hold.why}" for hold in keeping]
-            found += self._of_budgets(node, reason)
+            sentences += [_capitalized(hold.why) if hold.until else f"It is empty, but {hold.why}" for hold in keeping]
+            sentences += self._of_budgets(node, reason)
         elif detail is None:
-            found.append("Its NodeClaim has no Node that could be simulated")
+            sentences.append("Its NodeClaim has no Node that could be simulated")
         elif not detail.pods:
-            found.append("It has no pods, but pods are on their way to it")
+            sentences.append("It has no pods, but pods are on their way to it")
         else:
-            found += self._of_consolidation(node, detail, keeping)
-        return tuple(found)
+            sentences += self._of_consolidation(node, detail, keeping)
+        return tuple(sentences)
 
     def _of_expiration(self, node: ManagedNode) -> Iterator[str]:
         """Why an expired node waits. It leaves at once unless its NodePool asks for budgets."""

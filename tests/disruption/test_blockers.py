@@ -34,7 +34,7 @@ QUIET = {name: NOW - timedelta(hours=1) for name in ("spare", "host", "empty")}
 
 
 def cluster(**spare: object) -> Situation:
-    """The pod of the spare node fits on the other one, and an empty node leaves."""
+    """The pod of the spare node fits on the other node, and an empty node leaves."""
     small = {"type": "m5.large", "pods": [{"cpu": "100m", "memory": "128Mi"}]}
     nodes = {
         "spare": {**small, **spare},
@@ -44,14 +44,16 @@ def cluster(**spare: object) -> Situation:
     return situation(Cluster.model_validate({"nodes": nodes}))
 
 
-def commands(given: Situation) -> Mapping[str, DisruptionCommand]:
+def commands(state: Situation) -> Mapping[str, DisruptionCommand]:
     """The message of the command for each node."""
-    assert given.model is not None
-    details = given.model.details
+    assert state.model is not None
+    details = state.model.details
     return {
-        one.node.claim: to_message(command, ident="c", pods={one.node.claim: details[one.node.claim].pods})
-        for command in decide(given, (*METHODS, *moving_methods(never))).commands
-        for one in command.candidates
+        candidate.node.claim: to_message(
+            command, ident="c", pods={candidate.node.claim: details[candidate.node.claim].pods}
+        )
+        for command in decide(state, (*METHODS, *moving_methods(never))).commands
+        for candidate in command.candidates
     }
 
 
@@ -65,32 +67,32 @@ def forbidden(monkeypatch: pytest.MonkeyPatch) -> Blocker:
 
 @pytest.mark.parametrize("drifted", ["", "AMIDrift"])
 def test_a_new_blocker_is_known_to_every_reader(drifted: str, request: pytest.FixtureRequest) -> None:
-    given = cluster(drifted=drifted)
+    state = cluster(drifted=drifted)
     reason = Reason.DRIFTED if drifted else Reason.UNDERUTILIZED
-    before = commands(given)
+    before = commands(state)
     assert before.keys() == {"spare", "empty"}
     assert before["spare"].reason == reason
-    assert why_invalid(before["spare"], given) == ""
-    facts = replace(given, model=None, quiet_since=QUIET)
+    assert why_invalid(before["spare"], state) == ""
+    facts = replace(state, model=None, quiet_since=QUIET)
     assert reason in look_facts(facts, {}, {}, 0).nodes["spare"].reasons
     request.getfixturevalue("forbidden")
-    assert commands(given) == {}
-    assert eligible(given, reason) == []
-    assert why_invalid(before["spare"], given) == "NodeClaim spare: the market is open"
-    assert still_allowed([before["spare"]], given) == []
+    assert commands(state) == {}
+    assert eligible(state, reason) == []
+    assert why_invalid(before["spare"], state) == "NodeClaim spare: the market is open"
+    assert still_allowed([before["spare"]], state) == []
     assert not look_facts(facts, {}, {}, 0).nodes["spare"].reasons
-    assert why_held(replace(given, model=None))["empty"] == "Disruption is blocked: the market is open"
-    decision = decide(given, moving_methods(never))
+    assert why_held(replace(state, model=None))["empty"] == "Disruption is blocked: the market is open"
+    decision = decide(state, moving_methods(never))
     assert decision.blocked.get("spare") == (
         f"its node drifted ({drifted}), but the market is open" if drifted else None
     )
-    (spare,) = (node for node in given.nodes if node.claim == "spare")
-    assert WhyStays(given).sentences(spare) == ("The market is open",)
+    (spare,) = (node for node in state.nodes if node.claim == "spare")
+    assert WhyStays(state).sentences(spare) == ("The market is open",)
 
 
 def test_every_blocker_has_a_name_of_its_own_and_a_reason_that_a_method_has() -> None:
-    assert len({one.name for one in BLOCKERS}) == len(BLOCKERS)
-    assert all(one.reasons & set(EVERY_BUDGETED) for one in BLOCKERS)
+    assert len({blocker.name for blocker in BLOCKERS}) == len(BLOCKERS)
+    assert all(blocker.reasons & set(EVERY_BUDGETED) for blocker in BLOCKERS)
 
 
 @pytest.mark.parametrize("reason", BUDGETED)
@@ -108,12 +110,12 @@ def test_dis10_dis11_what_excludes_a_node_excludes_it_for_every_disruption(reaso
 
 @pytest.mark.parametrize(("grace_period", "free"), [(False, False), (True, True)])
 def test_dis14_only_drift_passes_a_protected_pod_and_only_with_a_grace_period(grace_period: bool, free: bool) -> None:
-    given = cluster(
+    state = cluster(
         held_by="pod default/a: annotation karpenter.sh/do-not-disrupt protects it", grace_period=grace_period
     )
-    (spare,) = (node for node in given.nodes if node.claim == "spare")
-    assert is_free(spare, given, Reason.DRIFTED) is free
-    assert not is_free(spare, given, Reason.UNDERUTILIZED)
+    (spare,) = (node for node in state.nodes if node.claim == "spare")
+    assert is_free(spare, state, Reason.DRIFTED) is free
+    assert not is_free(spare, state, Reason.UNDERUTILIZED)
 
 
 @pytest.mark.parametrize(
@@ -127,13 +129,13 @@ def test_dis30_dis31_consolidate_after_is_over_at_the_instant_at_which_it_ends(n
     assert over_at(POLICY, since) == NOW
     assert is_over(POLICY, since, now) is over
     assert takes_pods(POLICY, since, now) is over
-    given = cluster()
-    policies = {"default": replace(given.policies["default"], consolidate_after=AFTER)}
-    assert given.model is not None
-    details = {name: replace(one, quiet_since=since) for name, one in given.model.details.items()}
-    nodes = [replace(node, quiet_since=since if node.empty else None) for node in given.nodes]
-    model = replace(given.model, details=details)
-    later = replace(given, nodes=nodes, policies=policies, now=now, model=model)
+    state = cluster()
+    policies = {"default": replace(state.policies["default"], consolidate_after=AFTER)}
+    assert state.model is not None
+    details = {name: replace(detail, quiet_since=since) for name, detail in state.model.details.items()}
+    nodes = [replace(node, quiet_since=since if node.empty else None) for node in state.nodes]
+    model = replace(state.model, details=details)
+    later = replace(state, nodes=nodes, policies=policies, now=now, model=model)
     for reason, name in ((Reason.UNDERUTILIZED, "spare"), (Reason.EMPTY, "empty")):
         assert (name in {node.claim for node in eligible(later, reason)}) is over
     facts = look_facts(replace(later, model=None, quiet_since=dict.fromkeys(QUIET, since)), {}, {}, 0)
@@ -169,13 +171,13 @@ def test_a_nodes_workflow_refuses_what_the_table_keeps(
 ) -> None:
     """The workflow has the last word, about its own state only: it knows of a request to keep the node first."""
     keep_until = None if kept_for is None else NOW + kept_for
-    state = NodeState(claim=ClaimRef(cluster="c", name="spare", uid="u"), stage=stage, keep_until=keep_until)
-    assert answer(state, Disrupt(command="c-1", reason="Drifted"), NOW).accepted is accepted
+    workflow = NodeState(claim=ClaimRef(cluster="c", name="spare", uid="u"), stage=stage, keep_until=keep_until)
+    assert answer(workflow, Disrupt(command="c-1", reason="Drifted"), NOW).accepted is accepted
     (spare,) = (node for node in cluster().nodes if node.claim == "spare")
-    seen = replace(
+    node = replace(
         spare,
         initialized=stage is not Stage.INITIALIZING,
         leaving=stage.leaving,
         protected_by=node_protection({}, {}, keep_until, NOW),
     )
-    assert is_free(seen, cluster(), Reason.DRIFTED) is accepted
+    assert is_free(node, cluster(), Reason.DRIFTED) is accepted

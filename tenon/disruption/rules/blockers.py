@@ -85,8 +85,8 @@ def is_free(node: ManagedNode, situation: Situation, reason: Reason) -> bool:
 def free_at(held: Iterable[Hold]) -> datetime | None:
     """Return when all of this is over by itself; None if time alone does not end it."""
     ends = [hold.until for hold in held]
-    known = [end for end in ends if end is not None]
-    return max(known, default=None) if len(known) == len(ends) else None
+    times = [end for end in ends if end is not None]
+    return max(times, default=None) if len(times) == len(ends) else None
 
 
 def reported(held: Iterable[Hold]) -> Hold | None:
@@ -285,7 +285,9 @@ BLOCKERS = (
 def applying(table: Iterable[Blocker]) -> dict[tuple[Reason, bool], tuple[Blocker, ...]]:
     """Return which blockers to ask for each reason, without a model of the cluster and with one."""
     return {
-        (reason, has_model): tuple(one for one in table if reason in one.reasons and (has_model or not one.needs_model))
+        (reason, has_model): tuple(
+            blocker for blocker in table if reason in blocker.reasons and (has_model or not blocker.needs_model)
+        )
         for reason in Reason
         for has_model in (False, True)
     }
