@@ -6,7 +6,7 @@ as that command runs, and a command that was terminated is recognized by it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -27,14 +27,14 @@ from activities.kubernetes.nodeclaims import (
     read_claim,
     update_conditions,
 )
-from activities.kubernetes.nodes import find_node, pods_on
-from activities.kubernetes.resources import NODECLAIMS, NODES, PDBS
+from activities.kubernetes.nodes import Budgets, find_node, pods_on
+from activities.kubernetes.resources import NODECLAIMS, NODES
 from activities.rollout_restart import RolloutRestarter
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DISRUPTION_REASON
-from tenon.apis.reasons import Reason, camel_case, snake_case, traits_of
-from tenon.disruption import confirming
+from tenon.apis.reasons import camel_case, snake_case, traits_of
 from tenon.disruption.arrivals import with_arrival
+from tenon.disruption.held_pods import holder, late_pod
 from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.structs import Object
@@ -195,7 +195,7 @@ class CommandActivities:
     async def check_candidates(self, given: DisruptInput) -> StepResult:
         """Look at the candidates' pods for the last time. A candidate that is already leaving needs no look."""
         command = given.command
-        budgets: dict[str, list[Object]] = {}
+        budgets = Budgets(self._kube)
         for candidate in command.candidates:
             ref = _ref(given.cluster, candidate)
             claim = await read_claim(self._kube, ref)
@@ -205,9 +205,11 @@ class CommandActivities:
             if node is None or not command.graceful:
                 continue
             present = await pods_on(self._kube, node["metadata"]["name"])
-            await self._read_budgets(present, budgets)
-            expected = set(candidate.pods) if traits_of(command.reason).fixes_pods else None
-            if why := confirming.why_not(present, budgets, self._now(), expected=expected):
+            with_budgets = [(pod, await budgets.selecting(pod)) for pod in present]
+            why = holder(with_budgets, self._now(), after_surge=True)
+            if traits_of(command.reason).fixes_pods:
+                why = why or late_pod(present, candidate.pods)
+            if why:
                 await self._recorder.publish(claim.body, "DisruptionBlocked", why)
                 return StepResult(failure=f"NodeClaim {candidate.claim}: {why}")
         await self._record_arrivals(command)
@@ -230,10 +232,6 @@ class CommandActivities:
 
             if (seen := await self._kube.get(NODECLAIMS, name)) is not None:
                 await change(self._kube, NODECLAIMS, name, compute, uid=seen["metadata"]["uid"], seen=seen)
-
-    async def _read_budgets(self, present: Iterable[Object], known: dict[str, list[Object]]) -> None:
-        for namespace in {str(pod["metadata"].get("namespace")) for pod in present} - known.keys():
-            known[namespace] = list(await self._kube.list(PDBS, namespace=namespace))
 
     @activity.defn(name=ActivityName.FINISH_COMMAND)
     async def finish_command(self, given: FinishInput) -> StepResult:

@@ -20,9 +20,8 @@ from activities.kubernetes.errors import ApiError
 from activities.kubernetes.nodes import pods_on
 from activities.kubernetes.resources import NODECLAIMS
 from tenon.apis import labels
-from tenon.kube import object_json
 from tenon.kube.planned_pods import planned_pods
-from tenon.kube.structs import Object
+from tenon.kube.records import PodRecord
 from tenon.lifecycle.idle_replacements import IdleNode, idle_sentence, is_empty, waits_for
 
 log = loggers.NODECLAIM_LIFECYCLE
@@ -61,10 +60,10 @@ class IdleReplacements:
         self._listed_at: datetime | None = None
         self._claims: list[_Claim] = []
 
-    async def sentence(self, kept: Sequence[Object]) -> str:
+    async def sentence(self, kept: Sequence[PodRecord]) -> str:
         """Which nodes stand empty because they were bought for these pods; empty if none does, or if it is unknown."""
         try:
-            return idle_sentence(await self._idle({object_json.uid(pod) for pod in kept}))
+            return idle_sentence(await self._idle({pod.uid for pod in kept}))
         except (ApiError, EC2Error) as error:
             log.info("The worker failed to look for nodes that wait for a blocked drain", extra={"error": str(error)})
             return ""

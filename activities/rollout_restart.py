@@ -6,12 +6,10 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
 from activities.kubernetes.client import Kube
-from activities.kubernetes.nodes import pods_on
-from activities.kubernetes.resources import ACCESS_REVIEWS, DEPLOYMENTS, PDBS
-from tenon.disruption.confirming import held_by_budget
-from tenon.disruption.surging import deployment_of, is_rolled_out, needs_surge, restart, why_cannot_surge
-from tenon.kube import object_json
-from tenon.kube.structs import Object
+from activities.kubernetes.nodes import Budgets, pods_on
+from activities.kubernetes.resources import ACCESS_REVIEWS, DEPLOYMENTS
+from tenon.disruption.surging import deployment_key, is_rolled_out, needs_surge, restart, why_cannot_surge
+from tenon.kube.pod_disruption_budgets import eviction_refusal
 
 
 class RolloutRestarter:
@@ -71,15 +69,12 @@ class RolloutRestarter:
 
     async def _moving(self, nodes: Iterable[str]) -> dict[str, bool]:
         """Return the Deployments with a pod on the Nodes that asks for it, and whether a budget protects that pod."""
-        budgets: dict[str, Sequence[Object]] = {}
+        budgets = Budgets(self._kube)
         found: dict[str, bool] = {}
         for node in nodes:
             for pod in await pods_on(self._kube, node):
-                key = deployment_of(pod)
-                if not key or object_json.is_deleting(pod):
+                if not pod.surges or pod.deleting:
                     continue
-                namespace = key.split("/", 1)[0]
-                if namespace not in budgets:
-                    budgets[namespace] = await self._kube.list(PDBS, namespace=namespace)
-                found[key] = found.get(key, False) or bool(held_by_budget(pod, budgets[namespace]))
+                key = deployment_key(pod.pod)
+                found[key] = found.get(key, False) or bool(eviction_refusal(pod, await budgets.selecting(pod)))
         return found

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import replace
 
 from activities import loggers
 from activities.kubernetes.bounded_concurrency import bounded
@@ -22,9 +23,11 @@ from activities.kubernetes.resources import NODES, PODS
 from activities.kubernetes.startup_cordon import remove_startup_cordon
 from tenon.apis import labels
 from tenon.evolve import evolve
-from tenon.kube import object_json, pod_json
+from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.decode import pod_of
 from tenon.kube.planned_pods import PlannedPod, has_same_controller
+from tenon.kube.records import PodRecord
 from tenon.kube.scheduler_config import NOTHING, DefaultSpread
 from tenon.kube.structs import Object
 from tenon.lifecycle import startup_cordon
@@ -120,18 +123,16 @@ async def _bind(
         left = len(choice.left) + len(choice.bind)
         return BindResult(bound=len(choice.here), planned=len(entries), left=left, running=_running(node_pods))
 
-    async def post(pod: Object) -> bool:
-        metadata = pod["metadata"]
+    async def post(pod: PodRecord) -> bool:
         try:
-            uid = object_json.uid(pod)
-            if not await kube.bind(metadata["namespace"], metadata["name"], node["metadata"]["name"], uid):
+            if not await kube.bind(pod.pod.namespace, pod.pod.name, node["metadata"]["name"], pod.uid):
                 return False
         except ApiUnreachableError:
             raise
         except ApiError as error:  # for example from an admission webhook; the other pods and the node must not wait
-            log.warning("The worker failed to bind a pod", extra={"pod": object_json.key(pod), "error": str(error)})
+            log.warning("The worker failed to bind a pod", extra={"pod": pod.key, "error": str(error)})
             return False
-        bound_uids.add(uid)
+        bound_uids.add(pod.uid)
         return True
 
     bound = sum(await bounded(choice.bind, CONCURRENCY, post))
@@ -171,9 +172,9 @@ async def _is_watched(kube: Kube, node: Object) -> bool:
     return False
 
 
-def _running(node_pods: Sequence[Object]) -> int:
+def _running(node_pods: Sequence[PodRecord]) -> int:
     """The number of pods that would have to move to another node if this node were removed."""
-    return sum(pod_json.is_reschedulable(pod) for pod in node_pods)
+    return sum(pod.reschedulable for pod in node_pods)
 
 
 async def _read_both(kube: Kube, wanted: NodeInput) -> tuple[ClaimRecord | None, Object | None]:
@@ -183,7 +184,7 @@ async def _read_both(kube: Kube, wanted: NodeInput) -> tuple[ClaimRecord | None,
 
 async def _choose(
     kube: Kube, entries: Sequence[PlannedPod], node: Object, default_spread: DefaultSpread
-) -> tuple[BindingDecision, Sequence[Object]]:
+) -> tuple[BindingDecision, Sequence[PodRecord]]:
     """Decide which planned pods to bind. Also return the pods that are on the node."""
     name = node["metadata"]["name"]
     node_pods = await pods_on(kube, name)
@@ -193,44 +194,47 @@ async def _choose(
     ):
         # Read the node's pods last, to see what kube-scheduler has placed there since.
         node_pods = await pods_on(kube, name)
-    return choose(
-        entries, found | {object_json.key(pod): pod for pod in node_pods}, node, node_pods, default_spread
-    ), node_pods
+    return choose(entries, found | {pod.key: pod for pod in node_pods}, node, node_pods, default_spread), node_pods
 
 
 async def _any_unscheduled(kube: Kube, entries: Sequence[PlannedPod]) -> bool:
     """Whether one of the pods has no node yet. If so, usually the first request shows it."""
     for entry in entries:
-        if is_unscheduled(entry, await kube.get(PODS, entry.name, entry.namespace)):
+        if is_unscheduled(entry, await _read_pod(kube, entry)):
             return True
     return False
 
 
-def _missing(entries: Sequence[PlannedPod], node_pods: Sequence[Object]) -> list[PlannedPod]:
+def _missing(entries: Sequence[PlannedPod], node_pods: Sequence[PodRecord]) -> list[PlannedPod]:
     """The planned pods that are not on the node."""
-    there = {object_json.uid(pod) for pod in node_pods}
+    there = {pod.uid for pod in node_pods}
     return [entry for entry in entries if entry.uid not in there]
 
 
-async def _read(kube: Kube, entries: Sequence[PlannedPod]) -> dict[str, Object]:
+async def _read_pod(kube: Kube, entry: PlannedPod) -> PodRecord | None:
+    body = await kube.get(PODS, entry.name, entry.namespace)
+    return pod_of(body) if body is not None else None
+
+
+async def _read(kube: Kube, entries: Sequence[PlannedPod]) -> dict[str, PodRecord]:
     """The pods that exist, by key. Where the first pod of a group waits for a node, the others of its controller are
     copies of it.
     """
 
-    async def read(entry: PlannedPod) -> Object | None:
-        return await kube.get(PODS, entry.name, entry.namespace)
+    async def read(entry: PlannedPod) -> PodRecord | None:
+        return await _read_pod(kube, entry)
 
     groups: dict[str, list[PlannedPod]] = {}
     for entry in entries:
         groups.setdefault(f"group {entry.group}" if entry.group else entry.key, []).append(entry)
-    found: dict[str, Object | None] = {}
+    found: dict[str, PodRecord | None] = {}
     others: list[PlannedPod] = []
     first = [alike[0] for alike in groups.values()]
     for entry, pod, alike in zip(first, await bounded(first, CONCURRENCY, read), groups.values(), strict=True):
         found[entry.key] = pod
         waits = pod is not None and is_unscheduled(entry, pod)
         for other in alike[1:]:
-            if pod is not None and waits and has_same_controller(pod, other):
+            if pod is not None and waits and has_same_controller(pod.pod, other):
                 found[other.key] = _like(pod, other)
             else:
                 others.append(other)
@@ -238,7 +242,8 @@ async def _read(kube: Kube, entries: Sequence[PlannedPod]) -> dict[str, Object]:
     return {key: pod for key, pod in found.items() if pod is not None}
 
 
-def _like(pod: Object, other: PlannedPod) -> Object:
-    """The pod under the name and UID of another, without its status."""
-    own = {"namespace": other.namespace, "name": other.name, "uid": other.uid}
-    return {"metadata": {**pod["metadata"], **own}, "spec": pod["spec"]}
+def _like(pod: PodRecord, other: PlannedPod) -> PodRecord:
+    """The pod under the name and UID of another, without a nomination of its own."""
+    return replace(
+        pod, nominated_node="", pod=replace(pod.pod, namespace=other.namespace, name=other.name, uid=other.uid)
+    )

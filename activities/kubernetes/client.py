@@ -21,7 +21,7 @@ from activities.kubernetes.errors import (
     TooManyRequestsError,
 )
 from activities.kubernetes.resources import PODS, Resource
-from activities.kubernetes.shared_list import Shape, SharedList
+from activities.kubernetes.shared_list import Shape, SharedList, page_decoder
 from activities.kubernetes.transport import Transport
 from tenon.apis.json_object import JsonObject
 
@@ -86,6 +86,21 @@ class Kube(Transport):
 
             self._shared[key] = SharedList(shape, page)
         return await self._shared[key].read()
+
+    async def list_as(
+        self,
+        resource: Resource,
+        shape: type[Shape],
+        *,
+        namespace: str = "",
+        field_selector: str = "",
+        resource_version: str = "",
+    ) -> list[Shape]:
+        """All objects that match, reduced to ``shape``, in one page; see `list`."""
+        stated = {"fieldSelector": field_selector, "resourceVersion": resource_version}
+        query = {name: value for name, value in stated.items() if value}
+        page = await self.request("GET", resource.path(namespace=namespace), query=query)
+        return page_decoder(shape).decode(page).items or []
 
     async def list(
         self,

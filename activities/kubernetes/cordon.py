@@ -27,8 +27,9 @@ from activities.kubernetes.resources import NODES
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DISRUPTION_REASON
 from tenon.apis.reasons import Reason, camel_case, snake_case
-from tenon.kube import object_json, pod_json
+from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.records import PodRecord
 from tenon.kube.structs import Object
 from tenon.kube.timestamps import format_instant
 from tenon.lifecycle import cordon as decide
@@ -59,7 +60,7 @@ async def cordon(kube: Kube, recorder: EventPublisher, wanted: CordonInput, now:
                 claim_exists=claim is not None,
                 node_exists=True,
             )
-    found: list[dict[str, Any]] = []
+    found: list[PodRecord] = []
     if node is not None:
         node = await change(
             kube, NODES, node["metadata"]["name"], decide.cordoned, uid=object_json.uid(node), seen=node
@@ -104,7 +105,7 @@ async def _say_why(
     await asyncio.gather(*(recorder.publish(subject, DISRUPTED, text) for subject in subjects))
 
 
-async def _count_pods(kube: Kube, reason: str, before: ClaimRecord, found: Sequence[Object]) -> None:
+async def _count_pods(kube: Kube, reason: str, before: ClaimRecord, found: Sequence[PodRecord]) -> None:
     """Count the pods that must move because Tenon requested the deletion of their node (MET-28).
 
     A repetition counts nothing, and neither does a deletion that a user requested.
@@ -118,7 +119,7 @@ async def _count_pods(kube: Kube, reason: str, before: ClaimRecord, found: Seque
         before.labels.get(labels.CAPACITY_TYPE, ""),
         await consolidation_policy(kube, before.pool, reason),
         known.termination_mode if known is not None else "forceful",
-    ).inc(sum(pod_json.is_reschedulable(pod) for pod in found))
+    ).inc(sum(pod.reschedulable for pod in found))
 
 
 async def withdraw(kube: Kube, ref: ClaimRef, node_name: str, *, command: str = "") -> bool:
@@ -164,7 +165,7 @@ async def _taint_if_empty(kube: Kube, node: Object, claim: ClaimRecord | None) -
 
 
 async def _count_reschedulable(kube: Kube, node_name: str) -> int:
-    return sum(pod_json.is_reschedulable(pod) for pod in await pods_on(kube, node_name))
+    return sum(pod.reschedulable for pod in await pods_on(kube, node_name))
 
 
 async def _uncordon(kube: Kube, node: Object) -> bool:

@@ -17,6 +17,7 @@ from activities.kubernetes.volumes import Heartbeat, Sleep, attached_volumes
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DRAINED
 from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.records import PodRecord
 from tenon.kube.structs import Object
 from tenon.kube.timestamps import format_instant
 from tenon.lifecycle import drain as decide
@@ -31,7 +32,7 @@ MAX_SENTENCES = 10
 REPLACEMENT_IDLE = "ReplacementIdle"
 """The reason of the event about nodes that stand empty while a drain is blocked."""
 
-IdleNodes = Callable[[Sequence[Object]], Awaitable[str]]
+IdleNodes = Callable[[Sequence[PodRecord]], Awaitable[str]]
 """Returns which nodes stand empty because they were bought for these pods, as the end of a sentence."""
 
 

@@ -6,8 +6,9 @@ whole object.
 
 from __future__ import annotations
 
-from activities.kubernetes.resources import Resource
+from activities.kubernetes.resources import PODS, Resource
 from tenon.apis.json_object import JsonObject
+from tenon.kube.pod import Pod
 
 
 def reference(resource: Resource, name: str, uid: str = "", namespace: str = "") -> JsonObject:
@@ -15,3 +16,8 @@ def reference(resource: Resource, name: str, uid: str = "", namespace: str = "")
     metadata = {"name": name, "uid": uid, "namespace": namespace}
     stated = {field: value for field, value in metadata.items() if value}
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": stated}
+
+
+def pod_reference(pod: Pod) -> JsonObject:
+    """Return a reference to a pod."""
+    return reference(PODS, pod.name, pod.uid, pod.namespace)

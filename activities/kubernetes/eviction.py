@@ -7,20 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
 
 from activities import metrics
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ApiUnreachableError
+from activities.kubernetes.event_references import pod_reference
 from activities.kubernetes.events import EventPublisher
-from activities.kubernetes.resources import PDBS, PODS
+from activities.kubernetes.nodes import Budgets
+from activities.kubernetes.resources import PODS
 from tenon.apis import labels
-from tenon.kube import object_json, protection
+from tenon.kube.protection import is_invalid_value
+from tenon.kube.records import PodRecord
 from tenon.kube.structs import Object
 from tenon.kube.timestamps import format_instant
 from tenon.lifecycle import drain as decide
-from tenon.lifecycle import drain_blockers, pdbs
+from tenon.lifecycle import drain_blockers
 from tenon.lifecycle.drain import Kind
 from tenon.lifecycle.messages.node import DrainInput
 
@@ -47,54 +49,52 @@ class Evictor:
         self._undeletable: set[str] = set()
         self._refusals: dict[str, int] = {}
         self._retry_at: dict[str, datetime] = {}
-        self._pdbs: dict[str, list[dict[str, Any]]] = {}
+        self._budgets = Budgets(kube)
 
-    def sentences(self, waited: Sequence[Object]) -> list[str]:
+    def sentences(self, waited: Sequence[PodRecord]) -> list[str]:
         """Why the remaining pods are blocked, in the order of ``waited``."""
-        return [self._held[uid] for uid in map(object_json.uid, waited) if uid in self._held]
+        return [self._held[pod.uid] for pod in waited if pod.uid in self._held]
 
-    def next_try(self, waited: Sequence[Object]) -> datetime | None:
+    def next_try(self, waited: Sequence[PodRecord]) -> datetime | None:
         """When the next refused eviction of these pods is retried."""
-        return min((self._retry_at[uid] for uid in map(object_json.uid, waited) if uid in self._retry_at), default=None)
+        return min((self._retry_at[pod.uid] for pod in waited if pod.uid in self._retry_at), default=None)
 
-    def gives_up(self, waited: Sequence[Object], now: datetime) -> bool:
+    def gives_up(self, waited: Sequence[PodRecord], now: datetime) -> bool:
         """Whether the node's grace period is over and the API server refuses to delete every remaining pod."""
         force_at = self._wanted.force_at
         if force_at is None or now < force_at + decide.STUCK_AFTER:
             return False
-        return all(object_json.uid(pod) in self._undeletable for pod in waited)
+        return all(pod.uid in self._undeletable for pod in waited)
 
-    async def act(self, waited: Sequence[Object], now: datetime) -> None:
+    async def act(self, waited: Sequence[PodRecord], now: datetime) -> None:
         """Run one round over the remaining pods."""
         turn = decide.current_wave(waited)
         known = set(self._held)
 
-        async def one(pod: Object) -> None:
+        async def one(pod: PodRecord) -> None:
             await self._evict_one(pod, now, turn=decide.wave(pod) == turn)
 
         await bounded(waited, CONCURRENCY, one)
-        await self._publish(
-            [pod for pod in waited if object_json.uid(pod) in self._held and object_json.uid(pod) not in known]
-        )
+        await self._publish([pod for pod in waited if pod.uid in self._held and pod.uid not in known])
 
-    async def _publish(self, held: Sequence[Object]) -> None:
+    async def _publish(self, held: Sequence[PodRecord]) -> None:
         """Publish on each pod what blocks it, and on the Node what blocks the drain and when the drain is forced."""
         if not held:
             return
 
-        async def one(pod: Object) -> None:
-            await self._recorder.publish(pod, "FailedDraining", self._held[object_json.uid(pod)], "Warning")
+        async def one(pod: PodRecord) -> None:
+            await self._recorder.publish(pod_reference(pod.pod), "FailedDraining", self._held[pod.uid], "Warning")
 
         await bounded(held, CONCURRENCY, one)
-        sentences = drain_blockers.grouped(self._held[object_json.uid(pod)] for pod in held)
+        sentences = drain_blockers.grouped(self._held[pod.uid] for pod in held)
         more = f"; and {len(sentences) - 3} more" if len(sentences) > 3 else ""
         await self._recorder.publish(self._node, "FailedDraining", "; ".join(sentences[:3]) + more, "Warning")
         if self._wanted.force_at is not None and not self._wanted.force:
             text = f"all pods will be deleted by {format_instant(self._wanted.force_at)}, whatever protects them"
             await self._recorder.publish(self._node, "TerminationGracePeriodExpiring", text, "Warning")
 
-    async def _evict_one(self, pod: Object, now: datetime, *, turn: bool) -> None:
-        uid = object_json.uid(pod)
+    async def _evict_one(self, pod: PodRecord, now: datetime, *, turn: bool) -> None:
+        uid = pod.uid
         action = decide.decide(pod, now, turn=turn, force_at=self._wanted.force_at, force=self._wanted.force)
         if action.kind is Kind.EVICT and uid in self._retry_at and now < self._retry_at[uid]:
             return
@@ -114,51 +114,38 @@ class Evictor:
                 self._undeletable.add(uid)
             self._refused(pod, now, f"cannot be {'deleted' if deleting else 'evicted'}: {error.message}")
 
-    async def _evict(self, pod: Object, now: datetime) -> None:
-        metadata, uid = pod["metadata"], object_json.uid(pod)
-        written = object_json.annotations(pod).get(labels.DO_NOT_DISRUPT)
-        if protection.is_invalid_value(written):
+    async def _evict(self, pod: PodRecord, now: datetime) -> None:
+        if is_invalid_value(written := pod.do_not_disrupt):
             text = f"annotation {labels.DO_NOT_DISRUPT}={written} is ignored: it must be true or a duration like 30m"
-            await self._recorder.publish(pod, "InvalidDoNotDisruptAnnotation", text, "Warning")
-        answer = await self._kube.evict(metadata["namespace"], metadata["name"], uid=uid)
+            await self._recorder.publish(pod_reference(pod.pod), "InvalidDoNotDisruptAnnotation", text, "Warning")
+        answer = await self._kube.evict(pod.pod.namespace, pod.pod.name, uid=pod.uid)
         metrics.POD_EVICTIONS.labels(str(answer.code)).inc()
         if answer.outcome == "evicted":
             self.evicted += 1
             text = f"evicted from Node {self._node['metadata']['name']}{self._because}"
-            await self._recorder.publish(pod, "Evicted", text, "Normal")
+            await self._recorder.publish(pod_reference(pod.pod), "Evicted", text, "Normal")
         elif answer.outcome != "gone":
-            covering = await self._pdbs_of(metadata["namespace"])
-            by_pdb = answer.outcome == "blocked"
-            why = pdbs.explain(pod, covering, by_pdb=by_pdb, answer=answer.message)
+            budgets, by_budget = await self._budgets.selecting(pod), answer.outcome == "blocked"
+            why = drain_blockers.refused_eviction(budgets, by_budget=by_budget, answer=answer.message)
             self._refused(pod, now, why, retry_after=answer.retry_after)
 
-    async def _delete(self, pod: Object, grace_seconds: int | None) -> None:
-        metadata = pod["metadata"]
+    async def _delete(self, pod: PodRecord, grace_seconds: int | None) -> None:
         await self._kube.delete(
-            PODS,
-            metadata["name"],
-            namespace=metadata["namespace"],
-            grace_seconds=grace_seconds,
-            uid=object_json.uid(pod),
+            PODS, pod.pod.name, namespace=pod.pod.namespace, grace_seconds=grace_seconds, uid=pod.uid
         )
-        self._undeletable.discard(object_json.uid(pod))
-        if object_json.is_deleting(pod):
+        self._undeletable.discard(pod.uid)
+        if pod.deleting:
             return
         self.evicted += 1
         node = self._node["metadata"]["name"]
         text = f"deleted with {grace_seconds} s of grace, because its Node {node} must be removed{self._because}"
-        await self._recorder.publish(pod, "Disrupted", text, "Warning")
+        await self._recorder.publish(pod_reference(pod.pod), "Disrupted", text, "Warning")
 
-    def _refused(self, pod: Object, now: datetime, why: str, *, retry_after: float = 0.0) -> None:
-        uid = object_json.uid(pod)
+    def _refused(self, pod: PodRecord, now: datetime, why: str, *, retry_after: float = 0.0) -> None:
+        uid = pod.uid
         force_at = None if self._wanted.force else self._wanted.force_at
-        self._held[uid] = f"pod {object_json.key(pod)} {why}{drain_blockers.forced_deletion_notice(pod, force_at, now)}"
+        self._held[uid] = f"pod {pod.key} {why}{drain_blockers.forced_deletion_notice(pod, force_at, now)}"
         count = self._refusals.get(uid, 0)
         self._refusals[uid] = count + 1
         wait = max(MAX_RETRY_SECONDS if count > 3 else 2**count, min(retry_after, MAX_ASKED_SECONDS))
         self._retry_at[uid] = now + timedelta(seconds=wait)
-
-    async def _pdbs_of(self, namespace: str) -> list[dict[str, Any]]:
-        if namespace not in self._pdbs:
-            self._pdbs[namespace] = await self._kube.list(PDBS, namespace=namespace)
-        return self._pdbs[namespace]

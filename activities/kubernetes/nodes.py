@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from activities.kubernetes.client import Kube
-from activities.kubernetes.resources import NODES, PODS
+from activities.kubernetes.resources import NODES, PDBS, PODS
 from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.decode import pod_record
+from tenon.kube.pod_disruption_budgets import PdbObject, PodDisruptionBudget, pdb_record, selecting
+from tenon.kube.records import PodRecord
+from tenon.kube.structs import PodObject
 from tenon.lifecycle import registration
 from tenon.lifecycle.messages.node import NodeInput
 from tenon.lifecycle.registration import Match
@@ -53,11 +55,29 @@ async def find_node(kube: Kube, wanted: NodeInput, claim: ClaimRecord | None) ->
     return registration.match(nodes, provider_id)
 
 
-async def pods_on(kube: Kube, node_name: str, *, latest: bool = True) -> list[dict[str, Any]]:
-    """The pods on a node. Reads one page, so that the API server uses its index of pods by Node.
+async def pods_on(kube: Kube, node_name: str, *, latest: bool = True) -> list[PodRecord]:
+    """The pods on a node, by name. Reads one page, so that the API server uses its index of pods by Node.
 
     Without ``latest``, the API server answers from its cache, so the answer may be some moments old. Never bind a pod
     or terminate an instance based on such an answer.
     """
     version = "" if latest else "0"
-    return await kube.list(PODS, field_selector=f"spec.nodeName={node_name}", limit=0, resource_version=version)
+    selector = f"spec.nodeName={node_name}"
+    pods = await kube.list_as(PODS, PodObject, field_selector=selector, resource_version=version)
+    return sorted(map(pod_record, pods), key=lambda pod: pod.key)
+
+
+class Budgets:
+    """Reads PodDisruptionBudgets once for each namespace."""
+
+    def __init__(self, kube: Kube) -> None:
+        self._kube = kube
+        self._by_namespace: dict[str, list[PodDisruptionBudget]] = {}
+
+    async def selecting(self, pod: PodRecord) -> list[PodDisruptionBudget]:
+        """Return the budgets that select the pod."""
+        namespace = pod.pod.namespace
+        if namespace not in self._by_namespace:
+            found = await self._kube.list_as(PDBS, PdbObject, namespace=namespace)
+            self._by_namespace[namespace] = [pdb_record(budget).value for budget in found]
+        return selecting(pod.pod, self._by_namespace[namespace])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import cache
 from typing import Generic, TypeVar
 
 import msgspec
@@ -26,6 +27,12 @@ class _Page(msgspec.Struct, Generic[Shape]):
     metadata: _Meta = msgspec.field(default_factory=_Meta)
 
 
+@cache
+def page_decoder(shape: type[Shape]) -> msgspec.json.Decoder[_Page[Shape]]:
+    """Return the decoder of a page of a list whose objects are reduced to ``shape``."""
+    return msgspec.json.Decoder(_Page[shape])  # type: ignore[valid-type]
+
+
 ReadPage = Callable[[str], Awaitable[bytes]]
 """Reads the page of a list that starts at this continue token."""
 
@@ -38,7 +45,7 @@ class SharedList(Generic[Shape]):
     """
 
     def __init__(self, shape: type[Shape], read_page: ReadPage) -> None:
-        self._decoder = msgspec.json.Decoder(_Page[shape])  # type: ignore[valid-type]
+        self._decoder = page_decoder(shape)
         self._read_page = read_page
         self._began = float("-inf")
         self._turn = asyncio.Lock()

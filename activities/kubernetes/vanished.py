@@ -13,10 +13,11 @@ from activities import loggers
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, ApiUnreachableError
+from activities.kubernetes.event_references import pod_reference
 from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import PODS
-from tenon.kube import object_json, pod_json
 from tenon.kube.conditions import is_true
+from tenon.kube.records import PodRecord
 from tenon.kube.structs import Object
 
 log = loggers.NODECLAIM_LIFECYCLE
@@ -31,7 +32,7 @@ def is_dead(node: Object) -> bool:
 
 
 async def forget_pods(
-    kube: Kube, recorder: EventPublisher, node: Object, found: Iterable[Object], why: str = ""
+    kube: Kube, recorder: EventPublisher, node: Object, found: Iterable[PodRecord], why: str = ""
 ) -> int:
     """Delete the pods of a dead Node without a grace period. Return how many were deleted.
 
@@ -41,15 +42,15 @@ async def forget_pods(
     text = f"deleted without a grace period, because the machine of its Node {node['metadata']['name']} is gone"
     text += f": {why}" if why else ""
 
-    async def forget(pod: Object) -> bool:
-        namespace, name, uid = pod["metadata"]["namespace"], pod["metadata"]["name"], object_json.uid(pod)
+    async def forget(pod: PodRecord) -> bool:
+        namespace, name, uid = pod.pod.namespace, pod.pod.name, pod.uid
         try:
-            if object_json.deletion_instant(pod) is None:
+            if not pod.deleting:
                 answer = await kube.evict(namespace, name, uid=uid, grace_seconds=0)
                 if answer.outcome == "gone":
                     return False
                 if answer.outcome == "evicted":
-                    await recorder.publish(pod, "Disrupted", text, "Warning")
+                    await recorder.publish(pod_reference(pod.pod), "Disrupted", text, "Warning")
                     return True
             if not await kube.delete(PODS, name, namespace=namespace, grace_seconds=0, uid=uid):
                 return False
@@ -58,13 +59,11 @@ async def forget_pods(
         except ApiError as error:
             log.warning(
                 "The worker failed to delete a pod of a dead Node and leaves it to Kubernetes' garbage collection",
-                extra={"pod": object_json.key(pod), "error": str(error)},
+                extra={"pod": pod.key, "error": str(error)},
             )
             return False
-        await recorder.publish(pod, "Disrupted", text, "Warning")
+        await recorder.publish(pod_reference(pod.pod), "Disrupted", text, "Warning")
         return True
 
-    stranded = [
-        pod for pod in found if not (pod_json.is_terminal(pod) or pod_json.is_daemon(pod) or pod_json.is_mirror(pod))
-    ]
+    stranded = [pod for pod in found if not (pod.terminal or pod.daemon or pod.mirror)]
     return sum(await bounded(stranded, CONCURRENCY, forget))

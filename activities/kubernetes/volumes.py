@@ -14,7 +14,6 @@ from activities.kubernetes.nodeclaims import Clock, ConditionUpdate, read_claim,
 from activities.kubernetes.nodes import find_node, pods_on
 from activities.kubernetes.resources import PVCS, VOLUMEATTACHMENTS
 from tenon.apis.nodeclaim import VOLUMES_DETACHED
-from tenon.kube.volumes import pvc_names
 from tenon.lifecycle import drain
 from tenon.lifecycle.messages.node import DetachInput, DetachResult
 
@@ -54,9 +53,9 @@ async def attached_volumes(kube: Kube, node_name: str, now: datetime) -> list[st
     for pod in await pods_on(kube, node_name):
         if drain.is_drainable(pod, now):
             continue
-        namespace = pod["metadata"].get("namespace") or ""
-        for pvc_name in pvc_names(pod):
-            pvc = await kube.get(PVCS, pvc_name, namespace)
+        for use in pod.volumes:
+            namespace, _, name = use.pvc.partition("/")
+            pvc = await kube.get(PVCS, name, namespace)
             kept.add(((pvc or {}).get("spec") or {}).get("volumeName") or "")
     return sorted(one.metadata.name for one in attachments if (one.spec.source.volume or one.metadata.name) not in kept)
 

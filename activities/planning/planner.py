@@ -33,6 +33,7 @@ from activities import loggers, metrics
 from activities.clock import utc_now
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
+from activities.kubernetes.event_references import pod_reference
 from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import NODECLAIMS, PODS
 from activities.planning.batching import Batcher
@@ -42,7 +43,7 @@ from activities.planning.claim_writer import ClaimWrite, Written, write_claims
 from activities.planning.interfaces import ClusterView, Fingerprint, Types
 from activities.planning.launch_refusals import LaunchRefusals
 from activities.planning.offerings import instance_types_by_pool
-from activities.planning.pod_events import PodEvents, pod_reference
+from activities.planning.pod_events import PodEvents
 from activities.planning.refused_launches import RefusedLaunches
 from activities.planning.solving import Solved, Solver
 from activities.planning.superseded_claims import RefusedClaims, delete_superseded

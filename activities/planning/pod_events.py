@@ -10,12 +10,10 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from activities import loggers
-from activities.kubernetes.event_references import reference
+from activities.kubernetes.event_references import pod_reference
 from activities.kubernetes.events import EventPublisher
-from activities.kubernetes.resources import PODS
 from tenon.kube.pod import Pod
 from tenon.scheduling.model import Plan
 
@@ -135,8 +133,3 @@ def _events(
             if pod.key in waiting and pod.key not in lacking:
                 doubt = f", but {doubts[pod.key]}" if pod.key in doubts else ""
                 yield _PodEvent(pod, "Nominated", f"Pod should schedule on: {place}{doubt}")
-
-
-def pod_reference(pod: Pod) -> dict[str, Any]:
-    """The pod as the object of an event."""
-    return reference(PODS, pod.name, pod.uid, pod.namespace)

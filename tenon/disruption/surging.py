@@ -13,9 +13,9 @@ from typing import Any
 
 from tenon.apis import labels
 from tenon.kube import object_json
-from tenon.kube.owners import DEPLOYMENT, surges, workload
+from tenon.kube.owners import DEPLOYMENT
 from tenon.kube.pod import Pod
-from tenon.kube.structs import Metadata, Object, read
+from tenon.kube.structs import Object
 from tenon.kube.timestamps import format_instant
 
 RESTARTED_AT = "kubectl.kubernetes.io/restartedAt"
@@ -25,15 +25,6 @@ _DEFAULT = "25%"
 def deployment_key(pod: Pod) -> str:
     """Return the ``namespace/name`` of the Deployment of a pod that asks to surge."""
     return f"{pod.namespace}/{pod.workload.removeprefix(DEPLOYMENT)}"
-
-
-def deployment_of(pod: Object) -> str:
-    """Return the ``namespace/name`` of the Deployment whose pod asks to surge; empty if the pod does not."""
-    metadata = read(pod["metadata"], Metadata)
-    controller = workload(metadata)
-    if not surges(metadata.annotations or {}, controller):
-        return ""
-    return f"{metadata.namespace}/{controller.removeprefix(DEPLOYMENT)}"
 
 
 def needs_surge(deployment: Object, *, blocked: bool) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
 from typing import Any, TypeVar
 
@@ -21,12 +20,19 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.default_spread import OWNERS
 from tenon.kube.host_ports import host_ports
 from tenon.kube.node_affinity import required_terms
-from tenon.kube.owners import controller, deciding_owner, surges, workload
+from tenon.kube.owners import NODE, controller, deciding_owner, surges, workload
 from tenon.kube.pod import Pod
-from tenon.kube.pod_kinds import is_mirror
 from tenon.kube.pod_rules import NO_RULES, pod_rules
-from tenon.kube.protection import do_not_disrupt_value
-from tenon.kube.records import DaemonRecord, NamespacedRecord, NodeCondition, NodeRecord, ObjectRecord, PodRecord
+from tenon.kube.records import (
+    DEFAULT_GRACE_SECONDS,
+    DaemonRecord,
+    Deletion,
+    NamespacedRecord,
+    NodeCondition,
+    NodeRecord,
+    ObjectRecord,
+    PodRecord,
+)
 from tenon.kube.requests import effective_requests, units
 from tenon.kube.requirements import DOES_NOT_EXIST, Requirements
 from tenon.kube.sharing import share, share_texts, share_texts_in_order, share_value
@@ -35,17 +41,22 @@ from tenon.kube.structs import (
     DaemonSetObject,
     Metadata,
     NodeObject,
+    Object,
     Owner,
     PodObject,
     PodSpec,
     PodStatus,
     TaintSpec,
     TolerationSpec,
+    read,
 )
 from tenon.kube.taints import UNSCHEDULABLE, Taint, Toleration
+from tenon.kube.timestamps import epoch_seconds, parse_instant
 from tenon.kube.volumes import PersistentVolumeClaim, VolumeUse, ephemeral_pvc
 
 NO_OWNER = ("", "")
+MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+CRITICAL_CLASSES = frozenset({"system-cluster-critical", "system-node-critical"})
 
 AnyRecord = TypeVar("AnyRecord", bound=ObjectRecord)
 
@@ -61,7 +72,24 @@ def decode_pod(raw: bytes | msgspec.Raw) -> PodRecord:
     Raises:
         ValueError: the bytes are not a Pod, or contain a malformed quantity.
     """
-    wire = _pods.decode(raw)
+    return pod_record(_pods.decode(raw))
+
+
+def pod_of(body: Object) -> PodRecord:
+    """Decode a Pod in JSON that is parsed already.
+
+    Raises:
+        ValueError: it is not a Pod, or contains a malformed quantity.
+    """
+    return pod_record(read(body, PodObject))
+
+
+def pod_record(wire: PodObject) -> PodRecord:
+    """Return the record of a pod, which is the same for the cache and for activities.
+
+    Raises:
+        ValueError: it contains a malformed quantity.
+    """
     spec, status, metadata = wire.spec, wire.status, wire.metadata
     pod = scheduling_pod(metadata, spec, status)
     owner = deciding_owner(metadata.owner_references)
@@ -69,6 +97,7 @@ def decode_pod(raw: bytes | msgspec.Raw) -> PodRecord:
     scheduled = _condition(status.conditions, "PodScheduled")
     ready = _condition(status.conditions, "Ready")
     annotations = metadata.annotations or {}
+    do_not_evict = annotations.get(labels.DO_NOT_EVICT) == "true"
     return PodRecord(
         pod=pod,
         resource_version=metadata.resource_version,
@@ -79,19 +108,36 @@ def decode_pod(raw: bytes | msgspec.Raw) -> PodRecord:
         owner_uid=sys.intern(owner.uid) if owner else "",
         selector_owner=_selector_owner(pod.namespace, controller(metadata.owner_references)),
         scheduler=sys.intern(spec.scheduler_name),
-        mirror=is_mirror(annotations, owner_kind),
-        deleting=metadata.deletion_timestamp is not None,
+        mirror=MIRROR_ANNOTATION in annotations or owner_kind == NODE,
+        critical=spec.priority_class_name in CRITICAL_CLASSES,
+        grace_seconds=_grace_seconds(spec),
+        deletion=_deletion(metadata, spec),
         unschedulable=scheduled is not None and scheduled.status == "False" and scheduled.reason == "Unschedulable",
         untried=scheduled is None,
         nominated_node=sys.intern(status.nominated_node_name or ""),
         gated=bool(spec.scheduling_gates),
         opted_out=_avoids_nodepools(pod.required_terms),
         volumes=_volumes(metadata, spec),
-        do_not_disrupt=do_not_disrupt_value(annotations) or "",
+        do_not_disrupt="true" if do_not_evict else annotations.get(labels.DO_NOT_DISRUPT, ""),
+        do_not_evict=do_not_evict,
+        started_at=epoch_seconds(status.start_time),
         surges=surges(annotations, pod.workload),
         disruption_cost=_disruption_cost(annotations),
-        bound_at=instant(scheduled.last_transition_time) if scheduled and scheduled.status == "True" else 0.0,
+        bound_at=epoch_seconds(scheduled.last_transition_time) if scheduled and scheduled.status == "True" else 0.0,
     )
+
+
+def _grace_seconds(spec: PodSpec) -> int:
+    seconds = spec.termination_grace_period_seconds
+    return DEFAULT_GRACE_SECONDS if seconds is None else seconds
+
+
+def _deletion(metadata: Metadata, spec: PodSpec) -> Deletion | None:
+    end = parse_instant(metadata.deletion_timestamp)
+    if end is None:
+        return None
+    seconds = metadata.deletion_grace_period_seconds
+    return Deletion(end, _grace_seconds(spec) if seconds is None else seconds, tuple(metadata.finalizers or ()))
 
 
 def decode_node(raw: bytes | msgspec.Raw) -> NodeRecord:
@@ -120,7 +166,7 @@ def decode_node(raw: bytes | msgspec.Raw) -> NodeRecord:
         allocatable=share(units(status.allocatable)),
         ready=ready is not None and ready.status == "True",
         deleting=metadata.deletion_timestamp is not None,
-        created=instant(metadata.creation_timestamp),
+        created=epoch_seconds(metadata.creation_timestamp),
         unhealthy=_unhealthy(status.conditions),
     )
 
@@ -203,7 +249,7 @@ def scheduling_pod(metadata: Metadata, spec: PodSpec, status: PodStatus | None) 
         required_terms=share_value(terms) if terms else (),
         tolerations=_tolerations(spec.tolerations),
         host_ports=host_ports(spec),
-        created=instant(metadata.creation_timestamp),
+        created=epoch_seconds(metadata.creation_timestamp),
         priority=spec.priority or 0,
         node_name=sys.intern(spec.node_name),
         unsupported=unsupported or _unsupported(spec),
@@ -230,11 +276,6 @@ def _whole_number(text: str | None) -> int:
         return int(text or 0)
     except ValueError:
         return 0
-
-
-def instant(text: str | None) -> float:
-    """Convert a Kubernetes timestamp to seconds since the epoch; 0 without a timestamp."""
-    return datetime.fromisoformat(text).timestamp() if text else 0.0
 
 
 def _unsupported(spec: PodSpec) -> str:
@@ -266,7 +307,7 @@ def _avoids_nodepools(terms: Sequence[Requirements]) -> bool:
 def _unhealthy(conditions: list[Condition] | None) -> tuple[NodeCondition, ...]:
     """The conditions of a Node that should be True, by their name, and are not. The kubelet's pressures are others."""
     return tuple(
-        NodeCondition(sys.intern(one.type), sys.intern(one.status), instant(one.last_transition_time))
+        NodeCondition(sys.intern(one.type), sys.intern(one.status), epoch_seconds(one.last_transition_time))
         for one in conditions or ()
         if one.status != "True" and one.type.endswith("Ready")
     )

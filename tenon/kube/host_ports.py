@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tenon.kube.structs import Object, PodSpec, read
+from tenon.kube.structs import PodSpec
 
 HostPort = tuple[str, int, str]
 """(address, port, protocol)."""
@@ -26,11 +26,6 @@ def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
         for port in container.ports or ()
         if (number := port.host_port or (port.container_port if spec.host_network else 0))
     )
-
-
-def host_ports_of(pod: Object) -> tuple[HostPort, ...]:
-    """The same as `host_ports`, for a pod as JSON."""
-    return host_ports(read(pod.get("spec"), PodSpec))
 
 
 def first_conflict(left: Iterable[HostPort], right: Iterable[HostPort]) -> HostPort | None:

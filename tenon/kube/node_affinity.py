@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from tenon.kube.requirements import Requirement, Requirements
 from tenon.kube.structs import Expression, NodeSelector, PodSpec
-
-NODE_NAME = "metadata.name"
-"""The only field that Kubernetes allows in ``matchFields``."""
 
 
 def required_terms(spec: PodSpec) -> tuple[tuple[Requirements, ...], str]:
@@ -43,21 +40,9 @@ def requirements(expressions: Iterable[Expression]) -> Requirements:
     return Requirements.of(*(Requirement.new(sys.intern(e.key), e.operator, e.values or ()) for e in expressions))
 
 
-def accepts_node(spec: PodSpec, name: str, labels: Mapping[str, str]) -> bool:
-    """Whether the pod accepts the node of this name with these labels, by the rules of kube-scheduler."""
-    if any(labels.get(key) != value for key, value in (spec.node_selector or {}).items()):
-        return False
-    required = _required(spec)
-    if required is None:
-        return True
-    fields = {NODE_NAME: name}
-    for term in required.node_selector_terms or ():
-        by_label, by_field = term.match_expressions or (), term.match_fields or ()
-        if not by_label and not by_field:
-            continue  # an empty term matches no node
-        if all(_holds(one, labels) for one in by_label) and all(_holds(one, fields) for one in by_field):
-            return True
-    return False
+def accepts_node(terms: Sequence[Requirements], labels: Mapping[str, str]) -> bool:
+    """Whether a pod with these `required_terms` accepts a node with these labels, by the rules of kube-scheduler."""
+    return not terms or any(all(_holds(one, labels.get(key)) for key, one in term.items()) for term in terms)
 
 
 def _required(spec: PodSpec) -> NodeSelector | None:
@@ -65,11 +50,5 @@ def _required(spec: PodSpec) -> NodeSelector | None:
     return affinity.required if affinity else None
 
 
-def _holds(expression: Expression, labels: Mapping[str, str]) -> bool:
-    """Whether an expression matches. An expression that Kubernetes would reject matches no node."""
-    try:
-        requirement = Requirement.new(expression.key, expression.operator, expression.values or ())
-    except ValueError:
-        return False
-    value = labels.get(expression.key)
+def _holds(requirement: Requirement, value: str | None) -> bool:
     return requirement.may_be_absent if value is None else requirement.has(value)

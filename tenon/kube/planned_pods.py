@@ -12,9 +12,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from tenon.apis import labels
-from tenon.kube.owners import controller, owners
 from tenon.kube.pod import Pod
-from tenon.kube.structs import Object
 
 OF_ONE_TEMPLATE = frozenset({"Deployment", "ReplicaSet", "ReplicationController", "Job"})
 """The kinds of controllers that make all their pods from one template."""
@@ -59,16 +57,17 @@ def planned_pods(annotations: Mapping[str, str] | None) -> list[PlannedPod]:
     return [replace(pod, group=group.strip()) for pod, group in zip(found, groups, strict=True)]
 
 
-def has_same_controller(pod: Object, other: PlannedPod) -> bool:
+def has_same_controller(pod: Pod, other: PlannedPod) -> bool:
     """Whether a pod that was not read is of the same controller as ``pod``, as far as its namespace and name show.
 
     Without this, who may edit NodeClaims could have any waiting pod bound by the rules of another.
     """
-    owner = controller(owners(pod))
-    if owner is None or owner.kind not in OF_ONE_TEMPLATE:
+    kind, _, name = pod.workload.partition("/")
+    if kind not in OF_ONE_TEMPLATE:
         return False
-    start = f"{owner.name}-"[:KEPT_NAME]
-    return other.namespace == pod["metadata"]["namespace"] and other.name.startswith(start)
+    if kind == "Deployment":
+        name = f"{name}-{pod.labels.get('pod-template-hash', '')}"  # its ReplicaSet
+    return other.namespace == pod.namespace and other.name.startswith(f"{name}-"[:KEPT_NAME])
 
 
 def format_planned_pods(pods: Iterable[Pod]) -> str:

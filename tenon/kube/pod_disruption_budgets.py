@@ -1,4 +1,7 @@
-"""PodDisruptionBudgets as the cache needs them: which pods they do not allow to be evicted, and the sentence for it."""
+"""PodDisruptionBudgets: which pods they select, and which they do not allow to be evicted.
+
+The rules are those of the API server's eviction.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,8 @@ from dataclasses import dataclass
 import msgspec
 from msgspec import field
 
-from tenon.kube.records import ValueRecord
+from tenon.kube.pod import Pod
+from tenon.kube.records import PodRecord, ValueRecord
 from tenon.kube.selectors import LabelSelector, label_selector
 from tenon.kube.sharing import share_value
 from tenon.kube.structs import Metadata, Selector, Wire
@@ -24,6 +28,9 @@ class PdbSpec(Wire):
 
 class PdbStatus(Wire):
     disruptions_allowed: int | None = None
+    observed_generation: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
 
 
 class PdbObject(Wire):
@@ -36,8 +43,8 @@ class PdbObject(Wire):
 class PodDisruptionBudget:
     """A PodDisruptionBudget: which pods of its namespace it selects (None: no pod), and whether it forbids eviction.
 
-    ``never`` is False for a budget that allows no disruption at the moment but may allow it later. ``blocks`` is true
-    for both. How many disruptions it allows is not kept, because each change of that would be a change of the record.
+    ``blocks``: its status allows no disruption at the moment. ``never``: its spec allows none at any time. How many
+    disruptions it allows is not kept, because each change of that would be a change of the record.
     """
 
     namespace: str
@@ -47,19 +54,40 @@ class PodDisruptionBudget:
     name: str
     """``namespace/name``."""
     spares_unready: bool = False
-    """Pods that are not ready may be evicted at any time: unhealthyPodEvictionPolicy is AlwaysAllow."""
+    """Pods that are not ready may be evicted: unhealthyPodEvictionPolicy is AlwaysAllow, or enough pods are healthy."""
 
 
-def eviction_refusal(selecting: Sequence[str], blocking: Iterable[str]) -> str:
-    """Return why a pod may not be evicted; empty if its PodDisruptionBudgets allow it.
+def selecting(pod: Pod, budgets: Iterable[PodDisruptionBudget]) -> list[PodDisruptionBudget]:
+    """Return the budgets that select the pod: those of its namespace whose selector matches its labels."""
+    return [
+        budget
+        for budget in budgets
+        if budget.namespace == pod.namespace and budget.selector is not None and budget.selector.matches(pod.labels)
+    ]
+
+
+def eviction_refusal(pod: PodRecord, budgets: Sequence[PodDisruptionBudget]) -> str:
+    """Return why the API server would not evict the pod now; empty if its PodDisruptionBudgets allow it.
+
+    No budget counts for a pod that has not started, has ended or is ending. Kubernetes evicts no other pod that more
+    than one budget selects.
 
     Args:
-        selecting: ``namespace/name`` of all budgets that select the pod. Kubernetes evicts no pod with more than one.
-        blocking: those of them that do not allow its eviction now.
+        pod: the pod.
+        budgets: all that select it.
     """
-    if len(selecting) > 1:
-        return f"PodDisruptionBudgets {', '.join(sorted(selecting))} all select it"
-    return next((f"PodDisruptionBudget {name} allows no eviction" for name in blocking), "")
+    if pod.phase == "Pending" or pod.terminal or pod.deleting:
+        return ""
+    blocks = any(budget.blocks and (pod.ready or not budget.spares_unready) for budget in budgets)
+    return refused_by(budgets) if blocks or len(budgets) > 1 else ""
+
+
+def refused_by(budgets: Iterable[PodDisruptionBudget]) -> str:
+    """Say that these PodDisruptionBudgets, which all select a pod, forbid its eviction; empty if there is none."""
+    names = sorted(budget.name for budget in budgets)
+    if len(names) > 1:
+        return f"PodDisruptionBudgets {', '.join(names)} all select it"
+    return f"PodDisruptionBudget {names[0]} allows no eviction" if names else ""
 
 
 _pdbs = msgspec.json.Decoder(PdbObject)
@@ -76,18 +104,26 @@ def decode_pdb(raw: bytes | msgspec.Raw, *, unstated: int = 0) -> ValueRecord[Po
     Raises:
         ValueError: the bytes are not a PodDisruptionBudget, or its selector has an unknown operator.
     """
-    wire = _pdbs.decode(raw)
-    metadata, spec = wire.metadata, wire.spec
+    return pdb_record(_pdbs.decode(raw), unstated=unstated)
+
+
+def pdb_record(wire: PdbObject, *, unstated: int = 0) -> ValueRecord[PodDisruptionBudget]:
+    """Return the record of a PodDisruptionBudget; see `decode_pdb`."""
+    metadata, spec, status = wire.metadata, wire.spec, wire.status
     namespace = sys.intern(metadata.namespace or "default")
     never = spec.max_unavailable in (0, "0", "0%") or spec.min_available == "100%"
-    allowed = wire.status.disruptions_allowed
+    if status.disruptions_allowed is None:
+        blocks = never or unstated <= 0
+    else:
+        blocks = status.disruptions_allowed <= 0 or status.observed_generation < metadata.generation
+    is_healthy = status.current_healthy >= status.desired_healthy > 0
     selector = label_selector(spec.selector)
     pdb = PodDisruptionBudget(
         namespace=namespace,
         selector=share_value(selector) if selector is not None else None,
         never=never,
-        blocks=never or (unstated if allowed is None else allowed) <= 0,
+        blocks=blocks,
         name=f"{namespace}/{metadata.name}",
-        spares_unready=spec.unhealthy_pod_eviction_policy == "AlwaysAllow",
+        spares_unready=is_healthy or spec.unhealthy_pod_eviction_policy == "AlwaysAllow",
     )
     return ValueRecord(pdb.name, metadata.uid, metadata.resource_version, pdb)

@@ -10,12 +10,8 @@ from datetime import datetime, timedelta
 
 from tenon.apis import labels
 from tenon.apis.duration import go_seconds
-from tenon.kube.timestamps import format_instant
-
-
-def do_not_disrupt_value(annotations: Mapping[str, str]) -> str | None:
-    """Return the value of the annotation under either name; None if the pod has neither."""
-    return "true" if annotations.get(labels.DO_NOT_EVICT) == "true" else annotations.get(labels.DO_NOT_DISRUPT)
+from tenon.kube.records import PodRecord
+from tenon.kube.timestamps import format_instant, from_epoch
 
 
 def node_protection(
@@ -40,32 +36,28 @@ def node_protection(
     return ""
 
 
-def pod_protected(annotations: Mapping[str, str], started: datetime | None, now: datetime) -> str:
-    """Return why a pod with these annotations must not be evicted now; empty if it may be."""
-    if annotations.get(labels.DO_NOT_EVICT) == "true":
-        return f"annotation {labels.DO_NOT_EVICT} protects it"
-    return protected_for(annotations.get(labels.DO_NOT_DISRUPT), started, now)
+def pod_protection(pod: PodRecord, now: datetime) -> str:
+    """Return which annotation of the pod forbids its eviction now, as a sentence; empty if none does.
 
-
-def protected_for(value: str | None, started: datetime | None, now: datetime) -> str:
-    """Return why a pod with this do-not-disrupt value must not be evicted now; empty if it may be.
-
-    A duration also protects a pod that has not started yet. Any other value protects nothing.
+    A duration in do-not-disrupt counts from the start of the pod, and also protects a pod that has not started yet. Any
+    other value protects nothing.
     """
+    value = pod.do_not_disrupt
     if value == "true":
-        return f"annotation {labels.DO_NOT_DISRUPT} protects it"
+        return f"annotation {labels.DO_NOT_EVICT if pod.do_not_evict else labels.DO_NOT_DISRUPT} protects it"
     seconds = go_seconds(value) if value else None
     if seconds is None or seconds <= 0:
         return ""
+    started = from_epoch(pod.started_at)
     if started is None:
         return f"annotation {labels.DO_NOT_DISRUPT} protects it for {value} from its start"
     end = started + timedelta(seconds=seconds)
     return f"annotation {labels.DO_NOT_DISRUPT} protects it until {format_instant(end)}" if now < end else ""
 
 
-def is_invalid_value(value: str | None) -> bool:
+def is_invalid_value(value: str) -> bool:
     """Whether the annotation is present but invalid: neither true nor a positive duration."""
-    if value is None or value == "true":
+    if value in ("", "true"):
         return False
     seconds = go_seconds(value)
     return seconds is None or seconds <= 0

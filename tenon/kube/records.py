@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, Protocol, Self, TypeVar
 
-from tenon.kube import object_json, pod_kinds
+from tenon.kube import object_json
 from tenon.kube.conditions import condition, is_true, true_since
+from tenon.kube.owners import DAEMONSET, STATEFULSET
 from tenon.kube.pod import Pod
 from tenon.kube.structs import PodSpec
-from tenon.kube.taints import Taint
+from tenon.kube.taints import DISRUPTED, Taint, tolerate
 from tenon.kube.timestamps import parse_instant
 from tenon.kube.volumes import VolumeUse
 from tenon.resources import Resources
@@ -39,9 +40,23 @@ class Record(Protocol):
         """The resource version of the object that the record was decoded from."""
 
 
+DEFAULT_GRACE_SECONDS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """The deletion of a pod that is in progress."""
+
+    end: datetime
+    """When its grace period ends."""
+    grace_seconds: int
+    """How long the grace period is."""
+    finalizers: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class PodRecord:
-    """A pod: what scheduling sees, and what only the cache and its views need."""
+    """A pod: what scheduling sees, and what only the cache, its views and the activities need."""
 
     pod: Pod
     resource_version: str = field(compare=False)
@@ -55,7 +70,12 @@ class PodRecord:
     """The resource (plural) and key of the controller whose selector matches similar pods; empty if there is none."""
     scheduler: str = ""
     mirror: bool = False
-    deleting: bool = False
+    """It mirrors a static pod, which no API call can remove from its node."""
+    critical: bool = False
+    """Its priority class marks it as critical for the cluster or its node."""
+    grace_seconds: int = DEFAULT_GRACE_SECONDS
+    """Its own termination grace period."""
+    deletion: Deletion | None = None
     unschedulable: bool = False
     """The scheduler reported that the pod fits on no node."""
     untried: bool = False
@@ -67,6 +87,10 @@ class PodRecord:
     """The pod requires nodes that belong to no NodePool."""
     do_not_disrupt: str = ""
     """The value of the do-not-disrupt annotation; empty if absent."""
+    do_not_evict: bool = False
+    """That annotation has its old name do-not-evict."""
+    started_at: float = 0.0
+    """When the kubelet started it, in seconds since the epoch; 0 if it has not started."""
     surges: bool = False
     """A disruption command starts its new pod before it stops."""
     disruption_cost: int = 0
@@ -88,13 +112,23 @@ class PodRecord:
 
     @property
     def daemon(self) -> bool:
-        """Whether a DaemonSet owns the pod."""
-        return pod_kinds.is_daemon(self.owner_kind)
+        """Whether a DaemonSet owns the pod and would replace it only on the same node."""
+        return self.owner_kind == DAEMONSET
 
     @property
     def terminal(self) -> bool:
         """Whether the pod has terminated and no longer holds resources on its node."""
-        return pod_kinds.is_terminal(self.phase)
+        return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def deleting(self) -> bool:
+        """Whether the pod's deletion has been requested."""
+        return self.deletion is not None
+
+    @property
+    def stays(self) -> bool:
+        """Whether a drain leaves the pod on its node: it is a mirror pod, or it tolerates the taint of such a node."""
+        return self.mirror or tolerate(self.pod.tolerations, DISRUPTED)
 
     @property
     def protected_for_a_time(self) -> bool:
@@ -126,9 +160,9 @@ class PodRecord:
 
         A terminating pod counts only if it belongs to a StatefulSet, which starts the same pod again.
         """
-        return pod_kinds.is_reschedulable(
-            self.owner_kind, mirror=self.mirror, terminal=self.terminal, deleting=self.deleting
-        )
+        if self.terminal or self.mirror or self.daemon:
+            return False
+        return not self.deleting or self.owner_kind == STATEFULSET
 
 
 @dataclass(frozen=True, slots=True)

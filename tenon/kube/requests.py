@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 
-from tenon.kube.pod_kinds import is_terminal
-from tenon.kube.structs import Container, ContainerStatus, Object, PodSpec, PodStatus, Quantities, ResourceNeeds, read
-from tenon.resources import CPU, MEMORY, PODS, Resources, maximum, parse_resources, subtract, to_units, total
+from tenon.kube.structs import Container, ContainerStatus, PodSpec, PodStatus, Quantities, ResourceNeeds
+from tenon.resources import CPU, MEMORY, PODS, Resources, maximum, to_units, total
 
 _to_units = lru_cache(maxsize=8192)(to_units)
 
@@ -48,22 +47,6 @@ def effective_requests(spec: PodSpec, status: PodStatus | None = None, defaults:
     requests = total((requests, units(spec.overhead)))
     requests[PODS] = 1
     return requests
-
-
-def requests_of(pod: Object) -> Resources:
-    """Return the effective request of a pod as JSON.
-
-    Raises:
-        ValueError: the pod contains a malformed quantity.
-    """
-    return effective_requests(read(pod.get("spec"), PodSpec), read(pod.get("status"), PodStatus))
-
-
-def free(node: Object, node_pods: Iterable[Object]) -> Resources:
-    """Return the node's allocatable resources minus the requests of its pods. Terminated pods do not count."""
-    allocatable = parse_resources((node.get("status") or {}).get("allocatable"))
-    running = (pod for pod in node_pods if not is_terminal((pod.get("status") or {}).get("phase") or ""))
-    return subtract(allocatable, total(requests_of(pod) for pod in running))
 
 
 def covers_requests(wanted: Mapping[str, int], available: Mapping[str, int]) -> bool:

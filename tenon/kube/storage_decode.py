@@ -12,7 +12,6 @@ from typing import TypeVar
 import msgspec
 
 from tenon.apis import labels
-from tenon.kube.decode import instant
 from tenon.kube.node_affinity import requirements
 from tenon.kube.records import ValueRecord
 from tenon.kube.requirements import IN, Requirement, Requirements
@@ -27,6 +26,7 @@ from tenon.kube.storage_structs import (
     VolumeSpec,
 )
 from tenon.kube.structs import Metadata, SelectorTerm
+from tenon.kube.timestamps import epoch_seconds
 from tenon.kube.volumes import (
     BIND_COMPLETED,
     DEFAULT_CLASS,
@@ -160,7 +160,7 @@ def _class(wire: ClassObject) -> StorageClass:
         waits=wire.volume_binding_mode == WAITS,
         terms=tuple(_topology(term) for term in stated if term.match_label_expressions) if stated else None,
         default=any(annotations.get(name) == "true" for name in DEFAULT_CLASS),
-        created=instant(wire.metadata.creation_timestamp),
+        created=epoch_seconds(wire.metadata.creation_timestamp),
     )
 
 

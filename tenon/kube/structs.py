@@ -40,8 +40,11 @@ class Metadata(Wire):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
+    generation: int = 0
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+    finalizers: list[str] | None = None
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
     owner_references: list[Owner] | None = None
@@ -193,6 +196,8 @@ class PodSpec(Wire):
     scheduling_gates: list[Present] | None = None
     scheduler_name: str = ""
     priority: int | None = None
+    priority_class_name: str | None = None
+    termination_grace_period_seconds: int | None = None
 
 
 class Condition(Wire):
@@ -210,6 +215,7 @@ class ContainerStatus(Wire):
 
 class PodStatus(Wire):
     phase: str = ""
+    start_time: str | None = None
     nominated_node_name: str | None = None
     conditions: list[Condition] | None = None
     container_statuses: list[ContainerStatus] | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from tenon.apis import labels
 from tenon.kube.structs import Object
 
 
@@ -19,6 +20,8 @@ class Taint:
 
 UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "NoSchedule")
 """The taint that the node lifecycle controller adds to a cordoned node."""
+DISRUPTED = Taint(*labels.DISRUPTED_TAINT)
+"""The taint of a node that is about to leave."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,11 @@ class Toleration:
         if self.operator == "Exists":
             return True
         return bool(self.key) and self.value == taint.value
+
+
+def tolerate(tolerations: Iterable[Toleration], taint: Taint) -> bool:
+    """Whether any of the tolerations tolerates the taint."""
+    return any(toleration.tolerates(taint) for toleration in tolerations)
 
 
 def parse_taints(raw: Iterable[Object] | None) -> tuple[Taint, ...]:

@@ -18,6 +18,17 @@ def parse_instant(text: object) -> datetime | None:
         return None
 
 
+def epoch_seconds(text: str | None) -> float:
+    """Parse an RFC 3339 timestamp into the seconds since the epoch of a record; 0 if it is missing or malformed."""
+    instant = parse_instant(text)
+    return instant.timestamp() if instant is not None else 0.0
+
+
+def from_epoch(seconds: float) -> datetime | None:
+    """Return the instant that a record holds as seconds since the epoch; None for 0."""
+    return datetime.fromtimestamp(seconds, UTC) if seconds else None
+
+
 def format_instant(instant: datetime) -> str:
     """Format a timestamp, truncated to whole seconds."""
     return instant.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

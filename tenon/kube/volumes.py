@@ -15,7 +15,6 @@ from tenon.apis import labels
 from tenon.errors import TenonError
 from tenon.kube.pod import LocalDisk, Pod
 from tenon.kube.requirements import IN, Requirement, Requirements
-from tenon.kube.structs import Object, PodSpec, read
 
 EBS = "ebs.csi.aws.com"
 IN_TREE = {
@@ -48,17 +47,6 @@ MAX_ALTERNATIVES = 64
 def ephemeral_pvc(pod: str, volume: str) -> str:
     """Return the name of the PVC that Kubernetes creates for a pod's ephemeral volume."""
     return f"{pod}-{volume}"
-
-
-def pvc_names(pod: Object) -> list[str]:
-    """Return the names of the PVCs that a pod as JSON uses, in its own namespace."""
-    names = []
-    for volume in read(pod.get("spec"), PodSpec).volumes or ():
-        if volume.persistent_volume_claim is not None:
-            names.append(volume.persistent_volume_claim.claim_name)
-        elif volume.ephemeral is not None:
-            names.append(ephemeral_pvc(pod["metadata"]["name"], volume.name))
-    return names
 
 
 @dataclass(frozen=True, slots=True)

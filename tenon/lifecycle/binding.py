@@ -6,22 +6,22 @@ kube-scheduler if it cannot judge the pod from the node and the pods on it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tenon.kube import object_json, pod_json, requests
-from tenon.kube.host_ports import HostPort, first_conflict, host_ports_of
+from tenon.kube import object_json
+from tenon.kube.host_ports import HostPort, first_conflict
 from tenon.kube.node_affinity import accepts_node
 from tenon.kube.planned_pods import PlannedPod
-from tenon.kube.requests import requests_of
+from tenon.kube.pod import Pod
+from tenon.kube.pod_rules import PodTerm
+from tenon.kube.records import PodRecord
+from tenon.kube.requests import covers_requests
 from tenon.kube.scheduler_config import DEFAULT_SCHEDULER, NOTHING, DefaultSpread
-from tenon.kube.selectors import selects
-from tenon.kube.structs import Object, PodSpec, read
-from tenon.kube.taints import UNSCHEDULABLE, parse_taints, taints_of
+from tenon.kube.structs import Object
+from tenon.kube.taints import UNSCHEDULABLE, parse_taints, taints_of, tolerate
 from tenon.lifecycle import startup_cordon
-from tenon.resources import format_quantity, subtract
-
-REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+from tenon.resources import format_quantity, parse_resources, subtract, total
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class BindingDecision:
     or has another node. ``left``: kube-scheduler places the pod; maps the pod's key to the reason.
     """
 
-    bind: tuple[Object, ...] = ()
+    bind: tuple[PodRecord, ...] = ()
     here: tuple[str, ...] = ()
     settled: tuple[str, ...] = ()
     left: Mapping[str, str] = field(default_factory=dict)
@@ -40,9 +40,9 @@ class BindingDecision:
 
 def choose(
     planned: Sequence[PlannedPod],
-    found: Mapping[str, Object],
+    found: Mapping[str, PodRecord],
     node: Object,
-    node_pods: Sequence[Object],
+    node_pods: Sequence[PodRecord],
     default_spread: DefaultSpread = NOTHING,
 ) -> BindingDecision:
     """Judge every planned pod in order. Each pod to bind reduces the free resources for the pods after it.
@@ -55,77 +55,70 @@ def choose(
         default_spread: how kube-scheduler spreads pods without topology spread constraints of their own.
     """
     name = node["metadata"]["name"]
-    assigned = [pod for pod in node_pods if not pod_json.is_terminal(pod)]
-    available = requests.free(node, assigned)
-    ports = {port for pod in assigned for port in host_ports_of(pod)}
-    bind: list[Object] = []
+    assigned = [pod.pod for pod in node_pods if not pod.terminal]
+    allocatable = parse_resources((node.get("status") or {}).get("allocatable"))
+    available = subtract(allocatable, total(pod.requests for pod in assigned))
+    ports = {port for pod in assigned for port in pod.host_ports}
+    bind: list[PodRecord] = []
     here: list[str] = []
     settled: list[str] = []
     left: dict[str, str] = {}
     for entry in planned:
         pod = found.get(entry.key)
-        if pod is None or object_json.uid(pod) != entry.uid or _is_over(pod):
+        if pod is None or pod.uid != entry.uid or _is_over(pod):
             settled.append(entry.key)
             continue
-        placed = (pod.get("spec") or {}).get("nodeName")
-        if placed:
-            (here if placed == name else settled).append(entry.key)
+        if pod.node_name:
+            (here if pod.node_name == name else settled).append(entry.key)
             continue
-        why = refusal(pod, node, default_spread) or _why_no_room(pod, available, ports, assigned)
+        why = refusal(pod, node, default_spread) or _why_no_room(pod.pod, available, ports, assigned)
         if why:
             left[entry.key] = why
             continue
         bind.append(pod)
-        assigned.append(pod)
-        available = subtract(available, requests_of(pod))
-        ports.update(host_ports_of(pod))
+        assigned.append(pod.pod)
+        available = subtract(available, pod.pod.requests)
+        ports.update(pod.pod.host_ports)
     return BindingDecision(tuple(bind), tuple(here), tuple(settled), left)
 
 
-def is_unscheduled(entry: PlannedPod, pod: Object | None) -> bool:
-    """True if a planned pod still has no node. ``pod`` is its current object, or None if it is gone."""
-    if pod is None or object_json.uid(pod) != entry.uid or _is_over(pod):
-        return False
-    return not (pod.get("spec") or {}).get("nodeName")
+def is_unscheduled(entry: PlannedPod, pod: PodRecord | None) -> bool:
+    """True if a planned pod still has no node. ``pod`` is its current state, or None if it is gone."""
+    return pod is not None and pod.uid == entry.uid and not _is_over(pod) and not pod.node_name
 
 
-def refusal(pod: Object, node: Object, default_spread: DefaultSpread = NOTHING) -> str:
+def refusal(pod: PodRecord, node: Object, default_spread: DefaultSpread = NOTHING) -> str:
     """Return why the pod may not be bound to the node, whatever other pods are there; empty if it may."""
     return _scheduler_needed(pod, default_spread) or _node_refuses(pod, node)
 
 
-def _is_over(pod: Object) -> bool:
-    return pod_json.is_terminal(pod) or object_json.is_deleting(pod)
+def _is_over(pod: PodRecord) -> bool:
+    return pod.terminal or pod.deleting
 
 
-def _scheduler_needed(pod: Object, default_spread: DefaultSpread) -> str:
+def _scheduler_needed(pod: PodRecord, default_spread: DefaultSpread) -> str:
     """Return the rule that only the pod's own scheduler can enforce; empty if there is no such rule."""
-    spec = pod.get("spec") or {}
-    scheduler = spec.get("schedulerName") or DEFAULT_SCHEDULER
+    scheduler, rules = pod.scheduler or DEFAULT_SCHEDULER, pod.pod.rules
     if scheduler != DEFAULT_SCHEDULER:
         return f"scheduler {scheduler} places it"
-    if spec.get("schedulingGates"):
+    if pod.gated:
         return "it has scheduling gates"
-    if spec.get("resourceClaims"):
-        return "it has resource claims"
-    if any("persistentVolumeClaim" in volume or "ephemeral" in volume for volume in spec.get("volumes") or ()):
+    if pod.pod.unsupported:
+        return pod.pod.unsupported
+    if pod.volumes:
         return "it has persistent volumes, whose zones and attachment limits the scheduler knows"
-    affinity = spec.get("affinity") or {}
-    if any((affinity.get(kind) or {}).get(REQUIRED) for kind in ("podAffinity", "podAntiAffinity")):
+    if rules.affinity or rules.anti_affinity:
         return "it has required pod affinity or anti-affinity"
-    spread = spec.get("topologySpreadConstraints") or ()
-    if any(constraint.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule" for constraint in spread):
+    if any(spread.hard for spread in rules.spreads):
         return "it has a hard topology spread constraint"
-    if not spread and default_spread.hard(scheduler):
+    if not rules.spreads and default_spread.hard(scheduler):
         return "kube-scheduler may spread it by a hard default constraint"
     return ""
 
 
-def _node_refuses(pod: Object, node: Object) -> str:
-    metadata = node["metadata"]
-    nominated = (pod.get("status") or {}).get("nominatedNodeName")
-    if nominated and nominated != metadata["name"]:
-        return f"it is nominated for Node {nominated}"
+def _node_refuses(pod: PodRecord, node: Object) -> str:
+    if pod.nominated_node and pod.nominated_node != node["metadata"]["name"]:
+        return f"it is nominated for Node {pod.nominated_node}"
     if object_json.is_deleting(node):
         return "the Node is being deleted"
     startup_cordoned = startup_cordon.has_startup_cordon(node)
@@ -134,43 +127,32 @@ def _node_refuses(pod: Object, node: Object) -> str:
     for taint in parse_taints(taints_of(node)):
         if startup_cordoned and (taint.key, taint.effect) == (UNSCHEDULABLE.key, UNSCHEDULABLE.effect):
             continue
-        if taint.effect in ("NoSchedule", "NoExecute") and not pod_json.tolerates(pod, taint):
+        if taint.effect in ("NoSchedule", "NoExecute") and not tolerate(pod.pod.tolerations, taint):
             return f"it does not tolerate the taint {taint.key}:{taint.effect}"
-    if not accepts_node(read(pod.get("spec"), PodSpec), metadata["name"], object_json.labels(node)):
+    if not accepts_node(pod.pod.required_terms, object_json.labels(node)):
         return "its node selector or affinity does not match the Node"
     return ""
 
 
-def _why_no_room(pod: Object, available: Mapping[str, int], ports: set[HostPort], assigned: Sequence[Object]) -> str:
+def _why_no_room(pod: Pod, available: Mapping[str, int], ports: set[HostPort], assigned: Sequence[Pod]) -> str:
     """Return why resources, host ports or anti-affinity keep the pod off the node; empty if nothing does."""
-    wanted = requests_of(pod)
-    if not requests.covers_requests(wanted, dict(available)):
-        short = min(name for name, units in wanted.items() if units > max(0, available.get(name, 0)))
+    if not covers_requests(pod.requests, available):
+        short = min(name for name, units in pod.requests.items() if units > max(0, available.get(name, 0)))
         has = format_quantity(short, max(0, available.get(short, 0)))
-        return f"it does not fit: {short} {format_quantity(short, wanted[short])} asked, {has} free"
-    taken = first_conflict(sorted(host_ports_of(pod)), ports)
+        return f"it does not fit: {short} {format_quantity(short, pod.requests[short])} asked, {has} free"
+    taken = first_conflict(sorted(pod.host_ports), ports)
     if taken is not None:
         return f"host port {taken[1]}/{taken[2]} is taken"
     for other in assigned:
-        if any(_term_selects(term, other, pod) for term in _anti_affinity_terms(other)):
-            return f"pod {object_json.key(other)} on the Node has anti-affinity against it"
+        if any(_term_selects(term, other, pod) for term in other.rules.anti_affinity):
+            return f"pod {other.key} on the Node has anti-affinity against it"
     return ""
 
 
-def _anti_affinity_terms(pod: Object) -> Iterator[Object]:
-    affinity = (pod.get("spec") or {}).get("affinity") or {}
-    yield from (affinity.get("podAntiAffinity") or {}).get(REQUIRED) or ()
-
-
-def _term_selects(term: Object, owner: Object, pod: Object) -> bool:
+def _term_selects(term: PodTerm, owner: Pod, pod: Pod) -> bool:
     """True if an anti-affinity term matches the pod.
 
     A term with a namespaceSelector counts as matching every namespace.
     """
-    namespace = pod["metadata"].get("namespace")
-    named = term.get("namespaces") or ()
-    if term.get("namespaceSelector") is None:
-        within = namespace in (named or (owner["metadata"].get("namespace"),))
-    else:
-        within = True
-    return within and selects(term.get("labelSelector"), object_json.labels(pod))
+    within = term.namespace_selector is not None or pod.namespace in (term.namespaces or (owner.namespace,))
+    return within and term.selector is not None and term.selector.matches(pod.labels)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from tenon.kube import object_json, pod_json
-from tenon.kube.structs import Object
+from tenon.kube.protection import pod_protection
+from tenon.kube.records import Deletion, PodRecord
 from tenon.lifecycle.drain_blockers import forced_deletion_notice, overdue_termination
 
 STUCK_AFTER = timedelta(minutes=1)
@@ -44,53 +44,45 @@ class Action:
     why: str = ""
 
 
-def is_drainable(pod: Object, now: datetime, force_at: datetime | None = None) -> bool:
+def is_drainable(pod: PodRecord, now: datetime, force_at: datetime | None = None) -> bool:
     """True if the drain removes this pod: it is not a mirror pod, does not tolerate the taint, and is not stuck.
 
     After ``force_at``, the end of the node's grace period, a terminating pod counts as stuck after `UNRESPONSIVE_AFTER`
     instead of `STUCK_AFTER`.
     """
-    if _stays(pod):
+    if pod.stays:
         return False
-    deletion = object_json.deletion_instant(pod)
-    if deletion is None:
+    if pod.deletion is None:
         return True
-    if force_at is not None and now >= max(deletion, force_at) + UNRESPONSIVE_AFTER:
+    end = pod.deletion.end
+    if force_at is not None and now >= max(end, force_at) + UNRESPONSIVE_AFTER:
         return False
-    return now - deletion <= STUCK_AFTER
+    return now - end <= STUCK_AFTER
 
 
-def _stays(pod: Object) -> bool:
-    return pod_json.is_mirror(pod) or pod_json.tolerates(pod, pod_json.DISRUPTED)
-
-
-def remaining_pods(node_pods: Iterable[Object], now: datetime, force_at: datetime | None = None) -> list[Object]:
+def remaining_pods(node_pods: Iterable[PodRecord], now: datetime, force_at: datetime | None = None) -> list[PodRecord]:
     """Return the pods that a drain waits for, sorted by name."""
-    waited = [pod for pod in node_pods if not pod_json.is_terminal(pod) and is_drainable(pod, now, force_at)]
-    return sorted(waited, key=object_json.key)
+    waited = [pod for pod in node_pods if not pod.terminal and is_drainable(pod, now, force_at)]
+    return sorted(waited, key=lambda pod: pod.key)
 
 
-def left_behind(node_pods: Iterable[Object], now: datetime, force_at: datetime | None = None) -> list[Object]:
+def left_behind(node_pods: Iterable[PodRecord], now: datetime, force_at: datetime | None = None) -> list[PodRecord]:
     """Return the pods that a drain deleted but no longer waits for, so that the reason can be reported."""
-    stuck = [
-        pod
-        for pod in node_pods
-        if not pod_json.is_terminal(pod) and not _stays(pod) and not is_drainable(pod, now, force_at)
-    ]
-    return sorted(stuck, key=object_json.key)
+    stuck = [pod for pod in node_pods if not pod.terminal and not pod.stays and not is_drainable(pod, now, force_at)]
+    return sorted(stuck, key=lambda pod: pod.key)
 
 
-def wave(pod: Object) -> int:
+def wave(pod: PodRecord) -> int:
     """The pod's wave in the drain order, from 0."""
-    return 2 * pod_json.is_critical(pod) + pod_json.is_daemon(pod)
+    return 2 * pod.critical + pod.daemon
 
 
-def current_wave(waited: Sequence[Object]) -> int:
+def current_wave(waited: Sequence[PodRecord]) -> int:
     """Return the first wave that still has pods; `WAVES` if none has."""
     return min((wave(pod) for pod in waited), default=WAVES)
 
 
-def decide(pod: Object, now: datetime, *, turn: bool, force_at: datetime | None, force: bool) -> Action:
+def decide(pod: PodRecord, now: datetime, *, turn: bool, force_at: datetime | None, force: bool) -> Action:
     """Decide what to do with an awaited pod now.
 
     Args:
@@ -100,40 +92,40 @@ def decide(pod: Object, now: datetime, *, turn: bool, force_at: datetime | None,
         force_at: when the pod must be gone (terminationGracePeriod), whatever protects it.
         force: whether an operator asked to delete pods at once.
     """
-    deletion = object_json.deletion_instant(pod)
+    deletion = pod.deletion
     if force:
-        return _forced(pod, deletion, now)
+        return _forced(deletion, now)
     if force_at is not None:
-        if deletion is not None and deletion > force_at:
-            return _shortened(pod, deletion, force_at)
-        if deletion is None and now >= force_at - timedelta(seconds=pod_json.grace_seconds(pod)):
+        if deletion is not None and deletion.end > force_at:
+            return _shortened(deletion, force_at)
+        if deletion is None and now >= force_at - timedelta(seconds=pod.grace_seconds):
             return Action(Kind.DELETE, grace_seconds=_whole_seconds(force_at - now))
     if deletion is not None:
-        held = object_json.finalizers(pod) and now - deletion >= UNRESPONSIVE_AFTER
+        held = deletion.finalizers and now - deletion.end >= UNRESPONSIVE_AFTER
         return Action(Kind.AWAIT, why=overdue_termination(pod) if held else "")
     if not turn:
         return Action(Kind.AWAIT)
-    if protection := pod_json.protection(pod, now):
+    if protection := pod_protection(pod, now):
         notice = forced_deletion_notice(pod, force_at, now)
-        return Action(Kind.AWAIT, why=f"pod {object_json.key(pod)} cannot be evicted: {protection}{notice}")
+        return Action(Kind.AWAIT, why=f"pod {pod.key} cannot be evicted: {protection}{notice}")
     return Action(Kind.EVICT)
 
 
-def _forced(pod: Object, deletion: datetime | None, now: datetime) -> Action:
+def _forced(deletion: Deletion | None, now: datetime) -> Action:
     """Delete with a short grace period first, and with none if the kubelet does not respond."""
     if deletion is None:
         return Action(Kind.DELETE, grace_seconds=1)
-    if deletion > now:
-        return _shortened(pod, deletion, now)
-    if now - deletion >= UNRESPONSIVE_AFTER:
+    if deletion.end > now:
+        return _shortened(deletion, now)
+    if now - deletion.end >= UNRESPONSIVE_AFTER:
         return Action(Kind.DELETE, grace_seconds=0)
     return Action(Kind.AWAIT)
 
 
-def _shortened(pod: Object, deletion: datetime, end: datetime) -> Action:
+def _shortened(deletion: Deletion, end: datetime) -> Action:
     """Shorten a deletion in progress so that it ends by ``end``. Kubernetes counts the grace period from its start."""
-    granted = pod_json.granted_seconds(pod)
-    shorter = _whole_seconds(end - (deletion - timedelta(seconds=granted)))
+    granted = deletion.grace_seconds
+    shorter = _whole_seconds(end - (deletion.end - timedelta(seconds=granted)))
     return Action(Kind.DELETE, grace_seconds=shorter) if shorter < granted else Action(Kind.AWAIT)
 
 
@@ -142,15 +134,11 @@ def _whole_seconds(remaining: timedelta) -> int:
     return max(1, math.ceil(remaining.total_seconds()))
 
 
-def next_force(waited: Iterable[Object], force_at: datetime | None, now: datetime) -> datetime | None:
+def next_force(waited: Iterable[PodRecord], force_at: datetime | None, now: datetime) -> datetime | None:
     """Return when the first of these pods must be deleted, whatever protects it. The drain must not sleep past it."""
     if force_at is None:
         return None
-    instants = [
-        force_at - timedelta(seconds=pod_json.grace_seconds(pod))
-        for pod in waited
-        if object_json.deletion_instant(pod) is None
-    ]
+    instants = [force_at - timedelta(seconds=pod.grace_seconds) for pod in waited if pod.deletion is None]
     return min((instant for instant in instants if instant > now), default=max(force_at, now))
 
 

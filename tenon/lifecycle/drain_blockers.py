@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
-from tenon.kube import object_json, pod_json
-from tenon.kube.structs import Object
+from tenon.kube.pod_disruption_budgets import PodDisruptionBudget, refused_by
+from tenon.kube.records import PodRecord
 from tenon.kube.timestamps import format_instant
 from tenon.sentences import first_few
 
@@ -36,24 +36,36 @@ def _about(why: str, pods: Sequence[str]) -> str:
     return f"{len(pods)} pods ({first_few(pods, NAMED_PODS)}) {why}"
 
 
-def overdue_termination(pod: Object) -> str:
+def refused_eviction(budgets: Sequence[PodDisruptionBudget], *, by_budget: bool, answer: str) -> str:
+    """Say why a pod's eviction was refused. The text continues a sentence that starts with the pod's name.
+
+    Args:
+        budgets: the PodDisruptionBudgets that select the pod.
+        by_budget: whether the API server named a PodDisruptionBudget as the cause.
+        answer: the API server's message.
+    """
+    several = len(budgets) > 1
+    why = (refused_by(budgets) if by_budget or several else "") or answer or "Kubernetes refused and gave no reason"
+    return f"cannot be evicted: {why}{', and Kubernetes never evicts a pod with more than one' if several else ''}"
+
+
+def overdue_termination(pod: PodRecord) -> str:
     """Say what keeps a terminating pod whose grace period is over."""
-    end = object_json.deletion_instant(pod)
-    due = f"pod {object_json.key(pod)} "
-    if end is not None:
-        due += f"should have ended by {format_instant(end)}, "
-    finalizers = object_json.finalizers(pod)
+    due, finalizers = f"pod {pod.key} ", ()
+    if pod.deletion is not None:
+        due += f"should have ended by {format_instant(pod.deletion.end)}, "
+        finalizers = pod.deletion.finalizers
     if finalizers:
         which = "finalizer" if len(finalizers) == 1 else "finalizers"
         return f"{due}but {which} {', '.join(finalizers)} keeps it: its owner must remove it"
     return f"{due}but its kubelet has not reported its end"
 
 
-def forced_deletion_notice(pod: Object, force_at: datetime | None, now: datetime) -> str:
+def forced_deletion_notice(pod: PodRecord, force_at: datetime | None, now: datetime) -> str:
     """Say when a pod that blocks a drain is deleted, whatever protects it; empty if that time is not in the future."""
     if force_at is None:
         return ""
-    instant = force_at - timedelta(seconds=pod_json.grace_seconds(pod))
+    instant = force_at - timedelta(seconds=pod.grace_seconds)
     if instant <= now:
         return ""
     return f"; it is deleted at {format_instant(instant)} all the same"

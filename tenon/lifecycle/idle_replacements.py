@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from tenon.kube import pod_json
 from tenon.kube.planned_pods import PlannedPod
-from tenon.kube.structs import Object
+from tenon.kube.records import PodRecord
 from tenon.sentences import first_few
 
 NAMED_NODES = 3
@@ -32,9 +31,9 @@ def waits_for(planned: Iterable[PlannedPod], kept_uids: Collection[str]) -> int:
     return sum(pod.uid in kept_uids for pod in planned)
 
 
-def is_empty(node_pods: Iterable[Object]) -> bool:
+def is_empty(node_pods: Iterable[PodRecord]) -> bool:
     """Whether a node has no pod that would need another node."""
-    return not any(pod_json.is_reschedulable(pod) for pod in node_pods)
+    return not any(pod.reschedulable for pod in node_pods)
 
 
 def idle_sentence(nodes: Sequence[IdleNode]) -> str:

@@ -1,7 +1,7 @@
 """What a person can do about a blocked node, and what happens if no one acts.
 
 The state records only the sentences that say what blocks the node, so this module parses the names out of them. Their
-wordings are in `tenon.lifecycle.drain_blockers`, `tenon.lifecycle.pdbs`, `tenon.lifecycle.drain`,
+wordings are in `tenon.lifecycle.drain_blockers`, `tenon.lifecycle.drain`,
 `tenon.kube.pod_disruption_budgets` and `tenon.kube.protection`. `tests/lifecycle/test_remedies.py` fails if one of them
 loses its remedy.
 """

@@ -8,7 +8,8 @@ from typing import Any
 from tenon.apis.capacitybuffer import CapacityBufferSpec
 from tenon.apis.json_object import JsonObject
 from tenon.kube import object_json
-from tenon.kube.requests import requests_of
+from tenon.kube.requests import effective_requests
+from tenon.kube.structs import PodSpec, read
 from tenon.resources import Resources, parse_resources
 
 LOWEST_PRIORITY = -(2**31)
@@ -41,7 +42,7 @@ def unit_requests(template: Mapping[str, Any]) -> Resources:
     spec["overhead"] = _stated(spec.get("overhead"))
     for part in ("containers", "initContainers"):
         spec[part] = [_with_requests(container) for container in spec.get(part) or ()]
-    return requests_of({"spec": spec})
+    return effective_requests(read(spec, PodSpec))
 
 
 def buffer_pod(name: str, namespace: str, template: Mapping[str, Any], number: int) -> JsonObject:

@@ -43,7 +43,7 @@ def waiting(name: str = "p", **options: Any) -> PodRecord:
 
 def running(name: str, node: str, *, since: str = "2026-01-01T00:00:00Z", **options: Any) -> PodRecord:
     bound = {"type": "PodScheduled", "status": "True", "lastTransitionTime": since}
-    status = {"phase": "Running", "conditions": [bound], **options.pop("status", {})}
+    status = {"phase": "Running", "startTime": since, "conditions": [bound], **options.pop("status", {})}
     return pod(name, nodeName=node, status=status, **options)
 
 

@@ -23,9 +23,8 @@ from tenon.apis.reasons import Reason
 from tenon.disruption.cost import rescheduling_cost
 from tenon.disruption.held_pods import holder
 from tenon.disruption.model import Command, ManagedNode, NodeDetail, PoolPolicy, Situation, model_of
-from tenon.kube.decode import decode_pod
-from tenon.kube.pod_disruption_budgets import PodDisruptionBudget, decode_pdb
-from tenon.kube.pod_kinds import MIRROR_ANNOTATION
+from tenon.kube.decode import MIRROR_ANNOTATION, decode_pod
+from tenon.kube.pod_disruption_budgets import PodDisruptionBudget, decode_pdb, selecting
 from tenon.kube.protection import node_protection
 from tenon.kube.records import PodRecord
 from tenon.kube.requirements import Requirements
@@ -202,7 +201,7 @@ def situation(cluster: Cluster) -> Situation:
             continue
         records = [record for record in records_of(name, spec, now) if not record.terminal]
         moving = [record for record in records if record.reschedulable]
-        held_by = spec.held_by or holder(((record, _covering(record, budgets)) for record in records), now)
+        held_by = spec.held_by or holder(((record, selecting(record.pod, budgets)) for record in records), now)
         quiet = None if spec.quiet is None else now - duration(spec.quiet)
         managed.append(
             ManagedNode(
@@ -278,10 +277,6 @@ def _pdb(name: str, spec: PdbSpec) -> PodDisruptionBudget:
         "status": {} if spec.allowed is None else {"disruptionsAllowed": spec.allowed},
     }
     return decode_pdb(json.dumps(body).encode()).value
-
-
-def _covering(record: PodRecord, budgets: Iterable[PodDisruptionBudget]) -> list[PodDisruptionBudget]:
-    return [one for one in budgets if one.selector is not None and one.selector.matches(record.pod.labels)]
 
 
 def price_of(spec: NodeSpec) -> float:
@@ -448,6 +443,7 @@ def _pod_manifest(name: str, node: str, pod: PodSpec, now: datetime) -> Object:
         },
         "status": {
             "phase": "Succeeded" if pod.succeeded else "Running",
+            "startTime": format_instant(now - duration(pod.bound)),
             "conditions": [
                 {
                     "type": "PodScheduled",

@@ -81,7 +81,7 @@ async def test_the_pods_of_a_node_are_read_by_the_index_and_never_from_storage(c
     for latest in (True, False):
         for name in NAMES:
             (pod,) = await pods_on(kube, name, latest=latest)
-            assert pod["metadata"]["name"] == name
+            assert pod.pod.name == name
         grown = await counts.take()
         from_storage = total(grown, "apiserver_storage_list_fetched_objects_total", 'resource="pods"')
         assert from_storage == 0, f"{latest=}"

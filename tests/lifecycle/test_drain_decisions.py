@@ -9,9 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenon.kube import object_json, pod_json
-from tenon.kube.protection import do_not_disrupt_value, node_protection, pod_protected, protected_for
-from tenon.lifecycle import drain, drain_blockers, pdbs
+from tenon.kube.decode import pod_of
+from tenon.kube.pod_disruption_budgets import PdbObject, pdb_record, selecting
+from tenon.kube.protection import node_protection, pod_protection
+from tenon.kube.records import PodRecord
+from tenon.kube.structs import read
+from tenon.kube.taints import Toleration
+from tenon.lifecycle import drain, drain_blockers
 from tenon.lifecycle.drain import Action, Kind
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -30,7 +34,7 @@ def make(
     deletion: float | None = None,
     grace: int | None = 30,
     annotations: dict[str, str] | None = None,
-    started: float = -60,
+    started: float | None = -60,
 ) -> dict[str, Any]:
     metadata: dict[str, Any] = {"name": name, "namespace": "default", "uid": name, "annotations": annotations or {}}
     metadata["ownerReferences"] = [{"kind": owner, "name": "o"}]
@@ -40,7 +44,8 @@ def make(
     spec: dict[str, Any] = {"priorityClassName": priority, "tolerations": tolerations or []}
     if grace is not None:
         spec["terminationGracePeriodSeconds"] = grace
-    return {"metadata": metadata, "spec": spec, "status": {"phase": phase, "startTime": stamp(started)}}
+    status = {"phase": phase, "startTime": None if started is None else stamp(started)}
+    return {"metadata": metadata, "spec": spec, "status": status}
 
 
 TOLERATIONS: list[dict[str, str]] = [
@@ -49,7 +54,7 @@ TOLERATIONS: list[dict[str, str]] = [
     {"key": "karpenter.sh/disrupted", "operator": "Exists", "effect": "NoExecute"},
     {"key": "other", "operator": "Equal", "value": "x"},
 ]
-POD = st.builds(
+BODY = st.builds(
     make,
     name=st.integers(0, 10**6).map(str),
     owner=st.sampled_from(["ReplicaSet", "DaemonSet", "Node", "StatefulSet"]),
@@ -60,53 +65,50 @@ POD = st.builds(
     grace=st.none() | st.integers(0, 4000),
     annotations=st.sampled_from([{}, {"karpenter.sh/do-not-disrupt": "true"}, {"karpenter.sh/do-not-disrupt": "5m"}]),
 )
-PODS = st.lists(POD, max_size=12, unique_by=lambda pod: pod["metadata"]["name"])
+POD = BODY.map(pod_of)
+PODS = st.lists(POD, max_size=12, unique_by=lambda pod: pod.uid)
 
 
 @given(PODS)
-def test_waves_partition_the_awaited_pods(node_pods: list[dict[str, Any]]) -> None:
+def test_waves_partition_the_awaited_pods(node_pods: list[PodRecord]) -> None:
     """TRM-03: every awaited pod is in exactly one wave; critical after ordinary, daemons after the others."""
     left = drain.remaining_pods(node_pods, NOW)
-    assert len({object_json.uid(pod) for pod in left}) == len(left)
+    assert len({pod.uid for pod in left}) == len(left)
     for number in range(4):
         assert drain.current_wave(left) >= number
         wave = [pod for pod in left if drain.wave(pod) == number]
-        assert {(pod_json.is_critical(pod), pod_json.is_daemon(pod)) for pod in wave} <= {
-            (number >= 2, number % 2 == 1)
-        }
+        assert {(pod.critical, pod.daemon) for pod in wave} <= {(number >= 2, number % 2 == 1)}
         left = [pod for pod in left if pod not in wave]
     assert (left, drain.current_wave(left)) == ([], 4)
 
 
 @given(PODS, st.none() | st.integers(-100, 4000), st.booleans())
 def test_only_pods_that_can_leave_are_ever_waited_for(
-    node_pods: list[dict[str, Any]], force_in: int | None, force: bool
+    node_pods: list[PodRecord], force_in: int | None, force: bool
 ) -> None:
     """TRM-04: mirror, tolerating, ended and stuck pods never hold a node."""
     for pod in drain.remaining_pods(node_pods, NOW):
-        assert not pod_json.is_mirror(pod)
-        assert not pod_json.is_terminal(pod)
-        assert {"operator": "Exists"} not in pod["spec"]["tolerations"]
-        end = object_json.deletion_instant(pod)
-        assert end is None or NOW - end <= timedelta(minutes=1)
+        assert not pod.mirror
+        assert not pod.terminal
+        assert Toleration(operator="Exists") not in pod.pod.tolerations
+        assert pod.deletion is None or NOW - pod.deletion.end <= timedelta(minutes=1)
 
 
 @given(PODS, st.integers(0, 4000))
-def test_no_deleted_pod_outlasts_the_grace_period_of_the_node(node_pods: list[dict[str, Any]], ago: int) -> None:
+def test_no_deleted_pod_outlasts_the_grace_period_of_the_node(node_pods: list[PodRecord], ago: int) -> None:
     """TRM-06: seconds after the instant, what was to end by then is left behind, and told of exactly once."""
     force_at = NOW - drain.UNRESPONSIVE_AFTER - timedelta(seconds=ago)
     waited = drain.remaining_pods(node_pods, NOW, force_at)
     left = drain.left_behind(node_pods, NOW, force_at)
     for pod in waited:
-        end = object_json.deletion_instant(pod)
-        assert end is None or end > NOW - drain.UNRESPONSIVE_AFTER
-    names = [object_json.uid(pod) for pod in [*waited, *left]]
+        assert pod.deletion is None or pod.deletion.end > NOW - drain.UNRESPONSIVE_AFTER
+    names = [pod.uid for pod in [*waited, *left]]
     assert len(names) == len(set(names))
     assert all("should have ended by" in drain_blockers.overdue_termination(pod) for pod in left)
 
 
 @given(PODS, st.integers(-100, 8000))
-def test_a_drain_knows_when_it_must_look_again(node_pods: list[dict[str, Any]], force_in: int) -> None:
+def test_a_drain_knows_when_it_must_look_again(node_pods: list[PodRecord], force_in: int) -> None:
     """TRM-06: looked at from now until that instant, no pod's own time to be deleted is passed over."""
     force_at = NOW + timedelta(seconds=force_in)
     waited = drain.remaining_pods(node_pods, NOW, force_at)
@@ -114,52 +116,52 @@ def test_a_drain_knows_when_it_must_look_again(node_pods: list[dict[str, Any]], 
     assert again is not None
     assert again >= NOW
     for pod in waited:
-        due = force_at - timedelta(seconds=pod_json.grace_seconds(pod))
-        assert "deletionTimestamp" in pod["metadata"] or due <= NOW or due >= again
+        due = force_at - timedelta(seconds=pod.grace_seconds)
+        assert pod.deleting or due <= NOW or due >= again
     assert drain.next_force(waited, None, NOW) is None
 
 
 @given(POD, st.integers(-100, 8000), st.booleans())
-def test_force_at_ends_every_pod_in_time(pod: dict[str, Any], force_in: int, turn: bool) -> None:
+def test_force_at_ends_every_pod_in_time(pod: PodRecord, force_in: int, turn: bool) -> None:
     """TRM-06: past (force_at - own grace) nothing is asked any more, and no deletion outlives force_at for long."""
     force_at = NOW + timedelta(seconds=force_in)
     action = drain.decide(pod, NOW, turn=turn, force_at=force_at, force=False)
-    end = object_json.deletion_instant(pod)
-    if end is None and force_at - timedelta(seconds=pod_json.grace_seconds(pod)) <= NOW:
+    if pod.deletion is None and force_at - timedelta(seconds=pod.grace_seconds) <= NOW:
         assert action == Action(Kind.DELETE, grace_seconds=max(1, force_in))
     elif action.kind is Kind.DELETE:
-        assert end is not None
-        assert end > force_at
+        assert pod.deletion is not None
+        assert pod.deletion.end > force_at
         assert action.grace_seconds is not None
-        assert 1 <= action.grace_seconds < pod_json.granted_seconds(pod)
+        assert 1 <= action.grace_seconds < pod.deletion.grace_seconds
 
 
 @given(POD, st.booleans())
-def test_without_force_a_protected_or_waiting_pod_is_never_touched(pod: dict[str, Any], turn: bool) -> None:
+def test_without_force_a_protected_or_waiting_pod_is_never_touched(pod: PodRecord, turn: bool) -> None:
     action = drain.decide(pod, NOW, turn=turn, force_at=None, force=False)
     assert action.kind is not Kind.DELETE
     if action.kind is Kind.EVICT:
         assert turn
-        assert "deletionTimestamp" not in pod["metadata"]
-        assert not pod["metadata"]["annotations"]
+        assert not pod.deleting
+        assert not pod.do_not_disrupt
 
 
-@given(POD)
-def test_force_always_leads_to_an_end(pod: dict[str, Any]) -> None:
+@given(BODY)
+def test_force_always_leads_to_an_end(body: dict[str, Any]) -> None:
     """However a pod resists, a forced drain has it off the node within its rounds of a few seconds."""
     instant = NOW
     for _ in range(70):
+        pod = pod_of(body)
         action = drain.decide(pod, instant, turn=False, force_at=None, force=True)
         if action == Action(Kind.DELETE, grace_seconds=0):
             return
         if action.kind is Kind.DELETE:
             assert action.grace_seconds is not None
-            before = object_json.deletion_instant(pod)
-            began = instant if before is None else before - timedelta(seconds=pod_json.granted_seconds(pod))
+            before = pod.deletion
+            began = instant if before is None else before.end - timedelta(seconds=before.grace_seconds)
             end = (began + timedelta(seconds=action.grace_seconds) - NOW).total_seconds()
-            pod["metadata"] |= {"deletionTimestamp": stamp(end), "deletionGracePeriodSeconds": action.grace_seconds}
+            body["metadata"] |= {"deletionTimestamp": stamp(end), "deletionGracePeriodSeconds": action.grace_seconds}
         instant += timedelta(seconds=1)
-        if not drain.is_drainable(pod, instant):
+        if not drain.is_drainable(pod_of(body), instant):
             return
     pytest.fail("force never came to an end")
 
@@ -167,7 +169,7 @@ def test_force_always_leads_to_an_end(pod: dict[str, Any]) -> None:
 @pytest.mark.parametrize(("deletion", "drainable"), [(None, True), (30, True), (-59, True), (-60, True), (-61, False)])
 def test_a_pod_is_stuck_a_minute_past_its_grace(deletion: float | None, drainable: bool) -> None:
     """TRM-04."""
-    assert drain.is_drainable(make(deletion=deletion), NOW) is drainable
+    assert drain.is_drainable(pod_of(make(deletion=deletion)), NOW) is drainable
 
 
 @pytest.mark.parametrize(
@@ -184,7 +186,7 @@ def test_a_pod_is_stuck_a_minute_past_its_grace(deletion: float | None, drainabl
 )
 def test_which_pods_make_a_node_non_empty(owner: str, phase: str, deletion: float | None, counts: bool) -> None:
     """SCH-005: a terminating StatefulSet pod comes again, so it counts."""
-    assert pod_json.is_reschedulable(make(owner=owner, phase=phase, deletion=deletion)) is counts
+    assert pod_of(make(owner=owner, phase=phase, deletion=deletion)).reschedulable is counts
 
 
 @pytest.mark.parametrize(
@@ -205,8 +207,8 @@ def test_which_pods_make_a_node_non_empty(owner: str, phase: str, deletion: floa
 )
 def test_do_not_disrupt_protects_forever_or_for_a_duration(value: str | None, started: int | None, held: str) -> None:
     """ANN-01."""
-    start = None if started is None else NOW + timedelta(seconds=started)
-    answer = protected_for(value, start, NOW)
+    annotations = {} if value is None else {"karpenter.sh/do-not-disrupt": value}
+    answer = pod_protection(pod_of(make(annotations=annotations, started=started)), NOW)
     assert bool(answer) is bool(held)
     assert held in answer
 
@@ -223,10 +225,11 @@ def test_do_not_disrupt_protects_forever_or_for_a_duration(value: str | None, st
 )
 def test_do_not_evict_protects_under_its_own_name(annotations: dict[str, str], held: str) -> None:
     """ANN-11, V1B-13: as manifests from before v1 have it; do-not-consolidate is for nodes."""
-    answer = pod_protected(annotations, None, NOW)
+    pod = pod_of(make(annotations=annotations))
+    answer = pod_protection(pod, NOW)
     assert bool(answer) is bool(held)
     assert held in answer
-    assert (do_not_disrupt_value(annotations) == "true") is bool(held)
+    assert (pod.do_not_disrupt == "true") is bool(held)
 
 
 @pytest.mark.parametrize(
@@ -272,4 +275,5 @@ def test_only_budgets_of_the_pods_namespace_that_select_it_are_named() -> None:
         budget("in", {"matchExpressions": [{"key": "app", "operator": "In", "values": ["web"]}]}),
         budget("not", {"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}),
     ]
-    assert [object_json.key(one) for one in pdbs.covering(pod, every)] == ["default/all", "default/in"]
+    budgets = [pdb_record(read(one, PdbObject)).value for one in every]
+    assert [one.name for one in selecting(pod_of(pod).pod, budgets)] == ["default/all", "default/in"]

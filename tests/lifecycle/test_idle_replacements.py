@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tenon.kube.decode import pod_of
 from tenon.kube.planned_pods import PlannedPod
 from tenon.lifecycle.idle_replacements import IdleNode, idle_sentence, is_empty, waits_for
 from tests.lifecycle_k8s.world import pod
@@ -36,6 +37,6 @@ def test_only_the_pods_that_are_kept_count() -> None:
 
 
 def test_a_node_with_pods_of_daemonsets_only_is_empty() -> None:
-    daemon, web = pod("log", owner="DaemonSet"), pod("web-0")
+    daemon, web = pod_of(pod("log", owner="DaemonSet")), pod_of(pod("web-0"))
     assert is_empty([daemon])
     assert not is_empty([daemon, web])

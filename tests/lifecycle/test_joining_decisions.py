@@ -8,16 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tenon.kube.decode import pod_of
 from tenon.kube.planned_pods import PlannedPod, format_planned_pods, parse_planned
 from tenon.kube.pod import Pod
-from tenon.kube.requests import requests_of
+from tenon.kube.requests import effective_requests
 from tenon.kube.scheduler_config import scheduler_config
+from tenon.kube.structs import PodSpec, read
 from tenon.lifecycle import binding
 from tenon.lifecycle.binding import choose
 from tenon.lifecycle.cordon import cordoned, uncordoned
 from tenon.lifecycle.initialization import initialization
 from tenon.lifecycle.registration import registration
 
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 UNREGISTERED = {"key": "karpenter.sh/unregistered", "effect": "NoExecute"}
 DISRUPTED = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
 TAINTS = [
@@ -218,8 +221,8 @@ def pod(name: str = "web", **spec: Any) -> dict[str, Any]:
 
 def judge(*planned: dict[str, Any], on: list[dict[str, Any]] | None = None, at: dict[str, Any] | None = None) -> Any:
     entries = [PlannedPod("default", one["metadata"]["name"], one["metadata"]["uid"]) for one in planned]
-    found = {f"default/{one['metadata']['name']}": one for one in planned}
-    return choose(entries, found, at or node(zone="a"), on or [])
+    found = {f"default/{one['metadata']['name']}": pod_of(one) for one in planned}
+    return choose(entries, found, at or node(zone="a"), [pod_of(one) for one in on or []])
 
 
 def test_sch062_a_pod_that_may_have_a_hard_default_spread_is_left_to_the_scheduler() -> None:
@@ -228,20 +231,20 @@ def test_sch062_a_pod_that_may_have_a_hard_default_spread_is_left_to_the_schedul
     for action, left in (("DoNotSchedule", True), ("ScheduleAnyway", False)):
         stated = [{**constraint, "whenUnsatisfiable": action}]
         spread = scheduler_config({"podTopologySpread": {"defaultConstraints": stated}})
-        assert bool(binding.refusal(pod(), node(zone="a"), spread)) is left
+        assert bool(binding.refusal(pod_of(pod()), node(zone="a"), spread)) is left
     own = pod(topologySpreadConstraints=[{**constraint, "whenUnsatisfiable": "ScheduleAnyway"}])
     hard = scheduler_config({"podTopologySpread": {"defaultConstraints": [constraint]}})
-    assert not binding.refusal(own, node(zone="a"), hard)
+    assert not binding.refusal(pod_of(own), node(zone="a"), hard)
 
 
 def anti(selector: dict[str, Any], **fields: Any) -> dict[str, Any]:
     term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": selector}, **fields}
-    return {"podAntiAffinity": {binding.REQUIRED: [term]}}
+    return {"podAntiAffinity": {REQUIRED: [term]}}
 
 
 def in_zone(*zones: str) -> dict[str, Any]:
     terms = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": list(zones)}]}]
-    return {"nodeAffinity": {binding.REQUIRED: {"nodeSelectorTerms": terms}}}
+    return {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": terms}}}
 
 
 PORT = [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80}]}]
@@ -261,7 +264,7 @@ UDP_PORT = [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80, "proto
         ({"volumes": [{"name": "v", "ephemeral": {}}]}, "volumes"),
         ({"volumes": [{"name": "v", "emptyDir": {}}]}, ""),
         ({"affinity": anti({"app": "web"})}, "anti-affinity"),
-        ({"affinity": {"podAffinity": {binding.REQUIRED: [{}]}}}, "affinity"),
+        ({"affinity": {"podAffinity": {REQUIRED: [{}]}}}, "affinity"),
         ({"affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{}]}}}, ""),
         ({"topologySpreadConstraints": [{"whenUnsatisfiable": "DoNotSchedule"}]}, "spread"),
         ({"topologySpreadConstraints": [{"whenUnsatisfiable": "ScheduleAnyway"}]}, ""),
@@ -275,7 +278,7 @@ UDP_PORT = [{"name": "c", "ports": [{"containerPort": 80, "hostPort": 80, "proto
 )
 def test_a_pod_is_bound_only_when_no_rule_needs_the_scheduler(spec: dict[str, Any], why: str) -> None:
     choice = judge(pod(**spec))
-    assert [one["metadata"]["name"] for one in choice.bind] == ([] if why else ["web"])
+    assert [one.pod.name for one in choice.bind] == ([] if why else ["web"])
     assert why in choice.left.get("default/web", "")
 
 
@@ -333,7 +336,7 @@ def test_pods_that_are_gone_or_placed_are_settled() -> None:
     here["spec"]["nodeName"], away["spec"]["nodeName"] = "n", "other"
     leaving["metadata"]["deletionTimestamp"] = "2026-03-01T12:00:00Z"
     done["status"]["phase"] = "Succeeded"
-    found = {f"default/{one['metadata']['name']}": one for one in (here, away, leaving, done, pod("new"))}
+    found = {f"default/{one['metadata']['name']}": pod_of(one) for one in (here, away, leaving, done, pod("new"))}
     entries = [PlannedPod("default", name, name) for name in ("here", "away", "leaving", "done", "missing")]
     choice = choose([*entries, PlannedPod("default", "new", "older")], found, node(), [])
     assert choice.bind == ()
@@ -359,7 +362,7 @@ def test_bound_pods_never_overfill_a_node(asked: list[int], there: list[tuple[in
     choice = judge(*planned, on=company)
     used = sum(cpu for cpu, ended in there if not ended)
     count = sum(not ended for _, ended in there)
-    bound = sum(requests_of(one)["cpu"] for one in choice.bind)
+    bound = sum(one.pod.requests["cpu"] for one in choice.bind)
     if choice.bind:
         assert used + bound <= 2000
         assert count + len(choice.bind) <= 4
@@ -379,8 +382,8 @@ def test_effective_requests_follow_init_containers_sidecars_overhead_and_pod_lev
         "containers": [container("1"), container("500m")],
         "overhead": {"cpu": "10m"},
     }
-    assert requests_of({"spec": spec}) == {"cpu": 3110, "pods": 1}
+    assert effective_requests(read(spec, PodSpec)) == {"cpu": 3110, "pods": 1}
     spec["initContainers"] = [container("100m", restartPolicy="Always"), container("1")]
-    assert requests_of({"spec": spec}) == {"cpu": 1610, "pods": 1}
+    assert effective_requests(read(spec, PodSpec)) == {"cpu": 1610, "pods": 1}
     spec["resources"] = {"requests": {"cpu": "2"}}
-    assert requests_of({"spec": spec}) == {"cpu": 2010, "pods": 1}
+    assert effective_requests(read(spec, PodSpec)) == {"cpu": 2010, "pods": 1}

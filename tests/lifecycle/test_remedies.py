@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
+from tenon.kube.decode import pod_of
+from tenon.kube.pod_disruption_budgets import PodDisruptionBudget
 from tenon.kube.timestamps import format_instant
-from tenon.lifecycle import drain, pdbs
+from tenon.lifecycle import drain
+from tenon.lifecycle.drain_blockers import refused_eviction
 from tenon.lifecycle.messages.base import ClaimRef
 from tenon.lifecycle.remedies import deadlines, remedies, report
 from tenon.lifecycle.state import Leave, NodeState, Stage
@@ -29,11 +32,12 @@ def pod(name: str, **metadata: Any) -> dict[str, Any]:
     }
 
 
-def budget(name: str) -> dict[str, Any]:
-    return {
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {"selector": {"matchLabels": {"app": "web"}}},
-    }
+def budget(name: str) -> PodDisruptionBudget:
+    return PodDisruptionBudget("default", None, never=False, blocks=True, name=f"default/{name}")
+
+
+def why_awaited(body: dict[str, Any], force_at: datetime | None = None) -> str:
+    return drain.decide(pod_of(body), NOW, turn=True, force_at=force_at, force=False).why
 
 
 def test_every_holder_of_a_drain_gets_its_command() -> None:
@@ -43,11 +47,11 @@ def test_every_holder_of_a_drain_gets_its_command() -> None:
     held = pod("f", deletionTimestamp="2026-03-01T11:59:40Z", finalizers=["example.com/x"])
     state = blocked(
         Stage.DRAINING,
-        f"pod default/a {pdbs.explain(pod('a'), [budget('one')], by_pdb=True, answer='')}",
-        f"pod default/b {pdbs.explain(pod('b'), [budget('one'), budget('two')], by_pdb=True, answer='')}",
-        drain.decide(protected, NOW, turn=True, force_at=NOW + timedelta(hours=1), force=False).why,
-        drain.decide(unevictable, NOW, turn=True, force_at=None, force=False).why,
-        drain.decide(held, NOW, turn=True, force_at=None, force=False).why,
+        f"pod default/a {refused_eviction([budget('one')], by_budget=True, answer='')}",
+        f"pod default/b {refused_eviction([budget('one'), budget('two')], by_budget=True, answer='')}",
+        why_awaited(protected, NOW + timedelta(hours=1)),
+        why_awaited(unevictable),
+        why_awaited(held),
     )
     assert remedies(state) == [
         "relax PodDisruptionBudget default/one: `kubectl edit poddisruptionbudget -n default one`",
@@ -67,11 +71,11 @@ GRACE = [None, NOW + timedelta(hours=1)]
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_each_wording_about_pdbs_has_its_remedy(count: int) -> None:
     """A drain reports sentences only, so `remedies` reads the names out of them."""
-    sentence = f"pod default/a {pdbs.explain(pod('a'), PDBS[:count], by_pdb=True, answer='no')}"
+    sentence = f"pod default/a {refused_eviction(PDBS[:count], by_budget=True, answer='no')}"
     found = remedies(blocked(Stage.DRAINING, sentence, "pod default/b cannot be evicted: no"))
     assert len(found) == count + 1, "and the one by force"
     for one in PDBS[:count]:
-        assert any(f"`kubectl edit poddisruptionbudget -n default {one['metadata']['name']}`" in line for line in found)
+        assert any(f"`kubectl edit poddisruptionbudget -n {one.name.replace('/', ' ')}`" in line for line in found)
 
 
 @pytest.mark.parametrize("force_at", GRACE)
@@ -89,7 +93,7 @@ def test_each_wording_about_a_protection_has_its_remedy(
 ) -> None:
     held = pod("p", annotations={f"karpenter.sh/{annotation}": value})
     held["status"]["startTime"] = started and format_instant(started)
-    why = drain.decide(held, NOW, turn=True, force_at=force_at, force=False).why
+    why = why_awaited(held, force_at)
     first, _ = remedies(blocked(Stage.DRAINING, why))
     assert f"`kubectl annotate pod -n default p karpenter.sh/{annotation}-`" in first
 
@@ -98,7 +102,7 @@ def test_each_wording_about_a_protection_has_its_remedy(
 @pytest.mark.parametrize("finalizers", [["example.com/x"], ["example.com/x", "example.com/y"]])
 def test_each_wording_about_finalizers_has_its_remedy(finalizers: list[str], force_at: datetime | None) -> None:
     held = pod("f", deletionTimestamp="2026-03-01T11:59:40Z", finalizers=finalizers)
-    why = drain.decide(held, NOW, turn=True, force_at=force_at, force=False).why
+    why = why_awaited(held, force_at)
     first, _ = remedies(blocked(Stage.DRAINING, why))
     assert "`kubectl patch pod -n default f " in first
 

@@ -126,6 +126,9 @@ class FakeKube:
     async def shared_list(self, resource: Resource, shape: type[Shape]) -> list[Shape]:
         return [msgspec.convert(obj, shape) for obj in await self.list(resource)]
 
+    async def list_as(self, resource: Resource, shape: type[Shape], **query: str) -> list[Shape]:
+        return [msgspec.convert(obj, shape) for obj in await self.list(resource, **query)]  # type: ignore[arg-type]
+
     async def list(
         self,
         resource: Resource,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tenon.apis.capacitybuffer import CapacityBuffer
-from tenon.kube.requests import requests_of
+from tenon.kube.decode import pod_of
 from tenon.provisioning.buffers import buffer_pod, buffer_size, unit_requests
 from tests.apis.case import edited
 from tests.apis.sample_buffer import BASE
@@ -78,7 +78,7 @@ def test_sch076_a_limit_of_the_pod_is_no_request_where_containers_request(
 ) -> None:
     """The API server defaults the pod-level request to that of the containers, and only without one to the limit."""
     template = {"spec": {"resources": pod_level, "containers": [{"name": "main", "resources": container}]}}
-    for found in (unit_requests(template), requests_of(buffer_pod("spare", "team", template, 0))):
+    for found in (unit_requests(template), pod_of(buffer_pod("spare", "team", template, 0)).pod.requests):
         assert (found.get("cpu", 0), found.get("memory", 0)) == (cpu, memory)
 
 

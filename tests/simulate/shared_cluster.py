@@ -36,7 +36,8 @@ def pod(name: str, host: str, cpu: str = "1", **metadata: Any) -> str:
     """A running Pod."""
     spec = {"nodeName": host, "containers": [{"name": "main", "resources": {"requests": {"cpu": cpu}}}]}
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, **metadata}, "spec": spec}
-    return "\n---\n" + json.dumps({**body, "status": {"phase": "Running"}})
+    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+    return "\n---\n" + json.dumps({**body, "status": status})
 
 
 HOLD: dict[str, Any] = {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence, Set
 
 from tenon.kube.claim_record import ClaimRecord
-from tenon.kube.pod_disruption_budgets import PodDisruptionBudget
+from tenon.kube.pod_disruption_budgets import PodDisruptionBudget, selecting
 from tenon.kube.records import NodeRecord, PodRecord, ValueRecord
 from tenon.kube.selectors import LabelSelector
 from worker.cache.table import Table
@@ -86,8 +86,7 @@ class EvacuatingPods:
             self._by_namespace = {}
             for record in self.pdbs:
                 self._by_namespace.setdefault(record.value.namespace, []).append(record.value)
-        there = self._by_namespace.get(pod.pod.namespace, ())
-        return [one for one in there if one.selector is not None and one.selector.matches(pod.pod.labels)]
+        return selecting(pod.pod, self._by_namespace.get(pod.pod.namespace, ()))
 
     def _holding_in(self, namespace: str) -> Sequence[LabelSelector]:
         if self._holding is None:

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 from tenon.disruption.cost import rescheduling_cost
 from tenon.kube.claim_record import ClaimRecord
-from tenon.kube.protection import protected_for
-from tenon.kube.records import PodRecord
+from tenon.kube.protection import pod_protection
 from tenon.provisioning.static_capacity import StaticClaim
 from worker.cache.cluster import ClusterCache
 from worker.cache.evacuating_pods import leaving
@@ -43,10 +42,5 @@ def with_eviction_cost(cache: ClusterCache, claim: ClaimRecord, now: datetime) -
         static_claim(cache, claim),
         empty=not pods,
         cost=rescheduling_cost((pod.pod.priority, pod.disruption_cost) for pod in pods),
-        protected=bool(protection_of(claim, node, now)) or any(_is_protected(pod, now) for pod in pods),
+        protected=bool(protection_of(claim, node, now)) or any(pod_protection(pod, now) for pod in pods),
     )
-
-
-def _is_protected(pod: PodRecord, now: datetime) -> bool:
-    started = datetime.fromtimestamp(pod.bound_at, UTC) if pod.bound_at else None
-    return bool(protected_for(pod.do_not_disrupt, started, now))
