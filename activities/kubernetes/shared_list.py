@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from functools import cache
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -27,10 +26,14 @@ class _Page(msgspec.Struct, Generic[Shape]):
     metadata: _Meta = msgspec.field(default_factory=_Meta)
 
 
-@cache
+_decoders: dict[type, msgspec.json.Decoder[Any]] = {}
+
+
 def page_decoder(shape: type[Shape]) -> msgspec.json.Decoder[_Page[Shape]]:
     """Return the decoder of a page of a list whose objects are reduced to ``shape``."""
-    return msgspec.json.Decoder(_Page[shape])  # type: ignore[valid-type]
+    if shape not in _decoders:
+        _decoders[shape] = msgspec.json.Decoder(_Page[shape])  # type: ignore[valid-type]
+    return _decoders[shape]
 
 
 ReadPage = Callable[[str], Awaitable[bytes]]

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from tenon.apis.structural import without_nulls
 from tenon.kube.decode import decode_daemonset, decode_node, decode_nodeclaim, decode_object, decode_pod
 from tenon.kube.limit_ranges import decode_limit_range
 from tenon.kube.pod import Pod
@@ -139,7 +140,7 @@ def why_not_placed(record: PodRecord) -> str:
 
 def _decoded(found: Found, decode: Callable[[Any], Any], faults: list[ManifestError]) -> Any:
     try:
-        return decode(msgspec.json.encode(found.body))
+        return decode(msgspec.json.encode(without_nulls(found.body)))
     except (ValueError, OverflowError) as error:  # found by no manifest check
         faults.append(found.fault("", str(error)))
         return None

@@ -80,7 +80,7 @@ def structural(schema: JsonObject, definitions: JsonObject) -> JsonObject:
     extra = schema.get("additionalProperties")
     if isinstance(extra, dict) and "properties" not in schema:
         result["additionalProperties"] = structural(extra, definitions)
-    default = _without_nulls(schema.get("default"))
+    default = without_nulls(schema.get("default"))
     if default not in (None, "", [], {}) and default is not False:
         result["default"] = default
     return result
@@ -105,9 +105,9 @@ def _merge(base: JsonObject, over: JsonObject) -> JsonObject:
     return base | over | ({RULES_KEY: rules} if rules else {})
 
 
-def _without_nulls(value: Any) -> Any:
+def without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _without_nulls(item) for name, item in value.items() if item is not None}
+        return {name: without_nulls(item) for name, item in value.items() if item is not None}
     if isinstance(value, list):
-        return [_without_nulls(item) for item in value]
+        return [without_nulls(item) for item in value]
     return value

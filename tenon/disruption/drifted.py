@@ -7,14 +7,13 @@ that is not known is not compared, so a node never drifts for lack of informatio
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
 from tenon.apis import labels
-from tenon.apis.common import Taint
 from tenon.apis.conditions import get_condition
 from tenon.apis.ec2nodeclass import CAPACITY_RESERVATIONS_READY, EC2NodeClass
 from tenon.apis.hashing import EC2NODECLASS_VERSION, NODEPOOL_VERSION, ec2nodeclass_hash, nodepool_hash
@@ -26,6 +25,7 @@ from tenon.ec2.own_kubelet import with_own_kubelet
 from tenon.evolve import evolve
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.requirements import Requirements
+from tenon.kube.taints import of_model
 from tenon.scheduling.model import InstanceType
 
 TYPE_GRACE = timedelta(hours=1)
@@ -341,9 +341,9 @@ def _changed_fields(claim: ClaimRecord, pool: NodePool) -> Iterator[str]:
         changed = sorted(key for key, value in wanted.items() if present.get(key) != value)
         if changed:
             yield f"spec.template.metadata.{field} ({', '.join(changed)})"
-    if _taints(spec.taints) != {(one.key, one.effect, one.value) for one in claim.taints}:
+    if set(of_model(spec.taints)) != set(claim.taints):
         yield "spec.template.spec.taints"
-    if _taints(spec.startup_taints) != {(one.key, one.effect, one.value) for one in claim.startup_taints}:
+    if set(of_model(spec.startup_taints)) != set(claim.startup_taints):
         yield "spec.template.spec.startupTaints"
     if spec.expire_after.seconds != claim.expire_after_seconds:
         yield "spec.template.spec.expireAfter"
@@ -352,7 +352,3 @@ def _changed_fields(claim: ClaimRecord, pool: NodePool) -> Iterator[str]:
         yield "spec.template.spec.terminationGracePeriod"
     if spec.node_class_ref.model_dump(by_alias=True) != claim.spec.get("nodeClassRef"):
         yield "spec.template.spec.nodeClassRef"
-
-
-def _taints(taints: Iterable[Taint]) -> set[tuple[str, str, str]]:
-    return {(taint.key, taint.effect, taint.value or "") for taint in taints}

@@ -23,7 +23,7 @@ from tenon.ec2.settings import kubelet_map
 from tenon.ec2.tags import instance_tags, shared_tags
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import Requirements
-from tenon.kube.taints import Taint
+from tenon.kube.taints import of_model
 from tenon.lifecycle.messages.launch import FleetOverride, FleetTemplate, LaunchRequest, OfferingRef
 from tenon.resources import PODS, parse_resources
 from tenon.scheduling.model import InstanceType, Offering
@@ -246,16 +246,12 @@ def _template(
     open_reservations: bool,
 ) -> LaunchTemplate:
     spec = node_class.spec
-    taints, startup = (
-        [Taint(taint.key, taint.effect, taint.value) for taint in listed]
-        for listed in (claim.spec.taints, claim.spec.startup_taints)
-    )
     text = user_data.render(
         family_named(spec.resolved_family),
         Bootstrap(
             cluster=cluster,
             labels=node_labels(claim.metadata.labels, capacity_type),
-            taints=node_taints(taints, startup),
+            taints=node_taints(of_model(claim.spec.taints), of_model(claim.spec.startup_taints)),
             kubelet=json.loads(group.kubelet),
             max_pods=group.max_pods,
             raid0=spec.instance_store_policy == "RAID0",

@@ -46,11 +46,9 @@ from tenon.kube.structs import (
     PodObject,
     PodSpec,
     PodStatus,
-    TaintSpec,
-    TolerationSpec,
     read,
 )
-from tenon.kube.taints import UNSCHEDULABLE, Taint, Toleration
+from tenon.kube.taints import UNSCHEDULABLE, Toleration
 from tenon.kube.timestamps import epoch_seconds, parse_instant
 from tenon.kube.volumes import PersistentVolumeClaim, VolumeUse, ephemeral_pvc
 
@@ -148,7 +146,7 @@ def decode_node(raw: bytes | msgspec.Raw) -> NodeRecord:
     """
     wire = _nodes.decode(raw)
     metadata, spec, status = wire.metadata, wire.spec, wire.status
-    taints = _taints(spec.taints)
+    taints = share_value(spec.taints or ())
     if (metadata.annotations or {}).get(labels.STARTUP_CORDON) == "true":  # a temporary cordon, which planning ignores
         taints = tuple(taint for taint in taints if taint != UNSCHEDULABLE)
     elif spec.unschedulable and UNSCHEDULABLE not in taints:
@@ -247,7 +245,7 @@ def scheduling_pod(metadata: Metadata, spec: PodSpec, status: PodStatus | None) 
         requests=share(effective_requests(spec, status)),
         labels=share_texts(metadata.labels),
         required_terms=share_value(terms) if terms else (),
-        tolerations=_tolerations(spec.tolerations),
+        tolerations=share_value(spec.tolerations or ()),
         host_ports=host_ports(spec),
         created=epoch_seconds(metadata.creation_timestamp),
         priority=spec.priority or 0,
@@ -315,16 +313,3 @@ def _unhealthy(conditions: list[Condition] | None) -> tuple[NodeCondition, ...]:
 
 def _condition(conditions: Sequence[Condition] | None, type_: str) -> Condition | None:
     return next((condition for condition in conditions or () if condition.type == type_), None)
-
-
-def _tolerations(wire: Sequence[TolerationSpec] | None) -> tuple[Toleration, ...]:
-    return share_value(
-        tuple(
-            Toleration(key=t.key or "", operator=t.operator or "Equal", value=t.value or "", effect=t.effect or "")
-            for t in wire or ()
-        )
-    )
-
-
-def _taints(wire: Sequence[TaintSpec] | None) -> tuple[Taint, ...]:
-    return share_value(tuple(Taint(key=t.key, effect=t.effect, value=t.value or "") for t in wire or ()))

@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import field
 
+from tenon.kube.taints import Taint, Toleration
+
 Quantities = dict[str, str | int | float]
 Object = Mapping[str, Any]
 """A Kubernetes object as JSON."""
@@ -132,19 +134,6 @@ class Affinity(Wire):
     pod_anti_affinity: PodAffinity | None = None
 
 
-class TolerationSpec(Wire):
-    key: str | None = None
-    operator: str | None = None
-    value: str | None = None
-    effect: str | None = None
-
-
-class TaintSpec(Wire):
-    key: str
-    effect: str
-    value: str | None = None
-
-
 class Spread(Wire):
     when_unsatisfiable: str = "DoNotSchedule"
     topology_key: str = ""
@@ -184,7 +173,7 @@ class PodSpec(Wire):
     node_name: str = ""
     node_selector: dict[str, str] | None = None
     affinity: Affinity | None = None
-    tolerations: list[TolerationSpec] | None = None
+    tolerations: tuple[Toleration, ...] | None = None
     containers: list[Container] | None = None
     init_containers: list[Container] | None = None
     overhead: Quantities | None = None
@@ -230,7 +219,7 @@ class PodObject(Wire):
 
 class NodeSpec(Wire):
     provider_id: str = field(default="", name="providerID")
-    taints: list[TaintSpec] | None = None
+    taints: tuple[Taint, ...] | None = None
     unschedulable: bool = False
 
 

@@ -1,16 +1,19 @@
-"""Taints of nodes and the tolerations of pods."""
+"""Taints of nodes and the tolerations of pods, with the rules of kube-scheduler. Both are decoded as they are here."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
 
 from tenon.apis import labels
-from tenon.kube.structs import Object
+from tenon.apis.common import Taint as ApiTaint
+
+Object = Mapping[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class Taint:
+class Taint(msgspec.Struct, frozen=True, gc=False):
     """A node taint; ``effect`` is NoSchedule, PreferNoSchedule or NoExecute."""
 
     key: str
@@ -24,8 +27,7 @@ DISRUPTED = Taint(*labels.DISRUPTED_TAINT)
 """The taint of a node that is about to leave."""
 
 
-@dataclass(frozen=True, slots=True)
-class Toleration:
+class Toleration(msgspec.Struct, frozen=True, gc=False):
     """A pod toleration in the form of Kubernetes. An empty ``key`` with Exists tolerates everything."""
 
     key: str = ""
@@ -49,11 +51,22 @@ def tolerate(tolerations: Iterable[Toleration], taint: Taint) -> bool:
     return any(toleration.tolerates(taint) for toleration in tolerations)
 
 
+def untolerated(tolerations: Iterable[Toleration], taints: Iterable[Taint]) -> Taint | None:
+    """Return the first taint that keeps pods with these tolerations away; None if they may run there."""
+    for taint in taints:
+        if taint.effect != "PreferNoSchedule" and not tolerate(tolerations, taint):
+            return taint
+    return None
+
+
 def parse_taints(raw: Iterable[Object] | None) -> tuple[Taint, ...]:
     """Parse taints in JSON."""
-    return tuple(
-        Taint(key=taint["key"], effect=taint.get("effect") or "", value=taint.get("value") or "") for taint in raw or ()
-    )
+    return msgspec.convert(raw or (), tuple[Taint, ...])
+
+
+def of_model(taints: Iterable[ApiTaint]) -> tuple[Taint, ...]:
+    """Convert the taints of a NodePool or NodeClaim that is read as its model."""
+    return tuple(Taint(taint.key, taint.effect, taint.value or "") for taint in taints)
 
 
 def taints_of(node: Object) -> list[Object]:

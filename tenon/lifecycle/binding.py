@@ -19,7 +19,7 @@ from tenon.kube.records import PodRecord
 from tenon.kube.requests import covers_requests
 from tenon.kube.scheduler_config import DEFAULT_SCHEDULER, NOTHING, DefaultSpread
 from tenon.kube.structs import Object
-from tenon.kube.taints import UNSCHEDULABLE, parse_taints, taints_of, tolerate
+from tenon.kube.taints import UNSCHEDULABLE, parse_taints, taints_of, untolerated
 from tenon.lifecycle import startup_cordon
 from tenon.resources import format_quantity, parse_resources, subtract, total
 
@@ -127,7 +127,7 @@ def _node_refuses(pod: PodRecord, node: Object) -> str:
     for taint in parse_taints(taints_of(node)):
         if startup_cordoned and (taint.key, taint.effect) == (UNSCHEDULABLE.key, UNSCHEDULABLE.effect):
             continue
-        if taint.effect in ("NoSchedule", "NoExecute") and not tolerate(pod.pod.tolerations, taint):
+        if untolerated(pod.pod.tolerations, (taint,)) is not None:
             return f"it does not tolerate the taint {taint.key}:{taint.effect}"
     if not accepts_node(pod.pod.required_terms, object_json.labels(node)):
         return "its node selector or affinity does not match the Node"

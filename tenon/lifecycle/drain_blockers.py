@@ -51,11 +51,10 @@ def refused_eviction(budgets: Sequence[PodDisruptionBudget], *, by_budget: bool,
 
 def overdue_termination(pod: PodRecord) -> str:
     """Say what keeps a terminating pod whose grace period is over."""
-    due, finalizers = f"pod {pod.key} ", ()
+    due = f"pod {pod.key} "
     if pod.deletion is not None:
         due += f"should have ended by {format_instant(pod.deletion.end)}, "
-        finalizers = pod.deletion.finalizers
-    if finalizers:
+    if pod.deletion is not None and (finalizers := pod.deletion.finalizers):
         which = "finalizer" if len(finalizers) == 1 else "finalizers"
         return f"{due}but {which} {', '.join(finalizers)} keeps it: its owner must remove it"
     return f"{due}but its kubelet has not reported its end"

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tenon.apis import labels
-from tenon.apis.common import Taint as ApiTaint
 from tenon.apis.nodepool import NodePool
 from tenon.ec2.launched_labels import tenancy
 from tenon.kube.requirements import Requirement, Requirements
-from tenon.kube.taints import Taint
+from tenon.kube.taints import of_model
 from tenon.provisioning.missing_instance_types import is_available, why_none
 from tenon.resources import Resources, parse_resources
 from tenon.scheduling.model import InstanceType, Pool
@@ -57,17 +56,13 @@ def scheduling_pool(
         instance_types=allowed,
         weight=pool.spec.weight or 0,
         labels=template_labels(pool),
-        taints=_taints(spec.taints),
-        startup_taints=_taints(spec.startup_taints),
+        taints=of_model(spec.taints),
+        startup_taints=of_model(spec.startup_taints),
         limits=parse_resources(pool.spec.limits) or None,
         usage=usage,
         zones=zones,
         lacking="" if allowed else why_none(requirements, instance_types, zones),
     )
-
-
-def _taints(taints: Sequence[ApiTaint]) -> tuple[Taint, ...]:
-    return tuple(Taint(key=taint.key, effect=taint.effect, value=taint.value) for taint in taints)
 
 
 def instance_type_requirement(names: Sequence[str]) -> Requirement:

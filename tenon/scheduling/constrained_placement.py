@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 
+from tenon.kube.taints import untolerated
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.domain_candidates import DomainCandidate, DomainCandidates
 from tenon.scheduling.domains import Domains, counts_node, launchable, value_on_new_node
@@ -330,11 +331,5 @@ class _BinView(_View):
         self.open_to = lambda key: launchable(template, node.state.requirements, key)
         self.counted_by = lambda nodes: (
             (nodes.terms is None or fleet.certain(node, nodes.terms))
-            and (
-                nodes.tolerations is None
-                or all(
-                    taint.effect == "PreferNoSchedule" or any(t.tolerates(taint) for t in nodes.tolerations)
-                    for taint in template.pool.taints
-                )
-            )
+            and (nodes.tolerations is None or untolerated(nodes.tolerations, template.pool.taints) is None)
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tenon.kube.requirements import Requirements
+from tenon.kube.taints import untolerated
 from tenon.scheduling.existing_nodes import Room
 from tenon.scheduling.model import OFFERING_KEYS
 from tenon.scheduling.packing import Bin
@@ -58,10 +59,7 @@ def counts_node(room: Room, nodes: NodeFilter) -> bool:
     """Whether a spread constraint with this filter counts the pods of an existing node."""
     if nodes.terms is not None and not any(map(room.meets, nodes.terms)):
         return False
-    return nodes.tolerations is None or all(
-        taint.effect == "PreferNoSchedule" or any(t.tolerates(taint) for t in nodes.tolerations)
-        for taint in room.taints
-    )
+    return nodes.tolerations is None or untolerated(nodes.tolerations, room.taints) is None
 
 
 class Domains:
@@ -82,10 +80,7 @@ class Domains:
         if known is None:
             found: set[str] = set()
             for template in self.templates:
-                if all(
-                    taint.effect == "PreferNoSchedule" or any(t.tolerates(taint) for t in pod_class.tolerations)
-                    for taint in template.pool.taints
-                ):
+                if untolerated(pod_class.tolerations, template.pool.taints) is None:
                     for term in terms:
                         narrowed = template.narrow(template.requirements, term)
                         if narrowed is not None:

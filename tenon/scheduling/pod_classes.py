@@ -9,7 +9,7 @@ from typing import Any
 from tenon.kube.host_ports import HostPort
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirements
-from tenon.kube.taints import Taint, Toleration
+from tenon.kube.taints import Taint, Toleration, tolerate, untolerated
 from tenon.resources import CPU, MEMORY, PODS
 from tenon.scheduling.hostname_rules import DaemonRules, HostRules
 from tenon.scheduling.topology import AreaRules, HostAffinity, Part, Topology
@@ -82,12 +82,9 @@ class PodClass:
 
     def untolerated(self, taints: Iterable[Taint]) -> Taint | None:
         """The first taint that keeps the pods away."""
-        for taint in taints:
-            if (self.strict or taint.effect != "PreferNoSchedule") and not any(
-                t.tolerates(taint) for t in self.tolerations
-            ):
-                return taint
-        return None
+        if not self.strict:
+            return untolerated(self.tolerations, taints)
+        return next((taint for taint in taints if not tolerate(self.tolerations, taint)), None)
 
 
 def resource_names(pods: Iterable[Pod]) -> tuple[str, ...]:

@@ -126,7 +126,7 @@ async def answers(body: dict[str, Any], *budgets: dict[str, Any]) -> tuple[str, 
         world.kube.add(PDBS, one)
     candidate = DisruptionCandidate(claim=REF.name, uid=REF.uid, pool="web", since=START, due=START)
     command = DisruptionCommand(id="drifted-1", candidates=[candidate], moves_pods=True, reason="Drifted")
-    steps = CommandActivities(world.kube, world.recorder, world.clock)  # type: ignore[arg-type]
+    steps = CommandActivities(world.kube, world.recorder, world.clock)
     failure = (await steps.check_candidates(DisruptInput(cluster=REF.cluster, command=command))).failure
     named = "pod default/web-1: "
     return cached.removeprefix(named), failure.removeprefix(f"NodeClaim {REF.name}: {named}")

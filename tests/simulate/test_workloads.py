@@ -46,6 +46,13 @@ def condition(kind: str, status: str = "True") -> dict[str, Any]:
     return {"conditions": [{"type": kind, "status": status}]}
 
 
+def test_a_null_counts_as_absent(tmp_path: Path) -> None:
+    """The API server reads it so, and leaves it out of its answers."""
+    toleration = {"key": None, "operator": "Exists", "value": None, "effect": None}
+    nulls = pod(metadata={"namespace": None}, nodeName=None, priorityClassName=None, tolerations=[toleration])
+    assert placed(simulate(tmp_path, POOL + nulls)) == ["default/p"]
+
+
 @pytest.mark.parametrize(
     ("spec", "status", "pods"),
     [

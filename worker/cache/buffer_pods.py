@@ -7,9 +7,8 @@ import json
 from collections.abc import Collection
 from dataclasses import replace
 
-import msgspec
-
-from tenon.kube.decode import decode_pod
+from tenon.apis.structural import without_nulls
+from tenon.kube.decode import pod_of
 from tenon.kube.pod import Pod
 from tenon.provisioning.buffer_status import Resolved
 from tenon.provisioning.buffers import buffer_of, buffer_pod
@@ -48,7 +47,7 @@ def _more(key: str, version: str, found: Resolved, first: int) -> list[Pod]:
     assert found.template is not None  # the caller checked
     namespace, _, name = key.partition("/")
     manifest = buffer_pod(name, namespace, found.template, 0)
-    model = decode_pod(msgspec.json.encode(manifest)).pod
+    model = pod_of(without_nulls(manifest)).pod
     model = replace(model, buffer=buffer_of(manifest))
     stem = model.name.removesuffix("0")
     return [replace(model, name=f"{stem}{n}", uid=f"{version}/{n}") for n in range(first, found.count)]

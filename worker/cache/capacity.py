@@ -17,7 +17,7 @@ from tenon.kube.pod import Pod
 from tenon.kube.records import NodeRecord, PodRecord
 from tenon.kube.requests import effective_requests
 from tenon.kube.requirements import Requirements
-from tenon.kube.taints import Taint
+from tenon.kube.taints import Taint, untolerated
 from tenon.provisioning.claims import planned_requests
 from tenon.resources import Resources, total
 from tenon.scheduling.model import LATER_LABELS, Node
@@ -113,10 +113,14 @@ class Expected:
 
         A node with a NodeClaim (``managed``) counts as registered and initialized, because it will get those labels.
         """
-        hard = [taint for taint in taints if taint.effect != "PreferNoSchedule"]
+        present = tuple(taints)
         if managed:
             node = node.with_(Requirements({key: r for key, r in LATER_LABELS.items() if key not in node}))
-        return [daemon for daemon in self.all_daemons if _tolerates(daemon, hard) and _matches(daemon, node)]
+        return [
+            daemon
+            for daemon in self.all_daemons
+            if untolerated(daemon.tolerations, present) is None and _matches(daemon, node)
+        ]
 
     def nominated(self, node_name: str) -> list[Pod]:
         """The pods for which kube-scheduler makes room on a Node. It gives that room to no less important pod."""
@@ -247,10 +251,6 @@ def _lasting_taints(taints: Iterable[Taint], claim: ClaimRecord) -> tuple[Taint,
         for taint in taints
         if (taint.key, taint.effect) not in startup and not labels.is_ephemeral_taint(taint.key, taint.effect)
     )
-
-
-def _tolerates(pod: Pod, taints: Iterable[Taint]) -> bool:
-    return all(any(toleration.tolerates(taint) for toleration in pod.tolerations) for taint in taints)
 
 
 def _matches(pod: Pod, node: Requirements) -> bool:

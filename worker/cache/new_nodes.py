@@ -5,6 +5,7 @@ from __future__ import annotations
 from tenon.apis import labels
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.pod import Pod
+from tenon.kube.taints import tolerate
 from tenon.resources import fits, subtract, total
 from worker.cache.quantities import claimed
 from worker.cache.state import ClusterState
@@ -53,7 +54,7 @@ def undeclared_taint(state: ClusterState, claim: ClaimRecord, pod: Pod) -> str:
             if taint.effect != "PreferNoSchedule"
             and (taint.key, taint.effect) not in declared
             and not taint.key.startswith(_REPORTS_STATE)
-            and not any(toleration.tolerates(taint) for toleration in pod.tolerations)
+            and not tolerate(pod.tolerations, taint)
         ),
         "",
     )

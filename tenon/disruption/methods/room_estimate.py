@@ -15,7 +15,7 @@ import numpy.typing as npt
 from tenon.disruption.model import NodeDetail
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirements
-from tenon.kube.taints import Toleration
+from tenon.kube.taints import Toleration, untolerated
 from tenon.resources import CPU, MEMORY
 from tenon.scheduling.existing_nodes import Room, rooms_of
 from tenon.scheduling.model import Node, Plan, Pool
@@ -192,9 +192,7 @@ def _amounts(pod: Pod, names: Sequence[str]) -> _Amounts:
 
 
 def _suits(room: Room, terms: Sequence[Requirements], tolerations: Sequence[Toleration]) -> bool:
-    hard = [taint for taint in room.taints if taint.effect != "PreferNoSchedule"]
-    tolerated = all(any(toleration.tolerates(taint) for toleration in tolerations) for taint in hard)
-    return tolerated and any(map(room.meets, terms))
+    return untolerated(tolerations, room.taints) is None and any(map(room.meets, terms))
 
 
 class PriceEstimate:
