@@ -6,8 +6,9 @@ whole object.
 
 from __future__ import annotations
 
-from activities.kubernetes.resources import PODS, Resource
+from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS, PODS, Resource
 from tenon.apis.json_object import JsonObject
+from tenon.apis.nodepool import NodePool
 from tenon.kube.pod import Pod
 
 
@@ -16,6 +17,16 @@ def reference(resource: Resource, name: str, uid: str = "", namespace: str = "")
     metadata = {"name": name, "uid": uid, "namespace": namespace}
     stated = {field: value for field, value in metadata.items() if value}
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": stated}
+
+
+def claim_reference(name: str, uid: str) -> JsonObject:
+    """Return a reference to a NodeClaim."""
+    return reference(NODECLAIMS, name, uid)
+
+
+def pool_reference(pool: NodePool) -> JsonObject:
+    """Return a reference to a NodePool."""
+    return reference(NODEPOOLS, pool.metadata.name, pool.metadata.uid or "")
 
 
 def pod_reference(pod: Pod) -> JsonObject:

@@ -22,6 +22,7 @@ from activities.kubernetes.resources import EVENTS
 from tenon.apis.json_object import JsonObject
 from tenon.ec2.interruption import EVENTS as EVENTS_OF_NOTICES
 from tenon.ec2.interruption import LEAVES
+from tenon.kube.timestamps import format_instant
 from tenon.sentences import shortened
 
 log = loggers.EVENTS
@@ -103,7 +104,7 @@ class EventRecorder:
         self._remember(key, instant + WINDOWS.get(reason, DEFAULT_WINDOW))
         namespace = reference.get("namespace") or "default"
         name = f"{reference['name'][:200]}.{key}"
-        stamp = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        stamp = format_instant(self._now())
         event: JsonObject = {
             "metadata": {"name": name, "namespace": namespace},
             "involvedObject": reference,

@@ -6,10 +6,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from activities import metrics
-from activities.kubernetes.event_references import reference
+from activities.kubernetes.event_references import pool_reference
 from activities.kubernetes.events import EventPublisher
-from activities.kubernetes.resources import NODEPOOLS
-from tenon.apis.json_object import JsonObject
 from tenon.apis.nodepool import NodePool
 from tenon.disruption.model import Situation
 from tenon.disruption.pool_budgets import BudgetState, budget_states
@@ -56,8 +54,3 @@ class BudgetReporter:
             why = f": the NodePool is {state.closed}" if state.closed else " due to blocking budget"
             text = f"No allowed disruptions for disruption reason {state.reason.camel_case}{why}"
             await self._recorder.publish(pool_reference(pools[state.pool]), "DisruptionBlocked", text)
-
-
-def pool_reference(pool: NodePool) -> JsonObject:
-    """Return what an event needs to name a NodePool."""
-    return reference(NODEPOOLS, pool.metadata.name, pool.metadata.uid or "")

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
+from activities.kubernetes.event_references import claim_reference
 from activities.kubernetes.events import EventPublisher
-from activities.planning.move_events import claim_reference, why_stays
+from activities.planning.move_events import why_stays
 from tenon.disruption.deciding import why_held
 from tenon.disruption.model import ManagedNode, Situation
 

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 
-from activities.kubernetes.event_references import reference
+from activities.kubernetes.event_references import claim_reference, pool_reference
 from activities.kubernetes.events import EventPublisher
-from activities.kubernetes.resources import NODECLAIMS
-from activities.planning.budget_reporting import pool_reference
 from tenon.apis.json_object import JsonObject
 from tenon.apis.nodepool import NodePool
 from tenon.disruption.methods.balanced import LEAST_SCORE
@@ -101,8 +99,3 @@ def why_stays(node: ManagedNode, why: str) -> str:
     if node.bought_in_shortage:
         return f"It was bought in a capacity shortage, and Tenon cannot replace it: {why}"
     return why[:1].upper() + why[1:]
-
-
-def claim_reference(name: str, uid: str) -> JsonObject:
-    """Return what an event needs to name a NodeClaim."""
-    return reference(NODECLAIMS, name, uid)

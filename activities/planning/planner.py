@@ -33,11 +33,10 @@ from activities import loggers, metrics
 from activities.clock import utc_now
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
-from activities.kubernetes.event_references import pod_reference
+from activities.kubernetes.event_references import pod_reference, pool_reference
 from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import NODECLAIMS, PODS
 from activities.planning.batching import Batcher
-from activities.planning.budget_reporting import pool_reference
 from activities.planning.buffers import BufferRoom
 from activities.planning.claim_writer import ClaimWrite, Written, write_claims
 from activities.planning.interfaces import ClusterView, Fingerprint, Types

@@ -12,9 +12,9 @@ from activities import loggers
 from activities.kubernetes import nodeclaims
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
+from activities.kubernetes.event_references import claim_reference
 from activities.kubernetes.events import EventPublisher
 from activities.planning.interfaces import ClusterView
-from activities.planning.move_events import claim_reference
 from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle.messages.provisioning import LaunchBreaker
 

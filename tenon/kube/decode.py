@@ -37,6 +37,7 @@ from tenon.kube.requests import effective_requests, units
 from tenon.kube.requirements import DOES_NOT_EXIST, Requirements
 from tenon.kube.sharing import share, share_texts, share_texts_in_order, share_value
 from tenon.kube.structs import (
+    DEFAULT_NAMESPACE,
     Condition,
     DaemonSetObject,
     Metadata,
@@ -239,7 +240,7 @@ def scheduling_pod(metadata: Metadata, spec: PodSpec, status: PodStatus | None) 
     except ValueError as error:
         rules, unsupported = NO_RULES, unsupported or f"its affinity or topology spread is malformed: {error}"
     return Pod(
-        namespace=sys.intern(metadata.namespace or "default"),
+        namespace=sys.intern(metadata.namespace or DEFAULT_NAMESPACE),
         name=metadata.name,
         uid=metadata.uid,
         requests=share(effective_requests(spec, status)),
@@ -282,7 +283,7 @@ def _unsupported(spec: PodSpec) -> str:
 
 def _volumes(metadata: Metadata, spec: PodSpec) -> tuple[VolumeUse, ...]:
     """The volumes of the pod that use claims. Kubernetes creates the claim of an ephemeral volume after the pod."""
-    namespace = metadata.namespace or "default"
+    namespace = metadata.namespace or DEFAULT_NAMESPACE
     uses = []
     for volume in spec.volumes or ():
         if volume.persistent_volume_claim is not None:

@@ -7,12 +7,6 @@ from tenon.kube.structs import Object
 from tenon.kube.timestamps import parse_instant
 
 
-def key(obj: Object) -> str:
-    """``namespace/name``."""
-    metadata = obj["metadata"]
-    return f"{metadata.get('namespace', '')}/{metadata['name']}"
-
-
 def uid(obj: Object) -> str:
     """Return the UID of an object; empty if it has none."""
     return str(obj["metadata"].get("uid") or "")

@@ -16,7 +16,7 @@ from tenon.kube.pod import Pod
 from tenon.kube.records import PodRecord, ValueRecord
 from tenon.kube.selectors import LabelSelector, label_selector
 from tenon.kube.sharing import share_value
-from tenon.kube.structs import Metadata, Selector, Wire
+from tenon.kube.structs import DEFAULT_NAMESPACE, Metadata, Selector, Wire
 
 
 class PdbSpec(Wire):
@@ -110,7 +110,7 @@ def decode_pdb(raw: bytes | msgspec.Raw, *, unstated: int = 0) -> ValueRecord[Po
 def pdb_record(wire: PdbObject, *, unstated: int = 0) -> ValueRecord[PodDisruptionBudget]:
     """Return the record of a PodDisruptionBudget; see `decode_pdb`."""
     metadata, spec, status = wire.metadata, wire.spec, wire.status
-    namespace = sys.intern(metadata.namespace or "default")
+    namespace = sys.intern(metadata.namespace or DEFAULT_NAMESPACE)
     never = spec.max_unavailable in (0, "0", "0%") or spec.min_available == "100%"
     if status.disruptions_allowed is None:
         blocks = never or unstated <= 0
@@ -123,7 +123,7 @@ def pdb_record(wire: PdbObject, *, unstated: int = 0) -> ValueRecord[PodDisrupti
         selector=share_value(selector) if selector is not None else None,
         never=never,
         blocks=blocks,
-        name=f"{namespace}/{metadata.name}",
+        name=metadata.namespaced_key,
         spares_unready=is_healthy or spec.unhealthy_pod_eviction_policy == "AlwaysAllow",
     )
     return ValueRecord(pdb.name, metadata.uid, metadata.resource_version, pdb)

@@ -15,7 +15,7 @@ from tenon.kube import object_json
 from tenon.kube.conditions import condition, is_true, true_since
 from tenon.kube.owners import DAEMONSET, STATEFULSET
 from tenon.kube.pod import Pod
-from tenon.kube.structs import PodSpec
+from tenon.kube.structs import DEFAULT_NAMESPACE, PodSpec, object_key
 from tenon.kube.taints import DISRUPTED, Taint, tolerate
 from tenon.kube.timestamps import parse_instant
 from tenon.kube.volumes import VolumeUse
@@ -288,7 +288,7 @@ class NamespacedRecord(ObjectRecord):
     @property
     def key(self) -> str:
         """``namespace/name``."""
-        return f"{self.metadata.get('namespace') or 'default'}/{self.name}"
+        return object_key(self.name, self.metadata.get("namespace") or DEFAULT_NAMESPACE)
 
 
 @dataclass(frozen=True, slots=True)

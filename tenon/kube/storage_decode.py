@@ -65,14 +65,17 @@ IN_TREE_SOURCES = {
 """The fields of in-tree volume sources, and the provisioner of each."""
 
 
-def _decoder(shape: type[W], read: Callable[[W], T]) -> Callable[[bytes | msgspec.Raw], ValueRecord[T]]:
+def _decoder(
+    shape: type[W], read: Callable[[W], T], *, namespaced: bool = False
+) -> Callable[[bytes | msgspec.Raw], ValueRecord[T]]:
     """Return a decoder from bytes to a record. It raises ValueError if the bytes do not have this shape."""
     decoder = msgspec.json.Decoder(shape)
 
     def decode(raw: bytes | msgspec.Raw) -> ValueRecord[T]:
         wire = decoder.decode(raw)
         metadata: Metadata = wire.metadata
-        return ValueRecord(sys.intern(metadata.key), metadata.uid, metadata.resource_version, read(wire))
+        key = metadata.namespaced_key if namespaced else metadata.key
+        return ValueRecord(sys.intern(key), metadata.uid, metadata.resource_version, read(wire))
 
     return decode
 
@@ -174,7 +177,7 @@ def _limits(wire: CsiNodeObject) -> Mapping[str, int]:
     return share({name: count for name, count in counts.items() if count is not None})
 
 
-decode_pvc = _decoder(PvcObject, _pvc)
+decode_pvc = _decoder(PvcObject, _pvc, namespaced=True)
 decode_volume = _decoder(VolumeObject, _volume)
 decode_class = _decoder(ClassObject, _class)
 decode_csi_node = _decoder(CsiNodeObject, _limits)

@@ -21,6 +21,15 @@ Object = Mapping[str, Any]
 Struct = TypeVar("Struct", bound="Wire")
 
 
+DEFAULT_NAMESPACE = "default"
+"""The namespace of an object whose kind has namespaces and whose manifest states none."""
+
+
+def object_key(name: str, namespace: str = "") -> str:
+    """Return ``namespace/name``, or the name of an object that has no namespace."""
+    return f"{namespace}/{name}" if namespace else name
+
+
 class Wire(msgspec.Struct, rename="camel", gc=False):
     """The base of all structs. Field names are camelCase in JSON, and unknown fields are skipped."""
 
@@ -54,12 +63,12 @@ class Metadata(Wire):
     @property
     def key(self) -> str:
         """``namespace/name``; the name if there is no namespace."""
-        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return object_key(self.name, self.namespace)
 
     @property
     def namespaced_key(self) -> str:
-        """``namespace/name`` of a kind that has namespaces. A manifest without one means ``default``."""
-        return f"{self.namespace or 'default'}/{self.name}"
+        """``namespace/name`` of a kind that has namespaces."""
+        return object_key(self.name, self.namespace or DEFAULT_NAMESPACE)
 
 
 class ResourceNeeds(Wire):

@@ -24,8 +24,8 @@ def epoch_seconds(text: str | None) -> float:
     return instant.timestamp() if instant is not None else 0.0
 
 
-def from_epoch(seconds: float) -> datetime | None:
-    """Return the instant that a record holds as seconds since the epoch; None for 0."""
+def from_epoch(seconds: float | None) -> datetime | None:
+    """Return the instant that a record holds as seconds since the epoch; None for 0, which stands for unknown."""
     return datetime.fromtimestamp(seconds, UTC) if seconds else None
 
 

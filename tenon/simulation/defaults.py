@@ -11,6 +11,7 @@ from tenon.apis.json_object import JsonObject
 from tenon.apis.kubelet import expressions_in
 from tenon.ec2.expressions_check import expressions_are_off
 from tenon.kube.requirements import hint
+from tenon.kube.timestamps import parse_instant
 from tenon.manifests.faults import Source
 from tenon.simulation.admission import admitted
 from tenon.simulation.objects import Found, Objects
@@ -26,10 +27,7 @@ def newest_instant(objects: Objects) -> datetime:
     newest = _BEGINNING
     for found in objects.all():
         for text in _texts(found.body):
-            try:
-                newest = max(newest, datetime.fromisoformat(text).astimezone(UTC))
-            except (ValueError, OverflowError):
-                continue  # not a valid time
+            newest = max(newest, parse_instant(text) or newest)
     return newest
 
 

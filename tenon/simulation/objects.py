@@ -12,6 +12,7 @@ from tenon.apis.crd_kinds import RESOURCES
 from tenon.apis.json_object import JsonObject
 from tenon.apis.legacy.global_settings import is_settings
 from tenon.kube import scheduler_config
+from tenon.kube.structs import DEFAULT_NAMESPACE, object_key
 from tenon.manifests.faults import ManifestError, Source
 
 CORE, APPS, STORAGE = "", "apps", "storage.k8s.io"
@@ -69,12 +70,12 @@ class Found:
     @property
     def namespace(self) -> str:
         """The object's namespace; empty for cluster-scoped kinds."""
-        return str(self.body["metadata"].get("namespace") or "default") if self.kind in NAMESPACED else ""
+        return str(self.body["metadata"].get("namespace") or DEFAULT_NAMESPACE) if self.kind in NAMESPACED else ""
 
     @property
     def key(self) -> str:
         """``namespace/name``, or only the name of a cluster-scoped object."""
-        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return object_key(self.name, self.namespace)
 
     @property
     def subject(self) -> str:

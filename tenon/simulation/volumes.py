@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 from tenon.apis.json_object import JsonObject
+from tenon.kube.timestamps import epoch_seconds
 from tenon.kube.volumes import BIND_COMPLETED, DEFAULT_CLASS, WAITS, StorageClass, default_class
 from tenon.simulation.objects import Found, Objects
 
@@ -70,5 +70,5 @@ def _as_default(found: Found) -> StorageClass:
     return StorageClass(
         name=found.name,
         default=any(annotations.get(name) == "true" for name in DEFAULT_CLASS),
-        created=datetime.fromisoformat(created).timestamp() if created else 0.0,
+        created=epoch_seconds(created),
     )

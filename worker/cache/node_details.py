@@ -14,6 +14,7 @@ from tenon.disruption.model import NodeDetail
 from tenon.disruption.surging import deployment_key
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.records import NodeRecord
+from tenon.kube.timestamps import from_epoch
 from tenon.scheduling.model import InstanceType
 from worker.cache.state import ClusterState
 
@@ -123,5 +124,5 @@ def _prices(
 def quiet_since(state: ClusterState, claim: ClaimRecord, node: NodeRecord) -> datetime | None:
     """Return when the last pod came to a node or left it, or when it was initialized if that is later."""
     seen = state.last_pod_event(node.name)
-    times = (claim.initialized_at, claim.last_pod_event, datetime.fromtimestamp(seen, UTC) if seen else None)
+    times = (claim.initialized_at, claim.last_pod_event, from_epoch(seen))
     return max((time for time in times if time is not None), default=None)

@@ -17,7 +17,7 @@ from activities.clock import utc_now
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
-from activities.kubernetes.event_references import reference
+from activities.kubernetes.event_references import claim_reference
 from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.nodeclaims import delete_with_finalizer
 from activities.kubernetes.resources import NODECLAIMS, NODES
@@ -138,7 +138,7 @@ class CapacityBlockExpirationController(Controller):
             return
         metrics.CLAIMS_DISRUPTED.labels(EXPIRING, claim.pool, labels.RESERVED, "", "forceful").inc()
         message = f"Capacity block {name} ends soon, and EC2 terminates its instances before that"
-        subject = reference(NODECLAIMS, claim.name, claim.uid)
+        subject = claim_reference(claim.name, claim.uid)
         await self._recorder.publish(subject, "CapacityReservationExpiring", message, "Warning")
         self._log.info(
             "A node leaves because its capacity block ends soon",

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from activities.kubernetes.event_references import reference
-from activities.kubernetes.resources import NODECLAIMS, NODES
+from activities.kubernetes.event_references import claim_reference, reference
+from activities.kubernetes.resources import NODES
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.records import NodeRecord
 
 
 def subjects(claim: ClaimRecord, node: NodeRecord | None) -> list[dict[str, Any]]:
     """References to the NodeClaim and the Node, as a publisher of events takes them."""
-    found = [reference(NODECLAIMS, claim.name, claim.uid)]
+    found = [claim_reference(claim.name, claim.uid)]
     return found if node is None else [*found, reference(NODES, node.name, node.uid)]

@@ -11,10 +11,9 @@ from datetime import datetime
 
 from activities.clock import utc_now
 from activities.kubernetes.client import Kube
-from activities.kubernetes.event_references import reference
+from activities.kubernetes.event_references import claim_reference
 from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.nodeclaims import consistency_condition, update_conditions
-from activities.kubernetes.resources import NODECLAIMS
 from tenon.apis.nodeclaim import CONSISTENT_STATE_FOUND
 from tenon.lifecycle.consistency import shortfalls
 from tenon.lifecycle.messages.base import ClaimRef
@@ -69,7 +68,7 @@ class NodeClaimConsistencyController(ObjectController):
         written = await update_conditions(self._kube, ref, [consistency_condition(found)], self._now)
         if written is None or not found:
             return None
-        subject = reference(NODECLAIMS, name, claim.uid)
+        subject = claim_reference(name, claim.uid)
         for message in found:
             await self._recorder.publish(subject, "FailedConsistencyCheck", message, "Warning")
         return RESCAN_SECONDS

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 
 from activities.clock import utc_now
 from activities.ec2.errors import EC2Error
@@ -30,7 +30,7 @@ from tenon.disruption.model import PoolPolicy, policy_of
 from tenon.ec2.own_kubelet import with_own_kubelet
 from tenon.kube.claim_record import LAST_POD_EVENT_TIME, ClaimRecord
 from tenon.kube.records import ObjectRecord
-from tenon.kube.timestamps import format_instant
+from tenon.kube.timestamps import format_instant, from_epoch
 from tenon.lifecycle.messages.base import ClaimRef
 from tenon.provisioning.pools import is_dedicated
 from tenon.scheduling.model import InstanceType
@@ -240,7 +240,7 @@ class NodeClaimDisruptionController(Controller):
         """Add what concerns Consolidatable. Record the last pod event with it, which saves a write of its own."""
         node = self._cache.node_of(claim)
         seen = self._cache.last_pod_event(node.name) if node is not None else None
-        event = datetime.fromtimestamp(seen, UTC) if seen is not None else None
+        event = from_epoch(seen)
         at = self._evaluate_pods(claim, pool, now, event, updates, cleared)
         if at is not None:
             self._quiet_at[claim.name] = at

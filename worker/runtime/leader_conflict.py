@@ -30,6 +30,7 @@ from activities.kubernetes.errors import ApiError, ForbiddenError
 from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import LEASES
 from tenon.apis.json_object import JsonObject
+from tenon.kube.timestamps import parse_instant
 from worker.log_rate_limit import LogRateLimiter
 from worker.runtime.cancellation import interrupted
 from worker.runtime.lease import LEASE_NAME, duration, is_tenons, released_by_tenon
@@ -239,10 +240,8 @@ class LeaderConflict:
         return _Observation(renewal, since, holder, lasts=clock < since + (said if holds else max(said, DURATION)))
 
     def _long_ago(self, stamp: Any) -> bool:
-        try:
-            return self._now() - datetime.fromisoformat(str(stamp)) > LONG_AGO
-        except (ValueError, TypeError):  # missing, or without a time zone: the age is unknown
-            return False
+        renewed_at = parse_instant(stamp)
+        return renewed_at is not None and self._now() - renewed_at > LONG_AGO
 
     async def _become(self, rival: ForeignLease | None) -> None:
         if rival is None:
