@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tenon.kube.structs import Object, Selector, read
+from tenon.kube.structs import Selector
 
 SELECTOR_OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist"})
 
@@ -54,15 +54,3 @@ def label_selector(wire: Selector | None) -> LabelSelector | None:
             allowed = ", ".join(sorted(SELECTOR_OPERATORS))
             raise ValueError(f"label selector on {key}: operator {operator!r} is unknown; use one of {allowed}")
     return LabelSelector(tuple(exact + stated))
-
-
-def selects(selector: Object | None, labels: Mapping[str, str]) -> bool:
-    """Whether a label selector as JSON matches. A missing selector matches nothing, an empty one matches everything.
-
-    A selector that Kubernetes would reject matches nothing.
-    """
-    try:
-        found = label_selector(read(selector, Selector) if selector is not None else None)
-    except ValueError:
-        return False
-    return found is not None and found.matches(labels)

@@ -72,6 +72,16 @@ async def test_who_edits_a_claim_cannot_have_a_pod_bound_by_the_rules_of_another
     assert not world.kube.objects["pods", metadata["namespace"], metadata["name"]]["spec"].get("nodeName")
 
 
+@pytest.mark.parametrize(("other", "bound"), [("web-1-b", 2), ("web-2-b", 1), ("web-admin-b", 1)])
+async def test_pods_of_a_deployment_are_alike_within_one_of_its_replicasets(other: str, bound: int) -> None:
+    first, second = waiting("web-1-a"), waiting(other, schedulerName="default-scheduler" if bound == 2 else "mine")
+    for body in (first, second):
+        body["metadata"]["labels"]["pod-template-hash"] = "1"
+    world = grouped(World().put_live(), "0,0", first, second)
+    assert (await bind(world.kube, WANTED, at_once)).bound == bound
+    assert (other in read(world)) is (bound == 1)
+
+
 @pytest.mark.parametrize(
     "owner",
     [{**WEB, "controller": False}, {**WEB, "kind": "Workflow"}],
