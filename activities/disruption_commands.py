@@ -32,7 +32,7 @@ from activities.kubernetes.resources import NODECLAIMS, NODES
 from activities.rollout_restart import RolloutRestarter
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DISRUPTION_REASON
-from tenon.apis.reasons import camel_case, snake_case, traits_of
+from tenon.apis.reasons import Reason, camel_case, snake_case, traits_of
 from tenon.disruption.arrivals import with_arrival
 from tenon.disruption.held_pods import holder, late_pod
 from tenon.kube import object_json
