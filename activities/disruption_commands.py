@@ -40,6 +40,7 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.structs import Object
 from tenon.lifecycle.cordon import tainted
 from tenon.lifecycle.ids import nodeclaim_id
+from tenon.lifecycle.leave_text import command_text
 from tenon.lifecycle.messages.base import ActivityName, ClaimRef
 from tenon.lifecycle.messages.disruption import (
     DisruptInput,
@@ -50,10 +51,11 @@ from tenon.lifecycle.messages.disruption import (
     ReplacementsInput,
     StepResult,
 )
-from tenon.lifecycle.messages.node import Disrupt, DisruptAnswer, NodeInput
+from tenon.lifecycle.messages.node import Disrupt, DisruptAnswer, NodeInput, Removal
 
 log = loggers.DISRUPTION
 
+UNUSED = "the command failed before it needed this node"
 OFFERS = 6
 """How often an unused replacement is asked to leave: for half a minute."""
 MAX_ATTEMPTS = 14
@@ -289,8 +291,8 @@ class CommandActivities:
         claim = ClaimRecord.of(body)
         ref = ClaimRef(cluster=given.cluster, name=one.name, uid=claim.uid)
         if given.undo and not claim.registered:
-            why = f"UnusedReplacement: disruption command {given.command.id} failed before it needed this node"
-            await delete_with_finalizer(self._kube, claim, why)
+            removal = Removal(reason=Reason.UNUSED_REPLACEMENT, detail=UNUSED, actor=command_text(given.command.id))
+            await delete_with_finalizer(self._kube, claim, removal)
             return
         if given.undo:
             await _offer_to_leave(given, one)
@@ -318,7 +320,7 @@ async def _offer_to_leave(given: FinishInput, one: Replacement) -> None:
         ApplicationError: it does not leave yet, for example because a node that was just initialized still binds pods.
     """
     handle = activity.client().get_workflow_handle(nodeclaim_id(given.cluster, one.name))
-    request = Disrupt(command=given.command.id, reason=Reason.EMPTY, only_if_empty=True)
+    request = Disrupt(command=given.command.id, reason=Reason.EMPTY, detail=UNUSED, only_if_empty=True)
     attempt = activity.info().attempt
     ident = f"{given.command.id}-{attempt}"  # a workflow repeats its answer to the same update
     try:

@@ -63,6 +63,7 @@ from tenon.lifecycle.messages.node import (
     NodeInput,
     RegisterResult,
     ReleaseInput,
+    ReleaseResult,
     TerminateInput,
     TerminateResult,
 )
@@ -223,7 +224,7 @@ class NodeActivities:
         with requests_as(RequestClass.LEAVE):
             result = await cordon.cordon(self._kube, self._recorder, given, utc_now)
         message = "A node was cordoned" if result.cordoned else "The node is no longer empty and stays"
-        extra = {"nodeclaim": given.claim.name, "node": result.node_name, "reason": given.reason}
+        extra = {"nodeclaim": given.claim.name, "node": result.node_name, "reason": given.removal.reason}
         log.info(message, extra=extra)
         return result
 
@@ -282,7 +283,7 @@ class NodeActivities:
         return claim is not None and launched_recently(claim, utc_now())
 
     @activity.defn(name=ActivityName.RELEASE)
-    async def release(self, given: ReleaseInput) -> ReleaseInput:
+    async def release(self, given: ReleaseInput) -> ReleaseResult:
         """Remove the finalizers from Node and NodeClaim, as the last step."""
         with requests_as(RequestClass.LEAVE):
             released = await release.release(self._kube, given, self._recorder)
@@ -324,7 +325,7 @@ def _count_end(given: ReleaseInput, policy: str) -> None:
     ended = utc_now()
     metrics.CLAIMS_TERMINATED.labels(given.pool, given.capacity_type, given.zone).inc()
     reason = Reason.of(given.reason)
-    if given.reason and not (reason and reason.is_by_hand):
+    if given.reason and not given.already_deleted and not (reason and reason.is_by_hand):
         mode = reason.termination_mode if reason else "forceful"
         metrics.CLAIMS_DISRUPTED.labels(snake_case(given.reason), given.pool, given.capacity_type, policy, mode).inc()
     if given.node_name:

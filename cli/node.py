@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
 import json
+import os
 import re
+import socket
 import sys
 from collections.abc import Awaitable, Coroutine, Sequence
 from datetime import datetime
@@ -30,7 +33,7 @@ from tenon.errors import TenonError
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.timestamps import format_instant
 from tenon.lifecycle.breaker import sentence, subject
-from tenon.lifecycle.messages.node import Keep
+from tenon.lifecycle.messages.node import Keep, Operator
 from tenon.lifecycle.messages.provisioning import LaunchBreaker, LaunchReport, PurchasePause, ShortageWait
 from tenon.lifecycle.remedies import remedies, report
 from tenon.lifecycle.state import NodeState
@@ -117,10 +120,19 @@ async def _newest_of(name: str, cluster: str | None) -> WorkflowHandle[Any, Any]
     return None
 
 
-async def _signal(name: str, cluster: str | None, signal: Any, *arguments: Any) -> None:
+def _operator() -> Operator:
+    """Return who runs this command, for the node's timeline."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user without a name
+        user = f"user {os.getuid()}"
+    return Operator(name=f"{user}@{socket.gethostname()}, by tenon node")
+
+
+async def _signal(name: str, cluster: str | None, signal: Any, argument: Any) -> None:
     handle = await _handle(name, cluster)
     try:
-        await handle.signal(signal, *arguments)
+        await handle.signal(signal, argument)
     except RPCError as error:
         raise NodeError(_not_found(handle, error)) from None
 
@@ -136,21 +148,21 @@ def _not_found(handle: WorkflowHandle[Any, Any], error: RPCError | WorkflowQuery
 @app.command()
 def drain(name: Name, cluster: Cluster = None) -> None:
     """Cordon, drain and terminate a node, within PodDisruptionBudgets."""
-    _run(_signal(name, cluster, NodeClaimWorkflow.drain))
+    _run(_signal(name, cluster, NodeClaimWorkflow.drain, _operator()))
     print(f"{name}: draining; follow it with `tenon node show {name}`")
 
 
 @app.command("force-drain")
 def force_drain(name: Name, cluster: Cluster = None) -> None:
     """Delete a node's pods at once, even protected ones, and terminate the node."""
-    _run(_signal(name, cluster, NodeClaimWorkflow.force_drain))
+    _run(_signal(name, cluster, NodeClaimWorkflow.force_drain, _operator()))
     print(f"{name}: draining by force; follow it with `tenon node show {name}`")
 
 
 @app.command()
 def expire(name: Name, cluster: Cluster = None) -> None:
     """Treat a node as expired now."""
-    _run(_signal(name, cluster, NodeClaimWorkflow.expire))
+    _run(_signal(name, cluster, NodeClaimWorkflow.expire, _operator()))
     print(f"{name}: expired; follow it with `tenon node show {name}`")
 
 
@@ -168,7 +180,7 @@ def keep(
     except ValueError as error:
         print(error, file=sys.stderr)
         raise typer.Exit(2) from None
-    _run(_signal(name, cluster, NodeClaimWorkflow.keep, Keep(until=until)))
+    _run(_signal(name, cluster, NodeClaimWorkflow.keep, Keep(until=until, operator=_operator())))
     print(f"{name}: kept until {until:%Y-%m-%d %H:%M:%S} UTC")
 
 
@@ -210,7 +222,7 @@ def list_nodes(cluster: Cluster = None, output: Output = "table", blocked: Block
     if not rows and not breakers and not scarce and not waits and not pauses:
         print("No node is blocked." if blocked else "No nodes.", file=sys.stderr)
         return
-    header = ("NodeClaim", "Stage", "NodePool", "Type", "Zone", "Capacity", "Blocked", "Expires")
+    header = ("NodeClaim", "Stage", "NodePool", "Type", "Zone", "Capacity", "Blocked", "Expires", "Reason")
     print(_columns([header, *(tuple(row.values()) for row in rows)]))
     console = Console()
     for name, state in states.items():
@@ -332,4 +344,5 @@ def _row(execution: WorkflowExecution) -> dict[str, str]:
         "capacityType": capacity,
         "blocked": "yes" if found.get(names.BLOCKED.name) else "",
         "expires": format_instant(expires) if isinstance(expires, datetime) else "",
+        "reason": str(found.get(names.REASON.name, "")),
     }

@@ -22,9 +22,10 @@ from tenon.evolve import evolve
 with workflow.unsafe.imports_passed_through():
     from tenon.apis.reasons import Reason, camel_case
     from tenon.lifecycle import disruption_requests, expiration, machine
+    from tenon.lifecycle.leave_text import operator_text
     from tenon.lifecycle.messages.base import ActivityName, ErrorType, Message
     from tenon.lifecycle.messages.launch import LaunchResult, OfferingRef
-    from tenon.lifecycle.messages.node import Disrupt, DisruptAnswer, Keep, Poke
+    from tenon.lifecycle.messages.node import Disrupt, DisruptAnswer, Keep, Operator, Poke
     from tenon.lifecycle.state import REVISION, NodeClaimInput, NodeClaimResult, NodeState, Stage
     from tenon.lifecycle.steps import DeadlinePassed, End, Failed, LeaveRequest, Run, Wait
     from tenon.lifecycle.timeline import details, result_of
@@ -76,7 +77,7 @@ class NodeClaimWorkflow:
             except asyncio.CancelledError:
                 if living.done() or workflow.cancellation_reason() is None:
                     raise  # no operator cancelled it: the worker evicts the workflow from its cache
-                self.inbox.append(LeaveRequest(reason=Reason.CANCELLED, message="the workflow was cancelled"))
+                self.inbox.append(_cancellation(workflow.cancellation_reason() or ""))
 
     async def _live(self, begin: NodeClaimInput) -> NodeClaimResult:
         while True:
@@ -240,7 +241,9 @@ class NodeClaimWorkflow:
     def _show(self) -> None:
         """Update the details in the UI each time, and the search attributes only when their values changed."""
         workflow.set_current_details(details(self.state))
-        shown = visible_stage(self.state), self.state.instance, expiration.expiry(self.state), bool(self.state.blocked)
+        reason = self.state.leave.reason if self.state.leave else ""
+        expires, blocked = expiration.expiry(self.state), bool(self.state.blocked)
+        shown = visible_stage(self.state), self.state.instance, expires, blocked, reason
         if self.shown is None and self.at_start.instance is not None:
             self.shown = shown  # continue-as-new carries the attributes over
         if shown == self.shown or (self.shown is None and self._shown_by_start()):
@@ -259,14 +262,13 @@ class NodeClaimWorkflow:
             ]
         if self.state.node_name:
             updates.append(names.NODE.value_set(self.state.node_name))
-        if self.state.leave is not None:
-            updates.append(names.REASON.value_set(camel_case(self.state.leave.reason)))
+        if reason:
+            updates.append(names.REASON.value_set(camel_case(reason)))
         elif self.state.stage is Stage.LIVE:  # it may have turned out not to be empty
             updates.append(names.REASON.value_unset())
-        expires = expiration.expiry(self.state)
         if expires is not None:
             updates.append(names.EXPIRES.value_set(expires))
-        updates.append(names.BLOCKED.value_set(bool(self.state.blocked)))
+        updates.append(names.BLOCKED.value_set(blocked))
         workflow.upsert_search_attributes(updates)
 
     def _shown_by_start(self) -> bool:
@@ -282,19 +284,19 @@ class NodeClaimWorkflow:
         self.inbox.append(poke)
 
     @workflow.signal
-    def drain(self) -> None:
+    def drain(self, operator: Operator | None = None) -> None:
         """Cordon, drain and terminate the node, respecting PodDisruptionBudgets."""
-        self.inbox.append(LeaveRequest(reason=Reason.DRAIN, message="asked for by an operator"))
+        self.inbox.append(LeaveRequest(reason=Reason.DRAIN, actor=operator_text(operator)))
 
     @workflow.signal
-    def force_drain(self) -> None:
+    def force_drain(self, operator: Operator | None = None) -> None:
         """Like `drain`, but delete the pods at once, even if something protects them."""
-        self.inbox.append(LeaveRequest(reason=Reason.FORCE_DRAIN, message="asked for by an operator", force=True))
+        self.inbox.append(LeaveRequest(reason=Reason.FORCE_DRAIN, actor=operator_text(operator), force=True))
 
     @workflow.signal
-    def expire(self) -> None:
+    def expire(self, operator: Operator | None = None) -> None:
         """Treat the node as expired now."""
-        self.inbox.append(LeaveRequest(reason=Reason.EXPIRED, message="expired by an operator"))
+        self.inbox.append(LeaveRequest(reason=Reason.EXPIRED, actor=operator_text(operator)))
 
     @workflow.signal
     def keep(self, keep: Keep) -> None:
@@ -322,6 +324,12 @@ class NodeClaimWorkflow:
 def _type_of(error: ActivityError) -> str | None:
     """The type of the ApplicationError that an activity raised, or None for other errors, such as a timeout."""
     return error.cause.type if isinstance(error.cause, ApplicationError) else None
+
+
+def _cancellation(why: str) -> LeaveRequest:
+    return LeaveRequest(
+        reason=Reason.CANCELLED, detail=why or "the workflow was cancelled", actor="an operator, by a cancellation"
+    )
 
 
 def visible_stage(state: NodeState) -> str:

@@ -22,7 +22,7 @@ from tenon.lifecycle.messages.node import (
     ExpirationResult,
     InitializeResult,
     RegisterResult,
-    ReleaseInput,
+    ReleaseResult,
     TerminateResult,
 )
 from tenon.lifecycle.messages.nodeclass import NodeClassResult
@@ -114,7 +114,7 @@ OPTIONS: dict[ActivityName, Options] = {
         DetachResult, _seconds(120), heartbeat=_seconds(45), lane=DRAINING, tries=TRIES
     ),
     ActivityName.TERMINATE: Options(TerminateResult, _seconds(150), heartbeat=_seconds(30), lane=ENDING, tries=TRIES),
-    ActivityName.RELEASE: Options(ReleaseInput, _seconds(30), first_pause=_seconds(0.2), tries=TRIES),
+    ActivityName.RELEASE: Options(ReleaseResult, _seconds(30), first_pause=_seconds(0.2), tries=TRIES),
     ActivityName.AWAIT_BATCH: Options(BatchSummary, _seconds(660), longest_pause=_seconds(5)),
     ActivityName.PLAN: Options(PlanResult, _seconds(180), longest_pause=_seconds(10)),
     ActivityName.AWAIT_DISRUPTION: Options(DisruptionDecision, _seconds(660), longest_pause=_seconds(5)),

@@ -105,7 +105,7 @@ class SweepActions:
     async def _notify_claim_gone(self, found: Finding) -> bool:
         if await self._claim(found.claim, found.uid) is not None:
             return False
-        return await self._workflows.poke(found.claim, Poke(claim_deleting=True, reason="gone"))
+        return await self._workflows.poke(found.claim, Poke(claim_deleting=True, claim_gone=True, reason="gone"))
 
     async def _release_node(self, found: Finding) -> bool:
         if found.claim and (await self._claim(found.claim) is not None or await self._workflows.is_open(found.claim)):

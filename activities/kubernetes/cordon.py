@@ -16,8 +16,9 @@ from activities.kubernetes.nodeclaims import (
     ConditionUpdate,
     annotate_claim,
     clear_fact,
-    ensure_claim_finalizer,
+    clear_removals,
     read_claim,
+    record_removal,
     request_deletion,
     update_conditions,
 )
@@ -34,7 +35,6 @@ from tenon.kube.structs import Object
 from tenon.kube.timestamps import format_instant
 from tenon.lifecycle import cordon as decide
 from tenon.lifecycle import drain
-from tenon.lifecycle.leave_text import recorded_why
 from tenon.lifecycle.messages.base import ClaimRef
 from tenon.lifecycle.messages.node import CordonInput, CordonResult, NodeInput
 
@@ -71,7 +71,7 @@ async def cordon(kube: Kube, recorder: EventPublisher, wanted: CordonInput, now:
     if claim is not None:
         before = claim
         claim, force_at = await _delete_claim(kube, wanted, claim, now)
-        await _count_pods(kube, wanted.reason, before, found)
+        await _count_pods(kube, wanted.removal.reason, before, found)
     if node is not None:
         name = node["metadata"]["name"]
         if not object_json.is_deleting(node):
@@ -97,10 +97,7 @@ async def _say_why(
 
     This is the only place that does so, whatever made the node leave. A repetition publishes the same event again.
     """
-    why = recorded_why(wanted.why, wanted.reason, claim.annotations if claim is not None else {})
-    if not why:  # the workflow began to leave under an earlier version
-        return
-    text = f"{why}; {wanted.life}" if wanted.life else why
+    text = f"{wanted.why}; {wanted.life}" if wanted.life else wanted.why
     subjects = [subject for subject in (claim.body if claim is not None else None, node) if subject is not None]
     await asyncio.gather(*(recorder.publish(subject, DISRUPTED, text) for subject in subjects))
 
@@ -138,6 +135,7 @@ async def withdraw(kube: Kube, ref: ClaimRef, node_name: str, *, command: str = 
     if node is None or _is_leaving(claim, node):
         return False
     # Clear the claim first: a retry still finds the taint on the Node.
+    await clear_removals(kube, claim)
     cleared = await clear_fact(kube, ref, DISRUPTION_REASON)
     return await _uncordon(kube, node) or cleared
 
@@ -186,10 +184,11 @@ async def _delete_claim(
 
     That time is counted from the deletion.
     """
-    await ensure_claim_finalizer(kube, wanted.claim)
-    if decide.is_disruption(wanted.reason):
+    await record_removal(kube, wanted.claim, wanted.removal)
+    reason = wanted.removal.reason
+    if decide.has_disruption_reason(reason):
         await update_conditions(
-            kube, wanted.claim, [ConditionUpdate(DISRUPTION_REASON, "True", camel_case(wanted.reason))], now
+            kube, wanted.claim, [ConditionUpdate(DISRUPTION_REASON, "True", camel_case(reason))], now
         )
     await request_deletion(kube, claim)
     deleted = await read_claim(kube, wanted.claim)

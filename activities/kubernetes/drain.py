@@ -22,7 +22,6 @@ from tenon.kube.structs import Object
 from tenon.kube.timestamps import format_instant
 from tenon.lifecycle import drain as decide
 from tenon.lifecycle import drain_blockers
-from tenon.lifecycle.leave_text import recorded_why
 from tenon.lifecycle.messages.node import DrainInput, DrainResult
 
 POLL_SECONDS = 1.0
@@ -57,7 +56,6 @@ async def drain(
     if wanted.force and claim is not None:
         await _remember_force(kube, wanted, claim, now())
     until = now() + timedelta(seconds=wanted.budget_seconds)
-    why = recorded_why(wanted.why, wanted.reason, claim.annotations if claim is not None else {})
     evictor: Evictor | None = None
     pause, before = POLL_SECONDS, -1
     while node is not None:
@@ -65,7 +63,7 @@ async def drain(
         if wanted.instance_gone and is_dead(node):
             found = await pods_on(kube, name)
             heartbeat(len(found))
-            ended = await forget_pods(kube, recorder, node, found, why)
+            ended = await forget_pods(kube, recorder, node, found, wanted.why)
             await _note_drained(kube, wanted, now)
             return DrainResult(drained=True, evicted=ended + (evictor.evicted if evictor else 0))
         found = await pods_on(kube, name, latest=False)
@@ -75,7 +73,7 @@ async def drain(
             waited = decide.remaining_pods(found, now(), wanted.force_at)
         heartbeat(len(waited))
         first = evictor is None
-        evictor = evictor or Evictor(kube, recorder, node, wanted, why)
+        evictor = evictor or Evictor(kube, recorder, node, wanted)
         if waited:
             await evictor.act(waited, now())
         if not waited or evictor.gives_up(waited, now()):

@@ -37,10 +37,9 @@ MAX_ASKED_SECONDS = 60.0
 class Evictor:
     """Evicts pods in their waves, and reports what blocks the others."""
 
-    def __init__(self, kube: Kube, recorder: EventPublisher, node: Object, wanted: DrainInput, why: str = "") -> None:
-        """``why``: why the node leaves, for the events of its pods."""
+    def __init__(self, kube: Kube, recorder: EventPublisher, node: Object, wanted: DrainInput) -> None:
         self.evicted = 0
-        self._because = f": {why}" if why else ""
+        self._because = f": {wanted.why}" if wanted.why else ""
         self._kube = kube
         self._recorder = recorder
         self._node = node

@@ -9,8 +9,10 @@ from typing import Any
 
 from temporalio.exceptions import ApplicationError
 
+from activities import loggers
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiError
 from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import NODECLAIMS
 from tenon.apis import labels
@@ -24,12 +26,15 @@ from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord, instance_id_of
 from tenon.kube.structs import Object
 from tenon.kube.timestamps import format_instant
-from tenon.lifecycle import consistency
+from tenon.lifecycle import consistency, leave_text
 from tenon.lifecycle.messages.base import ClaimRef, ErrorType
 from tenon.lifecycle.messages.launch import ClaimView, Instance
+from tenon.lifecycle.messages.node import Removal
 from tenon.lifecycle.release import with_finalizer
 from tenon.provisioning.purchase import bounded_lines
 from tenon.resources import Resources, format_resources
+
+log = loggers.NODECLAIM_LIFECYCLE
 
 Clock = Callable[[], datetime]
 Guard = Callable[[Object], None]
@@ -96,6 +101,7 @@ def view_of(claim: ClaimRecord) -> ClaimView:
     return ClaimView(
         exists=True,
         deleting=claim.deleting,
+        removals=leave_text.recorded(claim.annotations),
         pool=claim.pool,
         node_class=claim.node_class,
         created_at=claim.created_at,
@@ -302,32 +308,75 @@ async def delete_claim(kube: Kube, recorder: EventPublisher, ref: ClaimRef, reas
     known = Reason.of(reason)
     if known in LAUNCH_EVENTS:
         await recorder.publish(claim.body, LAUNCH_EVENTS[known], message, "Warning")
+    await note_removal(kube, claim, Removal(reason=reason, detail=message, actor=leave_text.WORKFLOW))
     await request_deletion(kube, claim)
     return True
 
 
-async def delete_with_finalizer(kube: Kube, claim: ClaimRecord, why: str = "") -> bool:
+async def delete_with_finalizer(kube: Kube, claim: ClaimRecord, removal: Removal) -> bool:
     """Request the deletion of exactly this claim, and make sure that its finalizer keeps it until the instance is gone.
 
     Without the finalizer, which a user may have removed, the claim would be gone at once, and its node would not drain.
-    ``why`` is recorded on the claim, for the events about its node.
+    The removal is recorded on the claim first, for its node's workflow. If that fails, the deletion does not wait for
+    it, and it is tried once more afterwards.
 
     Returns:
         False if the claim is gone.
+    """
+    recorded = True
+    try:
+        if not claim.deleting and not await record_removal(kube, claim, removal, seen=claim.body):
+            return False
+    except ApiError as error:
+        if not claim.has_finalizer:
+            raise
+        recorded = False
+        extra = {"nodeclaim": claim.name, "reason": removal.reason, "error": str(error)}
+        log.warning("The worker failed to record why it deletes a NodeClaim", extra=extra)
+    existed = await kube.delete(NODECLAIMS, claim.name, uid=claim.uid)
+    if existed and not recorded:
+        await note_removal(kube, claim, removal, first=True)
+    return existed
+
+
+async def record_removal(
+    kube: Kube, claim: ClaimRef | ClaimRecord, removal: Removal, *, seen: Object | None = None, first: bool = False
+) -> bool:
+    """Write on the claim why it is about to be deleted, and the finalizer. Return False if the claim is gone.
+
+    What is recorded already stays: the first reason wins. If nothing is recorded on a claim that is being deleted, the
+    reason of its deletion is not known, and comes before this one, unless this one is the ``first``.
     """
 
     def compute(present: Object) -> dict[str, Any]:
         _check_managed(present)
         metadata = dict(with_finalizer(present).get("metadata", {}))
-        recorded = object_json.annotations(present).get(labels.DELETED_BECAUSE)
-        if why and not recorded and not object_json.is_deleting(present):
-            metadata["annotations"] = {labels.DELETED_BECAUSE: why[:_MAX_MESSAGE]}
+        deleting = object_json.is_deleting(present) and not first
+        annotation = leave_text.with_removal(object_json.annotations(present), removal, deleting=deleting)
+        if annotation:
+            metadata["annotations"] = annotation
         return {"metadata": metadata} if metadata else {}
 
-    writes = not claim.has_finalizer or (why and not claim.deleting)
-    if writes and await change(kube, NODECLAIMS, claim.name, compute, uid=claim.uid, seen=claim.body) is None:
-        return False
-    return await kube.delete(NODECLAIMS, claim.name, uid=claim.uid)
+    return await change(kube, NODECLAIMS, claim.name, compute, uid=claim.uid, seen=seen) is not None
+
+
+async def clear_removals(kube: Kube, claim: ClaimRecord) -> None:
+    """Remove the recorded reasons from a claim that stays: a later deletion has another one."""
+
+    def compute(present: Object) -> dict[str, Any]:
+        recorded = labels.DELETED_BECAUSE in object_json.annotations(present)
+        return {"metadata": {"annotations": {labels.DELETED_BECAUSE: None}}} if recorded else {}
+
+    await change(kube, NODECLAIMS, claim.name, compute, uid=claim.uid, seen=claim.body)
+
+
+async def note_removal(kube: Kube, claim: ClaimRecord, removal: Removal, *, first: bool = False) -> None:
+    """Write on the claim a reason to remove it. Nothing waits for it, so a failure is only logged."""
+    try:
+        await record_removal(kube, claim, removal, first=first)
+    except ApiError as error:
+        extra = {"nodeclaim": claim.name, "reason": removal.reason, "error": str(error)}
+        log.warning("The worker failed to record why a NodeClaim is removed", extra=extra)
 
 
 async def request_deletion(kube: Kube, claim: ClaimRecord) -> None:

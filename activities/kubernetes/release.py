@@ -15,21 +15,17 @@ from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.nodeclaims import read_claim, request_deletion
 from activities.kubernetes.nodes import find_node
 from activities.kubernetes.resources import NODECLAIMS, NODES
-from tenon.evolve import evolve
 from tenon.kube import object_json
-from tenon.lifecycle.messages.node import ReleaseInput
+from tenon.lifecycle.messages.node import ReleaseInput, ReleaseResult
 from tenon.lifecycle.release import finalizer_message, foreign_finalizers, without_finalizer
 
 HELD_BY_FINALIZER = "HeldByFinalizer"
 
 
-async def release(kube: Kube, wanted: ReleaseInput, recorder: EventPublisher) -> ReleaseInput:
+async def release(kube: Kube, wanted: ReleaseInput, recorder: EventPublisher) -> ReleaseResult:
     """Delete Node and claim if they still exist, and remove the finalizers: from the Node first, which the claim names.
 
     Changes only the Node with the claim's provider ID and the claim with its UID. Objects that are gone are fine.
-
-    Returns:
-        The input with ``held_by``: whose finalizers keep the Node or the claim.
     """
     left: list[Mapping[str, Any] | None] = []
     claim = await read_claim(kube, wanted.claim)
@@ -47,4 +43,4 @@ async def release(kube: Kube, wanted: ReleaseInput, recorder: EventPublisher) ->
         await recorder.publish(
             obj, HELD_BY_FINALIZER, f"Tenon has removed its own finalizer; {finalizer_message(obj)}", "Warning"
         )
-    return evolve(wanted, held_by=[finalizer_message(obj) for obj in held])
+    return ReleaseResult(held_by=[finalizer_message(obj) for obj in held])

@@ -16,6 +16,7 @@ from activities.kubernetes.event_references import claim_reference
 from activities.kubernetes.events import EventPublisher
 from activities.planning.interfaces import ClusterView
 from tenon.kube.claim_record import ClaimRecord
+from tenon.lifecycle.messages.node import Removal
 from tenon.lifecycle.messages.provisioning import LaunchBreaker
 
 log = loggers.PROVISIONER
@@ -46,6 +47,8 @@ async def delete_superseded(
         )
         await recorder.publish(claim_reference(name, claim.uid), nodeclaims.LAUNCH_FAILED, message, "Warning")
         try:
+            removal = Removal(reason=breaker.reason, detail=message, actor="controller provisioner")
+            await nodeclaims.note_removal(kube, claim, removal)
             await nodeclaims.request_deletion(kube, claim)
         except ApiError as error:  # it is given up when its launch timeout is over
             log.warning(

@@ -49,7 +49,11 @@ _BY_HAND = replace(_FORCEFUL, is_by_hand=True)
 
 
 class Reason(StrEnum):
-    """The reasons that Tenon itself gives. A failed launch may also have one of EC2's error codes as its reason."""
+    """The reasons that Tenon itself gives.
+
+    A failed launch may also have one of EC2's error codes as its reason, and a node whose instance ends or fails the
+    kind of the notice about it (`tenon.ec2.interruption.Kind`).
+    """
 
     traits: Traits
 
@@ -103,6 +107,9 @@ class Reason(StrEnum):
     REGISTRATION_TIMEOUT = "registration_timeout"
     INITIALIZATION_TIMEOUT = "initialization_timeout"
     UNHEALTHY = "unhealthy"
+    OVERPROVISIONED = "overprovisioned"
+    CAPACITY_RESERVATION_EXPIRING = "capacity_reservation_expiring"
+    UNUSED_REPLACEMENT = "unused_replacement"
     # Failed launches.
     INSUFFICIENT_CAPACITY = "insufficient_capacity"
     NODECLASS_NOT_READY = "nodeclass_not_ready"

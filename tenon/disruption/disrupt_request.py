@@ -15,6 +15,7 @@ def disrupt_request(command: DisruptionCommand, candidate: DisruptionCandidate) 
     return Disrupt(
         command=command.id,
         reason=command.reason,
+        detail=next(iter(command.explanation), ""),
         since=candidate.since,
         not_before=candidate.due,
         only_if_empty=only_if_empty,

@@ -16,18 +16,18 @@ FORCEFUL = "Forceful Termination"
 
 
 def drain_reason(reason: str) -> str:
-    """Return the reason label of the drain metrics: the disruption reason, or `FORCEFUL` for every other cause."""
+    """Return the reason label of the drain metrics: the reason in DisruptionReason, or `FORCEFUL` without one."""
     known = Reason.of(reason)
-    return known.camel_case if known is not None and known.is_disruption else FORCEFUL
+    return known.camel_case if known is not None and has_disruption_reason(known) else FORCEFUL
 
 
-def is_disruption(reason: str) -> bool:
-    """True if the node leaves for a disruption reason: only then is the condition DisruptionReason set.
+def has_disruption_reason(reason: str) -> bool:
+    """True if the NodeClaim gets the condition DisruptionReason: for a disruption reason, and for node repair.
 
     Expiration does not count, even if a command removes the node.
     """
     known = Reason.of(reason)
-    return known is not None and known.is_disruption
+    return known is not None and (known.is_disruption or known is Reason.UNHEALTHY)
 
 
 def cordoned(node: Object) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from tenon.evolve import evolve
 from tenon.lifecycle import termination
+from tenon.lifecycle.leave_text import command_text
 from tenon.lifecycle.messages.node import Disrupt, DisruptAnswer
 from tenon.lifecycle.state import NodeState, PendingDisruption, Stage
 from tenon.lifecycle.steps import LeaveRequest
@@ -34,11 +35,13 @@ def disrupted(state: NodeState, event: Disrupt, now: datetime) -> NodeState:
         pending = PendingDisruption(
             command=event.command,
             reason=event.reason,
+            detail=event.detail,
             due=event.not_before,
             since=event.since,
             only_if_empty=event.only_if_empty,
         )
         text = f"{event.reason}; leaves at {event.not_before:%H:%M:%S} if still so"
         return record(evolve(state, pending=pending), now, text)
-    request = LeaveRequest(reason=event.reason, command=event.command, since=event.since)
+    actor = command_text(event.command)
+    request = LeaveRequest(reason=event.reason, detail=event.detail, actor=actor, since=event.since)
     return termination.leave(state, request, now, only_if_empty=event.only_if_empty)

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from tenon.apis.reasons import Reason
 from tenon.evolve import evolve
 from tenon.lifecycle import launch_retry, termination
+from tenon.lifecycle.leave_text import WORKFLOW, deletion
 from tenon.lifecycle.messages.launch import LaunchResult, PrepareLaunchResult
 from tenon.lifecycle.startup_stages import REGISTRATION_TIMEOUT
 from tenon.lifecycle.state import NodeState, Stage
@@ -40,13 +41,13 @@ def prepared(state: NodeState, event: PrepareLaunchResult, now: datetime) -> Nod
     if view.instance is not None:
         state = _adopted(state, event, now)
     if view.deleting:
-        return termination.leave(state, LeaveRequest(reason=Reason.DELETED, message="the NodeClaim was deleted"), now)
+        return termination.leave_deleted(state, view.removals or (deletion("NodeClaim"),), now)
     if view.instance is not None:
         return state
     if event.waits is not None:
         return launch_retry.with_retry(state, event.waits, now)
     if event.request is None:
-        return termination.leave(state, LeaveRequest(reason=event.reason, message=event.message), now)
+        return termination.leave(state, _failed(event), now)
     return record(
         evolve(state, stage=Stage.LAUNCHING, request=event.request, attempt=event.attempt or state.attempt),
         now,
@@ -63,7 +64,7 @@ def launched(state: NodeState, event: LaunchResult, now: datetime) -> NodeState:
     if instance is None and event.waits is not None:
         return launch_retry.with_retry(state, event.waits, now)
     if instance is None:
-        return termination.leave(state, LeaveRequest(reason=event.reason, message=event.message), now)
+        return termination.leave(state, _failed(event), now)
     joins = evolve(
         state,
         stage=Stage.REGISTERING,
@@ -80,6 +81,10 @@ def launched(state: NodeState, event: LaunchResult, now: datetime) -> NodeState:
         f"launched {instance.id}: {instance.instance_type} {instance.capacity_type} in {instance.zone}"
         f" at {instance.price:.4f} $/h",
     )
+
+
+def _failed(event: PrepareLaunchResult | LaunchResult) -> LeaveRequest:
+    return LeaveRequest(reason=event.reason, detail=event.message, actor=WORKFLOW)
 
 
 def _adopted(state: NodeState, event: PrepareLaunchResult, now: datetime) -> NodeState:

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from tenon.apis.reasons import Reason
 from tenon.evolve import evolve
 from tenon.lifecycle import disruption_requests, expiration, launch_retry, launch_stages, startup_stages, termination
+from tenon.lifecycle.leave_text import WORKFLOW, command_text, deletion, operator_text
 from tenon.lifecycle.messages.base import ActivityName, Message
 from tenon.lifecycle.messages.launch import LaunchResult, LaunchWait, PrepareLaunchResult
 from tenon.lifecycle.messages.node import (
@@ -28,7 +29,7 @@ from tenon.lifecycle.messages.node import (
     Keep,
     Poke,
     RegisterResult,
-    ReleaseInput,
+    ReleaseResult,
     TerminateResult,
 )
 from tenon.lifecycle.next_step import next_step
@@ -50,7 +51,7 @@ DONE = (
     DrainResult,
     DetachResult,
     TerminateResult,
-    ReleaseInput,
+    ReleaseResult,
 )
 """Results of steps that are retried without limit. Such a result clears what blocked the step."""
 
@@ -85,13 +86,14 @@ def apply(state: NodeState, event: Message, now: datetime) -> NodeState:
             return termination.detached(state, event, now)
         case TerminateResult():
             return termination.terminated(state, event, now)
-        case ReleaseInput():
+        case ReleaseResult():
             return termination.released(state, event, now)
         case Poke():
             return _poked(state, event, now)
         case Keep():
             kept = evolve(state, keep_until=event.until, keep_recorded=False, pending=None, expired=False)
-            return record(kept, now, f"kept until {event.until:%Y-%m-%d %H:%M} by an operator")
+            who = operator_text(event.operator)
+            return record(kept, now, f"kept until {event.until:%Y-%m-%d %H:%M} ({who})")
         case Disrupt():
             return disruption_requests.disrupted(state, event, now)
         case LeaveRequest():
@@ -116,13 +118,13 @@ def _poked(state: NodeState, event: Poke, now: datetime) -> NodeState:
     if event.instance_gone:
         return termination.instance_gone(state, now)
     if state.stage.leaving:
-        return state
-    if state.stage is Stage.PREPARING and event.reason != "gone":
+        return termination.noted(state, event.removals, now)
+    if state.stage is Stage.PREPARING and not event.claim_gone:
         # The next step reads the claim and its instance, which leaving needs. Run it at once.
         return evolve(state, deadline=None) if event.claim_deleting else state
     if event.claim_deleting or event.node_deleting:
-        what = "NodeClaim" if event.claim_deleting else "Node"
-        return termination.leave(state, LeaveRequest(reason=Reason.DELETED, message=f"the {what} was deleted"), now)
+        removals = event.removals or (deletion("NodeClaim" if event.claim_deleting else "Node"),)
+        return termination.leave_deleted(state, removals, now)
     if event.disrupted:
         return evolve(state, disrupted=True) if state.stage is Stage.LIVE else state
     if state.stage in (Stage.LIVE, Stage.BINDING):
@@ -139,13 +141,16 @@ def _deadline(state: NodeState, event: DeadlinePassed, now: datetime) -> NodeSta
             return waits
         if event.asks_first and expiration.asks_before_it_expires(state, now):
             return evolve(state, expired=True)
-        return termination.leave(state, LeaveRequest(reason=Reason.EXPIRED, message="its time to live is over"), now)
+        request = LeaveRequest(reason=Reason.EXPIRED, detail="its time to live is over", actor=WORKFLOW)
+        return termination.leave(state, request, now)
     if state.stage is Stage.LIVE:
         pending = state.pending
         if pending is not None and now >= pending.due:
             if (waits := expiration.staggered(state, pending.due, now)) is not None:
                 return waits
-            request = LeaveRequest(reason=pending.reason, command=pending.command, since=pending.since)
+            request = LeaveRequest(
+                reason=pending.reason, detail=pending.detail, actor=command_text(pending.command), since=pending.since
+            )
             return termination.leave(state, request, now, only_if_empty=pending.only_if_empty)
         return evolve(state, spread_until=None)
     if state.deadline is None or now < state.deadline:
@@ -166,7 +171,8 @@ def _failed(state: NodeState, event: Failed, now: datetime) -> NodeState:
     if event.activity is ActivityName.LAUNCH:
         state = evolve(state, launch_unsettled_until=now + launch_retry.ANSWER_GRACE)
     if event.activity in (ActivityName.PREPARE_LAUNCH, ActivityName.LAUNCH):
-        return termination.leave(state, LeaveRequest(reason=Reason.LAUNCH_TIMEOUT, message=event.message), now)
+        request = LeaveRequest(reason=Reason.LAUNCH_TIMEOUT, detail=event.message, actor=WORKFLOW)
+        return termination.leave(state, request, now)
     text = f"{event.activity.value} failed: {event.message}"
     update: dict[str, object] = {"blocked": text, "failures": state.failures + 1}
     if event.activity is ActivityName.CHECK_EXPIRATION:

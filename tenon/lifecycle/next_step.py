@@ -16,6 +16,7 @@ from tenon.lifecycle.messages.node import (
     KeepInput,
     NodeInput,
     ReleaseInput,
+    Removal,
     TerminateInput,
 )
 from tenon.lifecycle.state import NodeState, Stage
@@ -93,18 +94,18 @@ def _leaving_step(state: NodeState, now: datetime) -> Step:
     force = state.leave.force if state.leave else False
     match state.stage:
         case Stage.CORDONING:
-            reason = state.leave.reason if state.leave else ""
+            leave = state.leave
             return Run(
                 ActivityName.CORDON,
                 CordonInput(
                     **base,
-                    reason=reason,
-                    only_if_empty=bool(state.leave and state.leave.only_if_empty),
-                    termination_timestamp=state.leave.asked_at if state.leave and force else None,
+                    removal=leave.plain if leave else Removal(reason=""),
+                    only_if_empty=bool(leave and leave.only_if_empty),
+                    termination_timestamp=leave.asked_at if leave and force else None,
                     why=leave_text.why_it_leaves(state),
                     life=leave_text.life(state),
                 ),
-                f"{state.node_name or state.claim.name}: {reason}",
+                f"{state.node_name or state.claim.name}: {leave.reason if leave else ''}",
             )
         case Stage.DRAINING:
             return Run(
@@ -154,6 +155,7 @@ def _leaving_step(state: NodeState, now: datetime) -> Step:
                     reason=state.leave.reason if state.leave else "",
                     created_at=state.created_at,
                     deletion_started_at=state.deletion_started_at,
+                    already_deleted=bool(state.leave and state.leave.already_deleted),
                 ),
                 state.claim.name,
             )

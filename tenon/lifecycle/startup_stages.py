@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from tenon.apis.reasons import Reason
 from tenon.evolve import evolve
 from tenon.lifecycle import termination
+from tenon.lifecycle.leave_text import WORKFLOW
 from tenon.lifecycle.messages.node import BindResult, InitializeResult, RegisterResult
 from tenon.lifecycle.state import NodeState, Stage
 from tenon.lifecycle.steps import LeaveRequest
@@ -47,7 +48,7 @@ def _registration_timeout(state: NodeState, console: str) -> LeaveRequest:
     message = f"no Node joined for {state.instance.id if state.instance else 'it'} within {minutes} minutes"
     if console:
         message += f"; {console}"
-    return LeaveRequest(reason=Reason.REGISTRATION_TIMEOUT, message=message)
+    return LeaveRequest(reason=Reason.REGISTRATION_TIMEOUT, detail=message, actor=WORKFLOW)
 
 
 def initialized(state: NodeState, event: InitializeResult, now: datetime) -> NodeState:
@@ -70,7 +71,8 @@ def _still_uninitialized(state: NodeState, why: str, now: datetime) -> NodeState
     if give_up_at is not None and now >= give_up_at:
         minutes = int((now - since).total_seconds() // 60)
         message = f"not initialized {minutes} minutes after its registration: {why}"
-        return termination.leave(waiting, LeaveRequest(reason=Reason.INITIALIZATION_TIMEOUT, message=message), now)
+        request = LeaveRequest(reason=Reason.INITIALIZATION_TIMEOUT, detail=message, actor=WORKFLOW)
+        return termination.leave(waiting, request, now)
     look_again = now + min(RECHECK, FIRST_RECHECK * 2 ** min(state.looks, 10))
     blocked = f"not initialized yet: {why}" if now - since >= RECHECK else ""
     return evolve(

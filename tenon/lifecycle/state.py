@@ -12,6 +12,7 @@ from pydantic import Field
 
 from tenon.lifecycle.messages.base import ClaimRef, Message
 from tenon.lifecycle.messages.launch import Instance, LaunchRequest
+from tenon.lifecycle.messages.node import Removal
 
 
 class Stage(StrEnum):
@@ -53,14 +54,15 @@ class TimelineEntry(Message):
     text: str
 
 
-class Leave(Message):
+class Leave(Removal):
     """Why and how a node leaves. With ``only_if_empty``, the node stays if it turns out to have pods."""
 
-    reason: str
-    message: str = ""
     force: bool = False
     only_if_empty: bool = False
-    command: str = ""
+    already_deleted: bool = False
+    """Its NodeClaim was being deleted before the workflow asked for that."""
+    later: tuple[Removal, ...] = ()
+    """Further reasons to remove the node that came while it was leaving."""
     since: datetime | None = None
     """Since when the reason of a disruption command holds, such as when the node became empty."""
     asked_at: datetime
@@ -71,6 +73,7 @@ class PendingDisruption(Message):
 
     command: str
     reason: str
+    detail: str = ""
     due: datetime
     since: datetime | None = None
     only_if_empty: bool = False
@@ -171,6 +174,9 @@ class NodeClaimResult(Message):
     claim: str
     pool: str
     reason: str
+    detail: str = ""
+    actor: str = ""
+    """Who removed the node: the controller, disruption command or person."""
     instance_id: str = ""
     instance_type: str = ""
     zone: str = ""

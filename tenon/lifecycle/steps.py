@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from tenon.lifecycle.messages.base import ActivityName, Message
+from tenon.lifecycle.messages.node import Removal
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +56,13 @@ class DeadlinePassed(Message):
     """An expired node asks whether its NodePool makes it wait. False in runs of earlier versions."""
 
 
-class LeaveRequest(Message):
-    """An operator, an expiry or a command removes the node. ``force`` deletes pods without eviction."""
+class LeaveRequest(Removal):
+    """An operator, an expiry, a command or a deletion removes the node. ``force`` deletes pods without eviction."""
 
-    reason: str
-    message: str = ""
     force: bool = False
-    command: str = ""
     since: datetime | None = None
+    already_deleted: bool = False
+    """Its NodeClaim is being deleted already."""
 
 
 class KeepRecorded(Message):

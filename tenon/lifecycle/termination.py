@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 from tenon.apis.reasons import Reason
 from tenon.evolve import evolve
-from tenon.lifecycle.messages.node import CordonResult, DetachResult, DrainResult, ReleaseInput, TerminateResult
+from tenon.lifecycle.leave_text import SOMEBODY, removal_text
+from tenon.lifecycle.messages.node import (
+    CordonResult,
+    DetachResult,
+    DrainResult,
+    ReleaseResult,
+    Removal,
+    TerminateResult,
+)
 from tenon.lifecycle.state import Leave, NodeState, Stage
 from tenon.lifecycle.steps import LeaveRequest
 from tenon.lifecycle.timeline import record
@@ -35,24 +44,19 @@ def drain_seconds(state: NodeState) -> float:
 def leave(state: NodeState, request: LeaveRequest, now: datetime, *, only_if_empty: bool = False) -> NodeState:
     """Start leaving.
 
-    If the node is already leaving, only a request to force it, or to drop ``only_if_empty``, has an effect.
+    If the node is already leaving, the first reason stays, and only a request to force it, or to drop
+    ``only_if_empty``, has another effect than a line of the timeline.
     """
     present = state.leave
     if present is not None and not (request.force and not present.force):
         if present.only_if_empty and not only_if_empty and state.stage is Stage.CORDONING:
-            unconditional = evolve(present, only_if_empty=False, reason=request.reason)
-            return record(evolve(state, leave=unconditional), now, f"leaving: {request.reason}")
-        return state
-    text = f"leaving: {request.reason}" + (f" ({request.message})" if request.message else "")
-    new_leave = Leave(
-        reason=state.leave.reason if state.leave else request.reason,
-        message=request.message,
-        force=request.force,
-        only_if_empty=only_if_empty,
-        command=request.command,
-        since=request.since,
-        asked_at=now,
-    )
+            return record(evolve(state, leave=_leave(request, now)), now, f"leaving: {removal_text(request)}")
+        return noted(state, (request,), now)
+    text = f"leaving: {removal_text(request)}"
+    if present is None:
+        new_leave = evolve(_leave(request, now), only_if_empty=only_if_empty)
+    else:
+        new_leave = evolve(present, force=True, only_if_empty=only_if_empty, asked_at=now)
     update: dict[str, object] = {"leave": new_leave, "pending": None}
     if not state.stage.leaving:
         update |= {"stage": Stage.CORDONING, "deadline": None, "request": None, "look": False}
@@ -62,8 +66,36 @@ def leave(state: NodeState, request: LeaveRequest, now: datetime, *, only_if_emp
             update["blocked"] = ""
     else:
         update |= {"look": True, "force_at": min(state.force_at or now, now)}
-        text = "force drain requested: pods are deleted without eviction from now on"
+        text = f"force drain requested ({request.actor}): pods are deleted without eviction from now on"
     return record(evolve(state, **update), now, text)
+
+
+def _leave(request: LeaveRequest, now: datetime) -> Leave:
+    return Leave(**dict(request), asked_at=now)
+
+
+def leave_deleted(state: NodeState, removals: Sequence[Removal], now: datetime) -> NodeState:
+    """Start leaving because the NodeClaim or the Node is being deleted, for the first of these reasons."""
+    request = LeaveRequest(**dict(removals[0]), already_deleted=True)
+    return noted(leave(state, request, now), removals, now)
+
+
+def noted(state: NodeState, removals: Sequence[Removal], now: datetime) -> NodeState:
+    """Note the reasons that came while the node was leaving. The first one stays.
+
+    Only a deletion whose author was not known gets its reason later, if recording it failed at first.
+    """
+    leave = state.leave
+    if leave is None or not removals:
+        return state
+    if leave.reason == Reason.DELETED and leave.actor == SOMEBODY and removals[0].reason != Reason.DELETED:
+        leave = evolve(leave, reason=removals[0].reason, detail=removals[0].detail, actor=removals[0].actor)
+        state = record(evolve(state, leave=leave), now, f"deleted because of {removal_text(leave)}")
+    for removal in removals:
+        if removal.reason not in {leave.reason, *(each.reason for each in leave.later)}:
+            leave = evolve(leave, later=(*leave.later, removal.plain))
+            state = record(evolve(state, leave=leave), now, f"another reason to leave: {removal_text(removal)}")
+    return state
 
 
 def cordoned(state: NodeState, result: CordonResult, now: datetime) -> NodeState:
@@ -135,10 +167,13 @@ def instance_gone(state: NodeState, now: datetime) -> NodeState:
     if gone.stage.leaving:
         sure = evolve(gone.leave, only_if_empty=False) if gone.leave else None
         return evolve(gone, look=True, leave=sure)
-    return leave(gone, LeaveRequest(reason=Reason.GARBAGE_COLLECTED, message=f"{instance} is gone from EC2"), now)
+    request = LeaveRequest(
+        reason=Reason.GARBAGE_COLLECTED, detail=f"{instance} is gone from EC2", actor="garbage collection"
+    )
+    return leave(gone, request, now)
 
 
-def released(state: NodeState, result: ReleaseInput, now: datetime) -> NodeState:
+def released(state: NodeState, result: ReleaseResult, now: datetime) -> NodeState:
     """End the workflow. The last timeline entry names what still holds the objects."""
     text = "finalizers removed, life ended"
     if result.held_by:

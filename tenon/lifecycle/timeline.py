@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from tenon.evolve import evolve
+from tenon.lifecycle.leave_text import removal_text
 from tenon.lifecycle.messages.launch import Instance
 from tenon.lifecycle.state import NodeClaimResult, NodeState, Stage, TimelineEntry
 from tenon.sentences import counted, for_temporal_ui, shortened
@@ -93,7 +94,7 @@ def details(state: NodeState) -> str:
         since = f" since {clock(state.pending.since)}" if state.pending.since else ""
         rows.append(("Pending", f"{state.pending.reason}{since}; leaves at {clock(state.pending.due)} if still so"))
     if state.leave:
-        rows.append(("Leaving", f"{state.leave.reason} {state.leave.message}".strip()))
+        rows.append(("Leaving", "; ".join(map(removal_text, (state.leave, *state.leave.later)))))
     if state.force_at:
         rows.append(("Forced from", clock(state.force_at)))
     if state.blocked:
@@ -119,6 +120,8 @@ def result_of(state: NodeState, now: datetime) -> NodeClaimResult:
         claim=state.claim.name,
         pool=state.pool,
         reason=state.leave.reason if state.leave else "",
+        detail=state.leave.detail if state.leave else "",
+        actor=state.leave.actor if state.leave else "",
         instance_id=instance.id if instance else "",
         instance_type=instance.instance_type if instance else "",
         zone=instance.zone if instance else "",

@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from tenon.apis import labels
 from tenon.kube.taints import Taint
-from tenon.lifecycle.messages.node import Poke
+from tenon.lifecycle.messages.node import Poke, Removal
 
 
 def poke_for(
     *,
     claim_deleting: bool,
+    removals: tuple[Removal, ...],
     registered: bool,
     initialized: bool,
     startup_taints: Sequence[Taint],
@@ -34,7 +35,13 @@ def poke_for(
     have the claim's provider ID, the poke names none of them, so that registration finds and reports them all.
     """
     if claim_deleting or node_deleting:
-        return Poke(node_name=node_name, claim_deleting=claim_deleting, node_deleting=node_deleting, reason="deleted")
+        return Poke(
+            node_name=node_name,
+            claim_deleting=claim_deleting,
+            node_deleting=node_deleting,
+            removals=removals if claim_deleting else (),
+            reason="deleted",
+        )
     if not node_name:
         late = minutes_late and not registered
         return Poke(minutes_late=minutes_late, reason=f"no Node after {minutes_late} minutes") if late else None

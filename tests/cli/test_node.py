@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
 import json
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -85,7 +87,7 @@ async def test_show_says_what_blocks_a_node_and_what_resolves_it(tenon: Tenon, c
     assert BUDGET in text
     assert "tenon node force-drain default-x1 deletes the pods at once, whatever protects them" in text
     assert "kubectl edit poddisruptionbudget -n default web" in text
-    assert "drain asked for by an operator" in text
+    assert "drain (an operator, by a Temporal signal)" in text
     assert "All pods are deleted, whatever protects them, by 20" in text
     assert "Tried again at 20" in text
 
@@ -107,7 +109,9 @@ async def test_the_blocked_nodes_are_listed_with_their_reasons(
 
     forced = await asyncio.to_thread(tenon, "force-drain", NAME, "--cluster", cluster)
     assert forced.exit_code == 0, forced.output
-    await newest(temporal.client, cluster).result()
+    life = await newest(temporal.client, cluster).result()
+    who = f"{getpass.getuser()}@{socket.gethostname()}, by tenon node"
+    assert any(f"force drain requested ({who})" in entry.text for entry in life.timeline)
 
     async def gone() -> bool:
         listed = await asyncio.to_thread(tenon, "list", "--cluster", cluster, "--blocked", "-o", "json")
@@ -124,7 +128,9 @@ async def test_a_list_that_is_piped_is_plain_and_not_cut(
     monkeypatch.setenv("COLUMNS", "20")
     plain = await asyncio.to_thread(tenon, "list", "--cluster", cluster)
     header, row = plain.output.splitlines()[:2]
-    assert header.split() == ["NodeClaim", "Stage", "NodePool", "Type", "Zone", "Capacity", "Blocked", "Expires"]
+    columns = ["NodeClaim", "Stage", "NodePool", "Type", "Zone", "Capacity", "Blocked", "Expires", "Reason"]
+    assert header.split() == columns
+    assert row.split()[-1] == "Drain"
     assert row.split()[0] == NAME
     assert row.index(row.split()[1]) == header.index("Stage")
 

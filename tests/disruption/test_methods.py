@@ -166,6 +166,9 @@ def test_a_command_travels_with_what_its_nodes_are_asked() -> None:
     (command,) = decide(Situation([node("a")], POLICIES, NOW)).commands
     message = to_message(command)
     wish = disrupt_request(message, message.candidates[0])
+    assert wish.detail == ""
+    explained = message.model_copy(update={"explanation": ["NodeClassDrift since noon", "nothing is bought"]})
+    assert disrupt_request(explained, message.candidates[0]).detail == "NodeClassDrift since noon"
     assert (wish.reason, wish.only_if_empty, wish.command) == ("Empty", True, message.id)
     assert (wish.since, wish.not_before) == (NOW - timedelta(hours=1), NOW)
 

@@ -31,8 +31,8 @@ def test_a_value_of_another_type_is_refused(value: object) -> None:
 
 
 def test_what_was_never_stated_stays_unstated() -> None:
-    assert evolve(Leave(reason="expired", asked_at=NOW), message="after 30 days").model_dump(exclude_unset=True) == {
+    assert evolve(Leave(reason="expired", asked_at=NOW), detail="after 30 days").model_dump(exclude_unset=True) == {
         "reason": "expired",
         "asked_at": NOW,
-        "message": "after 30 days",
+        "detail": "after 30 days",
     }

@@ -9,10 +9,10 @@ import pytest
 
 from tenon.apis import labels
 from tenon.lifecycle import machine
-from tenon.lifecycle.leave_text import life, recorded_why, why_it_leaves
+from tenon.lifecycle.leave_text import SOMEBODY, life, recorded, why_it_leaves, with_removal
 from tenon.lifecycle.messages.base import ActivityName, ClaimRef
 from tenon.lifecycle.messages.launch import Instance
-from tenon.lifecycle.messages.node import CordonInput, CordonResult, Disrupt, DrainInput, Poke
+from tenon.lifecycle.messages.node import CordonInput, CordonResult, Disrupt, DrainInput, Poke, Removal
 from tenon.lifecycle.state import NodeState, PendingDisruption, Stage
 from tenon.lifecycle.steps import DeadlinePassed, LeaveRequest, Run
 from tenon.sentences import lasting
@@ -30,6 +30,10 @@ INSTANCE = Instance(
     launched_at=START,
 )
 LIFE = "c7i-flex.2xlarge, $0.1187/h, lived 3m"
+INTERRUPTED = Removal(
+    reason="spot_interrupted", detail="EC2 interrupts the spot instance", actor="controller interruption"
+)
+REPAIRED = Removal(reason="unhealthy", detail="Ready is False for 30m", actor="controller node.health")
 EMPTY_SINCE = NOW - timedelta(seconds=15)
 
 
@@ -49,16 +53,17 @@ def pending(due: timedelta) -> PendingDisruption:
         (live(pending=pending(timedelta())), DeadlinePassed(), "Empty for 15s (command c-1)"),
         (live(), Disrupt(command="c-1", reason="Drifted"), "Drifted (command c-1)"),
         (live(), Disrupt(command="c-1", reason="Underutilized"), "Underutilized (command c-1)"),
-        (live(expires_at=NOW), DeadlinePassed(), "Expired: its time to live is over"),
-        (live(), LeaveRequest(reason="drain", message="asked for by an operator"), "Drain: asked for by an operator"),
+        (live(expires_at=NOW), DeadlinePassed(), "Expired: its time to live is over (the node's workflow)"),
+        (live(), LeaveRequest(reason="drain", actor="ann@laptop"), "Drain (ann@laptop)"),
+        (live(), LeaveRequest(reason="force_drain", actor="ann@laptop", force=True), "ForceDrain (ann@laptop)"),
+        (live(), Poke(claim_deleting=True), f"Deleted: the NodeClaim was deleted ({SOMEBODY})"),
+        (live(), Poke(node_deleting=True), f"Deleted: the Node was deleted ({SOMEBODY})"),
         (
             live(),
-            LeaveRequest(reason="force_drain", message="asked for by an operator", force=True),
-            "ForceDrain: asked for by an operator",
+            Poke(claim_deleting=True, removals=(INTERRUPTED,)),
+            "SpotInterrupted: EC2 interrupts the spot instance (controller interruption)",
         ),
-        (live(), Poke(claim_deleting=True), "Deleted: the NodeClaim was deleted"),
-        (live(), Poke(node_deleting=True), "Deleted: the Node was deleted"),
-        (live(), Poke(instance_gone=True), "GarbageCollected: i-1 is gone from EC2"),
+        (live(), Poke(instance_gone=True), "GarbageCollected: i-1 is gone from EC2 (garbage collection)"),
     ],
 )
 def test_evt04_each_cause_has_its_sentence(state: NodeState, event: Any, why: str) -> None:
@@ -95,11 +100,30 @@ def test_a_node_without_an_instance_or_a_price_has_a_shorter_sentence() -> None:
     assert (why_it_leaves(live()), life(live())) == ("", "")
 
 
-def test_what_deleted_the_claim_says_why_there() -> None:
-    recorded = {labels.DELETED_BECAUSE: "Interrupted: EC2 interrupts the spot instance"}
-    assert recorded_why("Deleted: x", "deleted", recorded) == "Interrupted: EC2 interrupts the spot instance"
-    assert recorded_why("Deleted: x", "deleted", {}) == "Deleted: x"
-    assert recorded_why("Drain: x", "drain", recorded) == "Drain: x", "it was asked before the deletion"
+def test_a_nodeclaim_keeps_each_reason_once_and_the_first_one_first() -> None:
+    annotations = with_removal({}, REPAIRED, deleting=False)
+    assert recorded(annotations) == (REPAIRED,)
+    assert with_removal(annotations, REPAIRED.model_copy(update={"actor": "kubectl"}), deleting=True) == {}
+    assert recorded(with_removal(annotations, INTERRUPTED, deleting=True)) == (REPAIRED, INTERRUPTED)
+
+
+def test_a_deletion_that_nobody_recorded_comes_before_what_is_recorded_later() -> None:
+    first, later = recorded(with_removal({}, INTERRUPTED, deleting=True))
+    assert (first.reason, first.actor, later) == ("deleted", SOMEBODY, INTERRUPTED)
+
+
+def test_what_a_nodeclaim_keeps_is_bounded() -> None:
+    annotations: dict[str, str] = {}
+    for number in range(9):
+        long = Removal(reason=f"reason-{number}", detail="why " * 200)
+        annotations = annotations | with_removal(annotations, long, deleting=True)
+    assert len(recorded(annotations)) == 5
+    assert len(annotations[labels.DELETED_BECAUSE]) < 2000
+
+
+@pytest.mark.parametrize("written", ["", "I wanted to", "{}", "[1]", '[{"detail": "no reason"}]'])
+def test_an_annotation_that_a_user_wrote_is_no_reason(written: str) -> None:
+    assert recorded({labels.DELETED_BECAUSE: written}) == ()
 
 
 @pytest.mark.parametrize(

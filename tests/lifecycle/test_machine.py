@@ -31,7 +31,8 @@ from tenon.lifecycle.messages.node import (
     NodeInput,
     Poke,
     RegisterResult,
-    ReleaseInput,
+    ReleaseResult,
+    Removal,
     TerminateResult,
 )
 from tenon.lifecycle.state import NodeState, Stage
@@ -83,12 +84,13 @@ ANSWERS: dict[ActivityName, st.SearchStrategy[Message]] = {
     ),
     ActivityName.DETACH_VOLUMES: st.sampled_from([DetachResult(detached=True), DetachResult(attached=1)]),
     ActivityName.TERMINATE: st.sampled_from([TerminateResult(terminated=True), TerminateResult(state="shutting-down")]),
-    ActivityName.RELEASE: st.just(ReleaseInput(claim=REF)),
+    ActivityName.RELEASE: st.just(ReleaseResult()),
 }
 NEWS = st.sampled_from(
     [
         Poke(node_name="n1"),
         Poke(claim_deleting=True),
+        Poke(claim_deleting=True, removals=(Removal(reason="spot_interrupted"), Removal(reason="drain"))),
         Poke(node_deleting=True),
         Poke(instance_gone=True),
         Poke(disrupted=True),
@@ -259,7 +261,7 @@ def test_lif05_a_node_that_never_joined_leaves_with_what_its_console_said() -> N
     gone = machine.apply(state, LATE, NOW + timedelta(minutes=15))
     assert gone.leave is not None
     assert gone.leave.reason == "registration_timeout"
-    assert gone.leave.message == f"no Node joined for {INSTANCE.id} within 15 minutes; {SAYS}"
+    assert gone.leave.detail == f"no Node joined for {INSTANCE.id} within 15 minutes; {SAYS}"
     assert gone.blocked == "", "it waits for no Node any more"
 
 
@@ -296,7 +298,7 @@ def test_a_node_that_never_initializes_is_reported_then_given_up() -> None:
     assert left_after == timedelta(hours=1)
     assert state.leave is not None
     assert state.leave.reason == "initialization_timeout"
-    assert "cilium:NoSchedule" in state.leave.message
+    assert "cilium:NoSchedule" in state.leave.detail
 
 
 def test_a_node_that_was_not_initialized_yet_is_looked_at_again_soon() -> None:
@@ -329,7 +331,7 @@ def test_an_instance_that_is_gone_takes_its_node_along(stage: Stage) -> None:
     gone = machine.apply(state, Poke(instance_gone=True), NOW)
     assert gone.leave is not None
     assert gone.leave.reason == "garbage_collected"
-    assert INSTANCE.id in gone.leave.message
+    assert INSTANCE.id in gone.leave.detail
     draining = machine.apply(gone, CordonResult(node_name="n1", pods=2), NOW)
     step = machine.next_step(draining, NOW)
     assert isinstance(step, Run)

@@ -12,7 +12,7 @@ from tenon.lifecycle.messages.launch import (
 )
 from tenon.lifecycle.messages.node import (
     BindResult,
-    ReleaseInput,
+    ReleaseResult,
 )
 from tenon.lifecycle.state import NodeState, Stage
 from tenon.lifecycle.timeline import MAX_BYTES, MAX_ENTRIES, details, record, result_of
@@ -89,7 +89,7 @@ def test_a_node_says_how_many_pods_really_run_on_it(result: BindResult, said: st
 def test_the_last_line_of_a_life_names_who_still_holds_its_objects() -> None:
     """A finalizer of somebody else outlives Tenon's; the timeline says whose."""
     held = "NodeClaim default-x1 is kept by finalizer example.com/audit"
-    ended = machine.apply(at_live(stage=Stage.RELEASING), ReleaseInput(claim=REF, held_by=[held]), NOW)
+    ended = machine.apply(at_live(stage=Stage.RELEASING), ReleaseResult(held_by=[held]), NOW)
     assert ended.stage is Stage.ENDED
     assert held in ended.timeline[-1].text
 

@@ -8,13 +8,14 @@ import pytest
 
 from tenon.apis import labels
 from tenon.kube.taints import Taint
-from tenon.lifecycle.messages.node import Poke
+from tenon.lifecycle.messages.node import Poke, Removal
 from tenon.lifecycle.wakeups import poke_for
 
 STARTUP = Taint("warming", "NoExecute")
 EPHEMERAL = Taint("node.kubernetes.io/not-ready", "NoExecute")
 OTHER = Taint("dedicated", "NoSchedule", "a")
 LIVE = {"registered": True, "initialized": True, "node_ready": True}
+REPAIRED = Removal(reason="unhealthy", detail="Ready is False for 30m", actor="controller node.health")
 JOINED = Poke(node_name="n", reason="joined")
 READY = Poke(node_name="n", node_ready=True, reason="ready")
 
@@ -86,6 +87,16 @@ LEVELS: list[tuple[str, dict[str, Any], Poke | None]] = [
     ),
     ("live", {"node_name": "n", "registered": True, "initialized": True, "node_ready": True}, None),
     ("live, fell ill", {"node_name": "n", "registered": True, "initialized": True}, None),
+    (
+        "claim deleted by Tenon",
+        {"node_name": "n", **LIVE, "claim_deleting": True, "removals": (REPAIRED,)},
+        Poke(node_name="n", claim_deleting=True, removals=(REPAIRED,), reason="deleted"),
+    ),
+    (
+        "Node deleted, claim has a reason but stays",
+        {"node_name": "n", **LIVE, "node_deleting": True, "removals": (REPAIRED,)},
+        Poke(node_name="n", node_deleting=True, reason="deleted"),
+    ),
     ("claim deleted before any Node", {"claim_deleting": True}, Poke(claim_deleting=True, reason="deleted")),
     (
         "claim of a live node deleted",
@@ -105,6 +116,7 @@ def test_poke_of_a_level(level: dict[str, Any], expected: Poke | None) -> None:
     """LIF-03, LIF-04: each level has one poke or none, and having it twice changes nothing."""
     facts: dict[str, Any] = {
         "claim_deleting": False,
+        "removals": (),
         "registered": False,
         "initialized": False,
         "startup_taints": [STARTUP],

@@ -21,6 +21,7 @@ from tenon.apis.reasons import Reason
 from tenon.disruption.arrivals import Arrival, read_arrivals
 from tenon.disruption.pod_mark import pod_mark
 from tenon.lifecycle.ids import nodeclaim_id
+from tenon.lifecycle.leave_text import recorded
 from tenon.lifecycle.messages.disruption import (
     DisruptInput,
     DisruptionCandidate,
@@ -433,7 +434,10 @@ async def test_undoing_deletes_a_replacement_without_a_node() -> None:
     world = World().put_live()
     await steps(world).create_replacements(given())
     await finish(world, stay=True, undo=True)
-    assert world.kube.objects[("nodeclaims", "", "web-new")]["metadata"]["deletionTimestamp"]
+    new = world.kube.objects[("nodeclaims", "", "web-new")]["metadata"]
+    assert new["deletionTimestamp"]
+    (why,) = recorded(new["annotations"])
+    assert (why.reason, why.actor) == ("unused_replacement", f"command {ID}")
 
 
 async def test_undoing_gives_a_replacement_its_finalizer_back_before_it_deletes_it() -> None:

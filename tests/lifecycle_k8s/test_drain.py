@@ -12,7 +12,6 @@ from activities.kubernetes.client import EvictionAnswer
 from activities.kubernetes.drain import drain
 from activities.kubernetes.errors import ApiUnreachableError, ForbiddenError
 from activities.kubernetes.resources import NODECLAIMS, PDBS, PODS, VOLUMEATTACHMENTS
-from tenon.apis import labels
 from tenon.lifecycle.drain import STUCK_AFTER
 from tenon.lifecycle.messages.node import DrainInput
 from tests.lifecycle_k8s.fake_kube import START
@@ -89,18 +88,11 @@ async def test_a_new_pod_of_the_same_name_is_not_removed_in_place_of_the_old_one
 @pytest.mark.parametrize(("force", "event"), [(False, "Evicted"), (True, "Disrupted")])
 async def test_evt04_each_pod_says_why_it_was_removed(*, force: bool, event: str) -> None:
     world = World().put_live().put_pods(pod("web-0"))
-    await run(world, why="Drain: asked for by an operator", reason="drain", force=force)
+    await run(world, why="Drain: ann@laptop", reason="drain", force=force)
     (told,) = [each for each in world.recorder.events if each[0] == "Pod"]
     assert told[2] == event
     assert "Node node-1" in told[3]
-    assert told[3].endswith(": Drain: asked for by an operator")
-
-
-async def test_evt04_a_pod_says_what_deleted_the_claim_of_its_node() -> None:
-    world = World().put_live().put_pods(pod("web-0"))
-    world.claim["metadata"]["annotations"][labels.DELETED_BECAUSE] = "Unhealthy: Ready is False"
-    await run(world, why="Deleted: the NodeClaim was deleted", reason="deleted")
-    assert ("Pod", "web-0", "Evicted", "evicted from Node node-1: Unhealthy: Ready is False") in world.recorder.events
+    assert told[3].endswith(": Drain: ann@laptop")
 
 
 async def test_a_pod_that_the_last_look_shows_is_drained_too() -> None:

@@ -14,7 +14,7 @@ from activities.kubernetes.resources import NODECLAIMS, NODES
 from activities.nodeclaim_lifecycle import NodeActivities
 from tenon.lifecycle.messages.base import ErrorType
 from tenon.lifecycle.messages.launch import LaunchInput, LaunchRequest, PrepareLaunchInput
-from tenon.lifecycle.messages.node import CordonInput, KeepInput, NodeInput, ReleaseInput, TerminateInput
+from tenon.lifecycle.messages.node import CordonInput, KeepInput, NodeInput, ReleaseInput, Removal, TerminateInput
 from tests.lifecycle_k8s.fake_kube import START
 from tests.lifecycle_k8s.world import PROVIDER_ID, REF, World, claim, condition, node
 
@@ -29,7 +29,7 @@ STEPS: dict[str, Callable[[NodeActivities], Awaitable[Any]]] = {
     "initialize": lambda node: node.initialize(NodeInput(**GIVEN)),
     "bind": lambda node: node.bind(NodeInput(**GIVEN)),
     "keep": lambda node: node.keep(KeepInput(claim=REF, until=START)),
-    "cordon": lambda node: node.cordon(CordonInput(**GIVEN, reason="expired")),
+    "cordon": lambda node: node.cordon(CordonInput(**GIVEN, removal=Removal(reason="expired"))),
     "terminate": lambda node: node.terminate(TerminateInput(claim=REF, instance_id="i-1")),
     "terminate what the tag names": lambda node: node.terminate(TerminateInput(claim=REF)),
     "release": lambda node: node.release(ReleaseInput(**GIVEN)),

@@ -112,6 +112,9 @@ async def test_met08_dis85_a_disrupted_claim_counts_with_its_mode_and_policy(
     activities = NodeActivities(world.kube, world.recorder, cast("Any", Forgetful()))
     await activities.release(ReleaseInput(claim=REF, pool="counted", capacity_type="spot", reason=reason))
     assert counted() == before + 1
+    deleted = ReleaseInput(claim=REF, pool="counted", capacity_type="spot", reason=reason, already_deleted=True)
+    await activities.release(deleted)
+    assert counted() == before + 1, "what deleted the claim has counted it"
 
 
 @pytest.mark.parametrize(

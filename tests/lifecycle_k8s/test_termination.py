@@ -9,23 +9,31 @@ import pytest
 from prometheus_client import REGISTRY
 
 from activities.kubernetes.cordon import cordon, withdraw
-from activities.kubernetes.errors import ApiUnreachableError
-from activities.kubernetes.nodeclaims import delete_with_finalizer
+from activities.kubernetes.errors import ApiError, ApiUnreachableError
+from activities.kubernetes.nodeclaims import delete_with_finalizer, view_of
 from activities.kubernetes.release import release
 from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS, NODES, PVCS, VOLUMEATTACHMENTS
 from activities.kubernetes.volumes import detach_volumes
 from tenon.kube.claim_record import ClaimRecord
-from tenon.lifecycle.messages.node import CordonInput, DetachInput, ReleaseInput
+from tenon.lifecycle.messages.node import CordonInput, DetachInput, ReleaseInput, Removal
 from tests.lifecycle_k8s.fake_kube import START
 from tests.lifecycle_k8s.world import DISRUPTED, PROVIDER_ID, REF, UNREGISTERED, World, claim, node, pod
 
 BALANCERS = "node.kubernetes.io/exclude-from-external-load-balancers"
+INTERRUPTED = Removal(
+    reason="spot_interrupted", detail="EC2 interrupts the spot instance", actor="controller interruption"
+)
 STARTUP = {"key": "cni", "effect": "NoSchedule"}
 FORCE_AT = "karpenter.sh/nodeclaim-termination-timestamp"
 
 
-def wanted(**fields: Any) -> CordonInput:
-    return CordonInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1", **fields)
+def wanted(reason: str = "", **fields: Any) -> CordonInput:
+    removal = Removal(reason=reason, detail="so it goes", actor="a test")
+    return CordonInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1", removal=removal, **fields)
+
+
+async def refused(*_: object, **__: object) -> dict[str, Any]:
+    raise ApiError(422, "Invalid", "a policy refuses annotations")
 
 
 async def run(world: World, **fields: Any) -> Any:
@@ -46,8 +54,18 @@ async def test_cordon_marks_and_deletes_what_finalizers_hold() -> None:
     assert FORCE_AT not in world.claim["metadata"]["annotations"]
 
 
-@pytest.mark.parametrize(("reason", "said"), [("Empty", "Empty"), ("expired", ""), ("drain", ""), ("deleted", "")])
-async def test_dis60_only_a_disruption_command_sets_the_disruption_reason(reason: str, said: str) -> None:
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("Empty", "Empty"),
+        ("unhealthy", "Unhealthy"),
+        ("expired", ""),
+        ("spot_interrupted", ""),
+        ("drain", ""),
+        ("deleted", ""),
+    ],
+)
+async def test_dis60_only_disruption_and_node_repair_set_the_disruption_reason(reason: str, said: str) -> None:
     world = World().put_live()
     await run(world, reason=reason)
     assert world.status_of("DisruptionReason") == (("True", said) if said else ("", ""))
@@ -243,14 +261,55 @@ async def test_evt04_a_node_that_is_not_empty_after_all_is_not_said_to_leave() -
     assert world.recorder.events == []
 
 
-async def test_evt04_a_node_whose_claim_was_deleted_by_tenon_says_why() -> None:
-    """An interruption, a repair or a static NodePool deletes the claim, and its workflow sees only the deletion."""
+async def test_evt04_the_claim_keeps_why_its_workflow_deletes_it() -> None:
+    """A workflow that is terminated meanwhile is started again with what the claim says."""
     world = World().put_live()
+    await run(world, reason="Empty")
     record = ClaimRecord.of(world.claim)
-    assert await delete_with_finalizer(world.kube, record, "Interrupted: EC2 interrupts the spot instance")
-    await run(world, reason="deleted", why="Deleted: the NodeClaim was deleted", life="m5.large")
-    (told,) = {event[3] for event in world.recorder.events}
-    assert told == "Interrupted: EC2 interrupts the spot instance; m5.large"
+    assert record.deleting
+    assert view_of(record).removals == (wanted("Empty").removal,)
+    before = dict(world.claim["metadata"]["annotations"])
+    await run(world, reason="Empty")
+    assert world.claim["metadata"]["annotations"] == before
+
+
+async def test_evt04_the_reason_of_what_deleted_the_claim_stays_the_first() -> None:
+    world = World().put_live()
+    await delete_with_finalizer(world.kube, ClaimRecord.of(world.claim), INTERRUPTED)
+    await run(world, reason=INTERRUPTED.reason)
+    assert view_of(ClaimRecord.of(world.claim)).removals == (INTERRUPTED,)
+
+
+async def test_evt04_a_deletion_does_not_wait_for_its_reason_which_is_recorded_afterwards() -> None:
+    world = World().put_live()
+    patch, world.kube.patch = world.kube.patch, refused
+    deletes = world.kube.delete
+
+    async def delete(*given: Any, **fields: Any) -> bool:
+        world.kube.patch = patch
+        return bool(await deletes(*given, **fields))
+
+    world.kube.delete = delete
+    assert await delete_with_finalizer(world.kube, ClaimRecord.of(world.claim), INTERRUPTED)
+    assert world.claim["metadata"]["deletionTimestamp"]
+    assert view_of(ClaimRecord.of(world.claim)).removals == (INTERRUPTED,)
+
+
+async def test_evt04_a_deletion_whose_reason_cannot_be_recorded_at_all_succeeds() -> None:
+    world = World().put_live()
+    world.kube.patch = refused
+    assert await delete_with_finalizer(world.kube, ClaimRecord.of(world.claim), INTERRUPTED)
+    assert world.claim["metadata"]["deletionTimestamp"]
+
+
+async def test_evt04_a_claim_without_its_finalizer_is_not_deleted_before_it_has_it() -> None:
+    """It would vanish at once, and its node would not drain."""
+    world = World().put_live()
+    world.claim["metadata"]["finalizers"] = []
+    world.kube.patch = refused
+    with pytest.raises(ApiError):
+        await delete_with_finalizer(world.kube, ClaimRecord.of(world.claim), INTERRUPTED)
+    assert "deletionTimestamp" not in world.claim["metadata"]
 
 
 async def test_evt04_a_claim_without_a_node_says_why_it_ends() -> None:
@@ -284,6 +343,7 @@ async def test_a_cordon_is_withdrawn_from_a_node_that_stays() -> None:
     assert BALANCERS not in world.node["metadata"]["labels"]
     assert world.node["metadata"]["finalizers"] == ["karpenter.sh/termination"]
     assert world.status_of("DisruptionReason") == ("", "")
+    assert view_of(ClaimRecord.of(world.claim)).removals == ()
     assert world.status_of("Ready")[0] == "True"
     writes = len(world.kube.calls)
     assert not await withdraw(world.kube, REF, "node-1")
@@ -378,7 +438,6 @@ async def test_release_names_who_still_holds_node_and_claim() -> None:
     world.node["metadata"]["finalizers"].append("example.com/cni")
     asked = ReleaseInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1", pool="web")
     answer = await release(world.kube, asked, world.recorder)
-    assert answer.pool == "web"
     assert answer.held_by == [
         "finalizer example.com/cni keeps Node node-1: its owner must remove it, "
         """or: kubectl patch node node-1 --type=merge -p '{"metadata": {"finalizers": null}}'""",

@@ -242,6 +242,8 @@ class FakeClaims:
         self.answer: Callable[[dict[str, Any]], ApiError | None] = lambda _: None
         self.tries: list[str] = []
         self.asked: list[int] = []
+        self.patched: dict[str, dict[str, str]] = {}
+        """By NodeClaim that was patched: its annotations."""
         self._view = view
 
     async def get(self, resource: Resource, name: str, namespace: str = "") -> dict[str, Any] | None:
@@ -273,6 +275,16 @@ class FakeClaims:
         if self._view is not None:
             self._view.claim(name, *(pod.uid for pod in planned_pods(body["metadata"]["annotations"])))
         return body
+
+    async def patch(
+        self, resource: Resource, name: str, patch: dict[str, Any], *, subresource: str = ""
+    ) -> dict[str, Any]:
+        assert resource is NODECLAIMS
+        assert not subresource
+        metadata = self.objects[name]["metadata"]
+        metadata["annotations"] = {**metadata.get("annotations", {}), **patch["metadata"].get("annotations", {})}
+        self.patched[name] = metadata["annotations"]
+        return self.objects[name]
 
     async def delete(self, resource: Resource, name: str, *, uid: str | None = None) -> bool:
         assert resource is NODECLAIMS

@@ -9,6 +9,7 @@ from activities.planning.superseded_claims import delete_superseded
 from tenon.apis import labels
 from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle.breaker import refused
+from tenon.lifecycle.leave_text import recorded
 from tenon.lifecycle.messages.provisioning import LaunchBreaker
 from tests.lifecycle_k8s.fake_kube import stamp
 from tests.planning.fake_view import START, node_class, node_pool
@@ -37,12 +38,13 @@ def waiting(*pods: str, other: dict[str, Any] | None = None, **metadata: Any) ->
         "metadata": {
             "name": "waits",
             "uid": "uid-waits",
+            "resourceVersion": "1",
             "creationTimestamp": stamp(CREATED),
             "labels": {labels.NODEPOOL: "default", labels.BATCH: "40"},
             **metadata,
         },
         "spec": {
-            "nodeClassRef": {"name": "default"},
+            "nodeClassRef": {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"},
             "requirements": [{"key": labels.INSTANCE_TYPE, "operator": "In", "values": TYPES}],
         },
     }
@@ -68,6 +70,8 @@ async def test_lif01_pods_of_a_refused_class_get_a_node_of_another_class_at_once
         "Its pods get other nodes, because EC2 refuses what EC2NodeClass default asks for: "
         "InvalidGroup.NotFound: no such group"
     )
+    (why,) = recorded(at.kube.patched["waits"])
+    assert (why.reason, why.detail, why.actor) == ("InvalidGroup.NotFound", message, "controller provisioner")
 
 
 async def test_lif01_pods_wait_a_minute_for_an_instance_profile_that_ec2_may_not_know_yet() -> None:

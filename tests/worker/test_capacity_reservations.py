@@ -13,6 +13,7 @@ from activities.kubernetes.resources import NODECLAIMS, NODES
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.kube.decode import decode_node
+from tenon.lifecycle.leave_text import recorded
 from tests.cache.objects import claim, metadata
 from tests.ec2.samples import node_class
 from tests.lifecycle_k8s.fake_kube import START, Clock, FakeKube, Recorder
@@ -166,3 +167,6 @@ async def test_act14_a_claim_that_lost_its_finalizer_gets_it_before_it_is_delete
     assert world.leaving() == ["node"]
     metadata_ = world.kube.objects["nodeclaims", "", "node"]["metadata"]
     assert metadata_["finalizers"] == [labels.TERMINATION_FINALIZER]
+    (why,) = recorded(metadata_["annotations"])
+    assert (why.reason, why.detail) == ("capacity_reservation_expiring", "capacity block cr-1 ends soon")
+    assert why.actor == "controller capacityreservation.expiration"

@@ -14,6 +14,8 @@ from tenon.apis import labels
 from tenon.ec2.instance_status import InstanceStatus
 from tenon.kube.decode import decode_node
 from tenon.kube.timestamps import format_instant
+from tenon.lifecycle.leave_text import recorded
+from tenon.lifecycle.messages.node import Removal
 from tests.cache.objects import claim, metadata
 from tests.lifecycle_k8s.fake_kube import START, Clock, FakeKube, Recorder
 from tests.worker.fake_temporal import Cache
@@ -81,6 +83,9 @@ async def test_aws146_a_failing_check_ends_the_node_without_grace(check: str) ->
     found = await world.claim_of(sick)
     assert found["deletionTimestamp"]
     assert found["annotations"][labels.TERMINATION_TIMESTAMP] == format_instant(START)
+    (why,) = recorded(found["annotations"])
+    said = f"The instance fails EC2's {check} status check"
+    assert why == Removal(reason=f"{check}_status", detail=said, actor="controller interruption.instancestatus")
     tainted = await world.kube.get(NODES, sick.removeprefix("i-")) or {}
     assert {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"} in tainted["spec"]["taints"]
     assert "deletionTimestamp" not in await world.claim_of(well)
@@ -100,7 +105,8 @@ async def test_aws147_a_scheduled_event_ends_the_node_with_its_grace() -> None:
     await world.controller.reconcile(())
     found = await world.claim_of(stops)
     assert found["deletionTimestamp"]
-    assert labels.TERMINATION_TIMESTAMP not in found.get("annotations", {})
+    assert labels.TERMINATION_TIMESTAMP not in found["annotations"]
+    assert [why.reason for why in recorded(found["annotations"])] == ["event_status"]
     assert set(world.recorder.reasons()) == {"TerminatingOnInterruption"}
 
 

@@ -24,10 +24,12 @@ from tenon.ec2.interruption import Kind
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.decode import decode_object
 from tenon.kube.offerings import OfferingKey
+from tenon.lifecycle.leave_text import recorded
 from tenon.lifecycle.messages.launch import OfferingRef
+from tenon.lifecycle.messages.node import Removal
 from tests.cache.objects import claim, metadata, node
 from tests.ec2.interruption_events import HEALTH, HOSTILE, INTERRUPTIBLE, REBALANCE, RESERVATION, SPOT, state
-from tests.lifecycle_k8s.fake_kube import Clock, FakeKube, Recorder
+from tests.lifecycle_k8s.fake_kube import START, Clock, FakeKube, Recorder, stamp
 from tests.worker.background import in_background
 from tests.worker.fake_temporal import Cache
 from tests.workflows.waiting import until
@@ -42,6 +44,9 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.asyncio(loop_scope="function")
 
+INTERRUPTED = Removal(
+    reason="spot_interrupted", detail="EC2 interrupts the spot instance", actor="controller interruption"
+)
 QUEUE = "interruptions"
 """Also the name of the cluster: the worker's policy lets it read only the queue of that name."""
 TAINT = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
@@ -134,6 +139,17 @@ class World:
             text = body if isinstance(body, str) else json.dumps(body)
             self.sqs.send_message(QueueUrl=self.url, MessageBody=text)
 
+    def removals(self, instance_id: str) -> list[Removal]:
+        """Why the NodeClaim of this instance says that it is removed."""
+        found = self.kube.objects["nodeclaims", "", instance_id.removeprefix("i-")]
+        return list(recorded(found["metadata"].get("annotations") or {}))
+
+    def delete(self, instance_id: str) -> None:
+        """The NodeClaim of this instance is deleted, and the cache knows."""
+        body = self.kube.objects["nodeclaims", "", instance_id.removeprefix("i-")]
+        body["metadata"]["deletionTimestamp"] = stamp(START)
+        self.cache.publish(ClaimRecord.of(body))
+
     def left(self) -> int:
         """Messages that are in the queue, received or not."""
         names: Sequence[Any] = ("ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible")
@@ -221,6 +237,22 @@ async def test_aws140_the_message_goes_after_the_node_is_tainted_and_its_claim_d
     assert counted("karpenter_interruption_deleted_messages_total") == deleted + 1
     assert counted("karpenter_interruption_message_queue_duration_seconds_count") == waited + 1
     assert disrupted("spot_interrupted") == lost + 1
+    assert world.removals(interrupted) == [INTERRUPTED]
+
+
+async def test_evt04_an_interruption_of_a_node_that_leaves_already_is_noted_there(world: World) -> None:
+    """For the timeline of the node. That its instance ends is no news, and neither is a notice that cannot be true."""
+    leaving, ending, reserved = world.node(1), world.node(2), world.node(3, kinds={labels.CAPACITY_TYPE: "reserved"})
+    for each in (leaving, ending, reserved):
+        world.delete(each)
+    world.ends(ending)
+    world.send(about(SPOT, leaving), about(SPOT, leaving), about(state("terminated"), ending), about(SPOT, reserved))
+    async with reading(world):
+        await world.emptied()
+    first, later = world.removals(leaving)
+    assert (first.reason, later) == ("deleted", INTERRUPTED)
+    assert world.removals(ending) == world.removals(reserved) == []
+    assert world.recorder.events == []
 
 
 @pytest.mark.parametrize("notice", [RESERVATION, INTERRUPTIBLE], ids=["any", "interruptible"])

@@ -16,6 +16,8 @@ from activities.kubernetes.errors import ApiUnreachableError
 from activities.kubernetes.resources import NODECLAIMS, NODES
 from tenon.apis import labels
 from tenon.kube.decode import decode_node
+from tenon.lifecycle.leave_text import recorded
+from tenon.lifecycle.messages.node import Removal
 from tests.cache.objects import claim, metadata
 from tests.lifecycle_k8s.fake_kube import START, Clock, FakeKube, Recorder, stamp
 from tests.worker.background import in_background
@@ -118,6 +120,8 @@ async def test_sch104_ctl08_a_node_that_stays_unhealthy_loses_its_claim_by_force
         assert world.repaired() == ["a"]
         written = world.claim("a")["metadata"]["annotations"][FORCE_AT]
         assert START + timedelta(minutes=30) <= datetime.fromisoformat(written) <= world.now()
+        (why,) = recorded(world.claim("a")["metadata"]["annotations"])
+        assert why == Removal(reason="unhealthy", detail="Ready is Unknown for 30m", actor="controller node.health")
         image = {**of_node, "image_id": "ami-1", "condition": "ready"}
         assert counted("karpenter_nodeclaims_unhealthy_disrupted_total", **image) == 1
         modes = {"consolidation_policy": "", "termination_mode": "forceful", "reason": "unhealthy"}

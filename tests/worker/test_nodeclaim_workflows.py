@@ -13,9 +13,11 @@ from temporalio.client import Client
 
 from tenon.apis.labels import TERMINATION_FINALIZER
 from tenon.kube.claim_record import ClaimRecord
-from tenon.lifecycle.messages.node import Poke
+from tenon.lifecycle.leave_text import with_removal
+from tenon.lifecycle.messages.node import Poke, Removal
 from tenon.lifecycle.state import REVISION, NodeClaimInput
 from tests.cache.objects import claim, node
+from tests.lifecycle_k8s.fake_kube import START, stamp
 from tests.worker.background import in_background
 from tests.worker.fake_temporal import LEAVING, MOMENT, NOT_FOUND, UNAVAILABLE, Cache, FakeTemporal
 from worker.controllers.nodeclaim_workflows import (
@@ -393,7 +395,20 @@ async def test_a_claim_that_vanishes_without_a_deletion_ends_its_workflow() -> N
     async with bridged(cache, temporal):
         cache.claims.on_event("a", None)
         await asyncio.sleep(MOMENT)
-        assert temporal.pokes("a") == [Poke(claim_deleting=True, reason="gone")]
+        assert temporal.pokes("a") == [Poke(claim_deleting=True, claim_gone=True, reason="gone")]
+
+
+async def test_evt04_the_poke_of_a_deleted_claim_says_why_it_was_deleted() -> None:
+    cache, temporal = Cache(), FakeTemporal()
+    repaired = Removal(reason="unhealthy", detail="Ready is False for 30m", actor="controller node.health")
+    meta: dict[str, Any] = {"annotations": with_removal({}, repaired, deleting=False)}
+    cache.publish(starting("a", **meta), starting("b"))
+    async with bridged(cache, temporal):
+        cache.publish(starting("a", **meta, deletionTimestamp=stamp(START)))
+        cache.publish(starting("b", deletionTimestamp=stamp(START)))
+        await asyncio.sleep(MOMENT)
+        assert temporal.pokes("a") == [Poke(claim_deleting=True, removals=(repaired,), reason="deleted")]
+        assert temporal.pokes("b") == [Poke(claim_deleting=True, reason="deleted")]
 
 
 async def test_no_node_leaves_if_many_claims_vanish_at_once(caplog: pytest.LogCaptureFixture) -> None:

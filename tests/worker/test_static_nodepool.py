@@ -14,6 +14,8 @@ from prometheus_client import REGISTRY
 
 from tenon.apis import labels
 from tenon.kube.decode import decode_object
+from tenon.lifecycle.leave_text import recorded
+from tenon.lifecycle.messages.node import Removal
 from tenon.provisioning.static_capacity import MAX_CHANGES
 from tests.apis.case import NODEPOOL, edited
 from tests.cache.objects import claim, metadata, node, running
@@ -60,6 +62,9 @@ async def test_a_claim_that_lost_its_finalizer_gets_it_before_it_is_deleted() ->
         await settle()
         assert server.deleted == [name]
         assert server.claims[name]["metadata"]["finalizers"] == [labels.TERMINATION_FINALIZER]
+        (why,) = recorded(server.claims[name]["metadata"]["annotations"])
+        detail = "NodePool fixed has more nodes than its replicas"
+        assert why == Removal(reason="overprovisioned", detail=detail, actor="controller static")
 
 
 async def test_met08_nodes_of_which_there_are_too_many_are_counted_as_overprovisioned() -> None:

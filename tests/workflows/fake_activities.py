@@ -35,6 +35,7 @@ from tenon.lifecycle.messages.node import (
     NodeInput,
     RegisterResult,
     ReleaseInput,
+    ReleaseResult,
     TerminateInput,
     TerminateResult,
 )
@@ -157,9 +158,9 @@ class FakeWorld:
         return TerminateResult(terminated=True, state="terminated")
 
     @activity.defn(name=ActivityName.RELEASE)
-    async def release(self, given: ReleaseInput) -> ReleaseInput:
+    async def release(self, given: ReleaseInput) -> ReleaseResult:
         self._called(ActivityName.RELEASE, given)
-        return given
+        return ReleaseResult()
 
     def all(self) -> Sequence[Callable[..., Any]]:
         """Every activity, for a worker."""

@@ -5,13 +5,16 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import Any
 
+import pytest
 from temporalio import activity
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
+from tenon.apis.reasons import camel_case
 from tenon.lifecycle.messages.base import ActivityName, ClaimRef, ErrorType
 from tenon.lifecycle.messages.launch import LaunchInput, LaunchResult, LaunchWait
 from tenon.lifecycle.messages.node import (
@@ -19,7 +22,9 @@ from tenon.lifecycle.messages.node import (
     DisruptAnswer,
     DrainResult,
     Keep,
+    Operator,
     Poke,
+    Removal,
     TerminateInput,
     TerminateResult,
 )
@@ -184,6 +189,45 @@ async def test_not_empty_after_all_stays(temporal: WorkflowEnvironment, cluster:
         assert "drain node" not in world.calls
         await handle.signal(NodeClaimWorkflow.force_drain)
         await handle.result()
+
+
+INTERRUPTED = Removal(
+    reason="spot_interrupted", detail="EC2 interrupts the spot instance", actor="controller interruption"
+)
+PERSON = "an operator, by a Temporal signal"
+
+
+@pytest.mark.parametrize(
+    ("signal", "argument", "why"),
+    [
+        ("drain", Operator(name="ann@laptop"), Removal(reason="drain", actor="ann@laptop")),
+        ("drain", None, Removal(reason="drain", actor=PERSON)),
+        ("force_drain", None, Removal(reason="force_drain", actor=PERSON)),
+        ("expire", Operator(name="ann@laptop"), Removal(reason="expired", actor="ann@laptop")),
+        ("poke", Poke(claim_deleting=True, removals=(INTERRUPTED,)), INTERRUPTED),
+    ],
+    ids=["tenon node drain", "drain in the Temporal UI", "force_drain in the Temporal UI", "expire", "interruption"],
+)
+async def test_evt04_the_result_says_why_the_node_left_and_who_removed_it(
+    temporal: WorkflowEnvironment, cluster: str, signal: str, argument: Any, why: Removal
+) -> None:
+    async with node(temporal, cluster, FakeWorld(), skip_time=False):
+        handle = await live(temporal.client, cluster)
+        await handle.signal(signal, args=[] if argument is None else [argument])
+        life = await handle.result()
+    assert (life.reason, life.detail, life.actor) == (why.reason, why.detail, why.actor)
+    (line,) = [entry.text for entry in life.timeline if entry.text.startswith("leaving: ")]
+    assert line.endswith(f"({why.actor})")
+    attributes = (await handle.describe()).typed_search_attributes
+    assert attributes.get(names.REASON) == camel_case(why.reason)
+
+
+async def test_evt04_a_cancellation_says_why(temporal: WorkflowEnvironment, cluster: str) -> None:
+    async with node(temporal, cluster, FakeWorld(), skip_time=False):
+        handle = await live(temporal.client, cluster)
+        await handle.cancel()
+        life = await handle.result()
+    assert (life.reason, life.actor) == ("cancelled", "an operator, by a cancellation")
 
 
 async def test_force_drain_overtakes_a_drain_that_is_stuck(temporal: WorkflowEnvironment, cluster: str) -> None:

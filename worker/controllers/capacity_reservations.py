@@ -23,9 +23,11 @@ from activities.kubernetes.nodeclaims import delete_with_finalizer
 from activities.kubernetes.resources import NODECLAIMS, NODES
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.apis.reasons import Reason
 from tenon.ec2.capacity_reservations import RESERVATION_LABELS, drains
 from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord
+from tenon.lifecycle.messages.node import Removal
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
 from worker.controllers.base import Controller
@@ -34,7 +36,7 @@ INTERVAL = 60.0
 AT_ONCE = 10
 CONFIRMED_AFTER = timedelta(seconds=15)
 """How long EC2 must describe an instance without its reservation until the instance counts as on-demand."""
-EXPIRING = "capacity_reservation_expiring"
+EXPIRING = Reason.CAPACITY_RESERVATION_EXPIRING
 """The reason of these deletions in metrics."""
 
 
@@ -134,7 +136,8 @@ class CapacityBlockExpirationController(Controller):
 
     async def _end(self, claim: ClaimRecord) -> None:
         name = claim.labels[labels.RESERVATION_ID]
-        if not await delete_with_finalizer(self._kube, claim, f"CapacityBlockEnds: {name} ends soon"):
+        removal = Removal(reason=EXPIRING, detail=f"capacity block {name} ends soon", actor=f"controller {self.name}")
+        if not await delete_with_finalizer(self._kube, claim, removal):
             return
         metrics.CLAIMS_DISRUPTED.labels(EXPIRING, claim.pool, labels.RESERVED, "", "forceful").inc()
         message = f"Capacity block {name} ends soon, and EC2 terminates its instances before that"

@@ -53,7 +53,7 @@ class InstanceStatusController(Controller):
         self._read = read
         self._recorder = recorder
         self._now = now
-        self._nodes = InterruptedNodes(kube, recorder, cluster, self._log, now)
+        self._nodes = InterruptedNodes(kube, recorder, cluster, self._log, now, self.name)
         self._limit = ScheduledChangeLimit(cache, self._nodes.leaves)
 
     async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002

@@ -11,7 +11,7 @@ from activities import metrics
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
-from activities.kubernetes.nodeclaims import annotate_claim, delete_with_finalizer
+from activities.kubernetes.nodeclaims import annotate_claim, delete_with_finalizer, note_removal
 from activities.kubernetes.resources import NODES
 from tenon.apis import labels
 from tenon.ec2.interruption import EVENTS, LEAVES, Kind
@@ -20,6 +20,7 @@ from tenon.kube.records import NodeRecord
 from tenon.kube.timestamps import format_instant
 from tenon.lifecycle import cordon
 from tenon.lifecycle.messages.base import ClaimRef
+from tenon.lifecycle.messages.node import Removal
 from worker.controllers.event_subjects import subjects
 
 REMEMBERED = 10_000
@@ -30,8 +31,16 @@ class InterruptedNodes:
     """The nodes that a controller makes leave. All steps are safe to repeat."""
 
     def __init__(
-        self, kube: Kube, recorder: EventPublisher, cluster: str, log: logging.Logger, now: Callable[[], datetime]
+        self,
+        kube: Kube,
+        recorder: EventPublisher,
+        cluster: str,
+        log: logging.Logger,
+        now: Callable[[], datetime],
+        controller: str,
     ) -> None:
+        """``controller``: who removes the nodes, for their workflows."""
+        self._controller = controller
         self._kube = kube
         self._recorder = recorder
         self._cluster = cluster
@@ -54,8 +63,7 @@ class InterruptedNodes:
         now = self._now()
         if kind.failed and (claim.termination_timestamp is None or claim.termination_timestamp > now):
             await annotate_claim(self._kube, ref, {labels.TERMINATION_TIMESTAMP: format_instant(now)})
-        why = EVENTS[kind].message if kind in EVENTS else "EC2 has scheduled an event for the instance"
-        if not await delete_with_finalizer(self._kube, claim, f"Interrupted: {why}"):
+        if not await delete_with_finalizer(self._kube, claim, self._removal(kind)):
             return False
         if claim.uid in self._deleted:
             return False  # another message of the same batch was faster
@@ -75,6 +83,14 @@ class InterruptedNodes:
             },
         )
         return True
+
+    async def note(self, kind: Kind, claim: ClaimRecord) -> None:
+        """Record the notice on a NodeClaim that leaves already, for the timeline of its node."""
+        await note_removal(self._kube, claim, self._removal(kind))
+
+    def _removal(self, kind: Kind) -> Removal:
+        detail = EVENTS[kind].message if kind in EVENTS else "EC2 has scheduled an event for the instance"
+        return Removal(reason=kind.value, detail=detail, actor=f"controller {self._controller}")
 
     async def tell(self, kind: Kind, claim: ClaimRecord, node: NodeRecord | None, *, leaves: bool) -> None:
         """Publish the events of a notice on the NodeClaim and the Node."""

@@ -32,6 +32,7 @@ from tenon.disruption.repair import BLOCKED
 from tenon.ec2.claim_offering import offering_of
 from tenon.ec2.interruption import (
     UNCONFIRMED,
+    Evidence,
     Kind,
     MalformedNoticeError,
     Notice,
@@ -101,7 +102,7 @@ class InterruptionController(Controller):
         self._early = EarlyNotices()
         self._checking: set[asyncio.Task[bool]] = set()
         """The batches whose messages EC2 is asked about."""
-        self._nodes = InterruptedNodes(kube, recorder, cluster, self._log, now)
+        self._nodes = InterruptedNodes(kube, recorder, cluster, self._log, now, self.name)
         self._limit = ScheduledChangeLimit(cache, self._nodes.leaves)
         self._queue = queue
         self._sold_out = sold_out
@@ -223,12 +224,13 @@ class InterruptionController(Controller):
     async def _handle(self, notice: Notice, instance_id: str, check: InterruptionCheck) -> bool:
         """Act on a notice about one instance. Return False if the message must come again."""
         kind = notice.kind
-        if self._cache.claim_of_instance(instance_id) is None:
+        claim = self._cache.claim_of_instance(instance_id)
+        if claim is None:
             if kind.ends_node:
                 self._early.keep(kind, instance_id, self._now())
             return True
-        claim = self._staying(instance_id)
-        if claim is None:
+        if self._nodes.leaves(claim):
+            await self._note(kind, claim)
             return True
         evidence = await check.evidence(kind, instance_id)
         if not is_confirmed(kind, evidence, claim.labels.get(labels.CAPACITY_TYPE, "")):
@@ -242,6 +244,13 @@ class InterruptionController(Controller):
             return False
         await self._apply(kind, claim)
         return True
+
+    async def _note(self, kind: Kind, claim: ClaimRecord) -> None:
+        """Note on a NodeClaim that leaves that EC2 takes its instance. That an instance ends is no news then."""
+        capacity_type = claim.labels.get(labels.CAPACITY_TYPE, "")
+        takes = kind.ends_node and not kind.needs_evidence and is_confirmed(kind, Evidence(), capacity_type)
+        if takes and claim.deleting:
+            await self._nodes.note(kind, claim)
 
     async def _tell_unconfirmed(self, kind: Kind, claim: ClaimRecord) -> None:
         metrics.INTERRUPTION_UNCONFIRMED.labels(kind).inc()

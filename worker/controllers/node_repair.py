@@ -25,6 +25,8 @@ from tenon.kube.conditions import condition
 from tenon.kube.records import NodeRecord
 from tenon.kube.timestamps import format_instant
 from tenon.lifecycle.messages.base import ClaimRef
+from tenon.lifecycle.messages.node import Removal
+from tenon.sentences import lasting
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
 from worker.controllers.base import Controller
@@ -133,8 +135,11 @@ class NodeRepairController(Controller):
         now = self._now()
         if claim.termination_timestamp is None or claim.termination_timestamp > now:
             await annotate_claim(self._kube, ref, {labels.TERMINATION_TIMESTAMP: format_instant(now)})
-        why = f"Unhealthy: {fault.condition.type} is {fault.condition.status}"
-        if not await delete_with_finalizer(self._kube, claim, why):
+        since = datetime.fromtimestamp(fault.condition.since, UTC)
+        status = f"{fault.condition.type} is {fault.condition.status}"
+        detail = f"{status} for {lasting(now - since)}"
+        removal = Removal(reason=Reason.UNHEALTHY, detail=detail, actor=f"controller {self.name}")
+        if not await delete_with_finalizer(self._kube, claim, removal):
             return
         self._log.warning(
             "A node is replaced because it is unhealthy",
@@ -142,8 +147,8 @@ class NodeRepairController(Controller):
                 "nodeclaim": claim.name,
                 "node": node.name,
                 "nodepool": claim.pool,
-                "reason": f"{fault.condition.type} is {fault.condition.status}",
-                "since": format_instant(datetime.fromtimestamp(fault.condition.since, UTC)),
+                "reason": status,
+                "since": format_instant(since),
             },
         )
         capacity_type = claim.labels.get(labels.CAPACITY_TYPE, "")

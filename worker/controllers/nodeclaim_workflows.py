@@ -20,6 +20,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.clock import utc_now
 from tenon.apis.nodeclaim import DISRUPTION_REASON
 from tenon.kube.claim_record import ClaimRecord
+from tenon.lifecycle.leave_text import recorded
 from tenon.lifecycle.messages.base import ClaimRef
 from tenon.lifecycle.messages.node import Poke
 from tenon.lifecycle.registration import minutes_late, next_late
@@ -258,7 +259,7 @@ class NodeClaimWorkflowController(Controller):
             return
         handle = self._client.get_workflow_handle(names.nodeclaim_id(self._cluster, name))
         try:
-            gone = Poke(claim_deleting=True, reason="gone")
+            gone = Poke(claim_deleting=True, claim_gone=True, reason="gone")
             await handle.signal(NodeClaimWorkflow.poke, gone, rpc_timeout=ANSWER_WITHIN)
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
@@ -268,6 +269,7 @@ class NodeClaimWorkflowController(Controller):
         node = self._cache.node_of(claim)
         return poke_for(
             claim_deleting=claim.deleting,
+            removals=recorded(claim.annotations) if claim.deleting else (),
             registered=claim.registered,
             initialized=claim.initialized,
             startup_taints=claim.startup_taints,

@@ -25,9 +25,11 @@ from activities.planning.offerings import instance_types_by_pool
 from tenon.apis import labels
 from tenon.apis.managed import manages_claim
 from tenon.apis.nodepool import NodePool
+from tenon.apis.reasons import Reason
 from tenon.apis.validation import parse
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.records import ObjectRecord
+from tenon.lifecycle.messages.node import Removal
 from tenon.provisioning.claims import static_claim_body
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.static_capacity import (
@@ -50,7 +52,7 @@ from worker.controllers.launch_backoff import LaunchBackoff
 from worker.controllers.static_nodeclaims import claims_by_pool, static_claim, with_eviction_cost
 
 RESYNC = 30.0
-REASON = "overprovisioned"
+REASON = Reason.OVERPROVISIONED
 
 
 class StaticNodePoolController(Controller):
@@ -146,8 +148,9 @@ class StaticNodePoolController(Controller):
     async def _delete(self, pool: NodePool, decision: StaticDecision, backoff: LaunchBackoff) -> None:
         for claim in decision.delete:
             backoff.deleted(claim.name)
-            why = f"ScaledDown: NodePool {pool.metadata.name} has more nodes than its replicas"
-            if await delete_with_finalizer(self._kube, claim.record, why):
+            detail = f"NodePool {pool.metadata.name} has more nodes than its replicas"
+            removal = Removal(reason=REASON, detail=detail, actor=f"controller {self.name}")
+            if await delete_with_finalizer(self._kube, claim.record, removal):
                 known = self._cache.claims.get(claim.name)
                 capacity_type = known.labels.get(labels.CAPACITY_TYPE, "") if known is not None else ""
                 metrics.CLAIMS_DISRUPTED.labels(REASON, pool.metadata.name, capacity_type, "", "graceful").inc()

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from tenon.kube.offerings import OfferingKey
 from tenon.lifecycle.messages.base import ClaimRef, Message
+from tenon.lifecycle.messages.node import Removal
 
 
 class OfferingRef(Message):
@@ -116,6 +117,8 @@ class ClaimView(Message):
 
     exists: bool = False
     deleting: bool = False
+    removals: tuple[Removal, ...] = ()
+    """Why the claim is being deleted, as far as Tenon recorded it."""
     pool: str = ""
     node_class: str = ""
     created_at: datetime | None = None

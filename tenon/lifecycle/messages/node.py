@@ -9,6 +9,30 @@ from pydantic import Field
 from tenon.lifecycle.messages.base import ClaimRef, Message
 
 
+class Removal(Message):
+    """Why a node is removed and who removes it. The NodeClaim keeps it as an annotation, and the node's workflow
+    repeats it in its timeline, its events and its result.
+    """
+
+    reason: str
+    """A `Reason`, the kind of a notice about the instance, or an error code of EC2."""
+    detail: str = ""
+    """What exactly: the notice, or the condition and for how long; a clause."""
+    actor: str = ""
+    """The controller, disruption command or person."""
+
+    @property
+    def plain(self) -> Removal:
+        """The same without what a subclass adds."""
+        return Removal(reason=self.reason, detail=self.detail, actor=self.actor)
+
+
+class Operator(Message):
+    """Who sends a signal, for the node's timeline."""
+
+    name: str
+
+
 class NodeInput(Message):
     """A step on the node of a claim. ``provider_id`` identifies the node; ``node_name`` is only a hint."""
 
@@ -51,12 +75,13 @@ class BindResult(Message):
 class CordonInput(NodeInput):
     """Cordons the claim and its node. With ``only_if_empty``, gives up and removes the taint if the node has pods."""
 
-    reason: str = ""
+    removal: Removal = Removal(reason="")
+    """Why the node leaves."""
     only_if_empty: bool = False
     termination_timestamp: datetime | None = None
     """When the drain becomes forced, if that is before the end of the claim's own grace period."""
     why: str = ""
-    """Why the node leaves and who asked for it, for events."""
+    """The same with since when it holds, for events."""
     life: str = ""
     """What the node was and how long it lived, for events."""
 
@@ -84,7 +109,7 @@ class DrainInput(NodeInput):
     reason: str = ""
     """Why the node leaves."""
     why: str = ""
-    """The same with who asked for it, for events."""
+    """The same with detail and actor, for events."""
 
 
 class DrainResult(Message):
@@ -146,8 +171,14 @@ class ReleaseInput(NodeInput):
     reason: str = ""
     created_at: datetime | None = None
     deletion_started_at: datetime | None = None
+    already_deleted: bool = False
+    """The workflow did not request the deletion of the NodeClaim. Whoever did has counted the disruption."""
+
+
+class ReleaseResult(Message):
+    """One sentence for each object that other controllers' finalizers keep."""
+
     held_by: list[str] = Field(default_factory=list)
-    """In the result: one sentence for each object that other controllers' finalizers keep."""
 
 
 class Poke(Message):
@@ -158,6 +189,11 @@ class Poke(Message):
     node_deleting: bool = False
     node_ready: bool = False
     reason: str = ""
+    """What changed, for the Temporal UI."""
+    removals: tuple[Removal, ...] = ()
+    """Why the NodeClaim is being deleted, the first reason first. Empty if Tenon did not delete it."""
+    claim_gone: bool = False
+    """The NodeClaim is gone although its workflow has not released it."""
     instance_gone: bool = False
     """EC2 no longer knows the instance, or ended it without a request from this workflow."""
     not_managed: bool = False
@@ -176,6 +212,7 @@ class Disrupt(Message):
 
     command: str
     reason: str
+    detail: str = ""
     since: datetime | None = None
     not_before: datetime | None = None
     only_if_empty: bool = False
@@ -194,6 +231,7 @@ class Keep(Message):
     """An operator's request to keep a node at least until a given time."""
 
     until: datetime
+    operator: Operator | None = None
 
 
 class ExpirationInput(Message):
