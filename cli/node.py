@@ -37,7 +37,7 @@ from tenon.lifecycle.messages.node import Keep, Operator
 from tenon.lifecycle.messages.provisioning import LaunchBreaker, LaunchReport, PurchasePause, ShortageWait
 from tenon.lifecycle.remedies import remedies, report
 from tenon.lifecycle.state import NodeState
-from tenon.lifecycle.timeline import blocked_since, blocked_text, details
+from tenon.lifecycle.timeline import blocked_since, blocked_text, details, why_blocked
 from tenon.provisioning.purchase_pauses import list_sentence
 from tenon.provisioning.shortage_waits import waiting_sentence
 from worker.runtime.encrypted_payloads import PayloadCodecError
@@ -324,7 +324,7 @@ def _explained(state: NodeState | None) -> dict[str, Any]:
         return {}
     since = blocked_since(state)
     return {
-        "why": state.blocked,
+        "why": why_blocked(state),
         **({"since": format_instant(since)} if since else {}),
         "remedies": remedies(state),
     }

@@ -21,13 +21,13 @@ from tenon.kube.records import PodRecord
 from tenon.kube.structs import Object
 from tenon.kube.timestamps import format_instant
 from tenon.lifecycle import drain as decide
-from tenon.lifecycle import drain_blockers
+from tenon.lifecycle.drain_blockers import grouped, overdue_termination, sentence
 from tenon.lifecycle.messages.node import DrainInput, DrainResult
 
 POLL_SECONDS = 1.0
 MAX_POLL_SECONDS = 5.0
 """The maximum pause. While nothing changes, each pause is 1.5 times as long as the previous one."""
-MAX_SENTENCES = 10
+MAX_BLOCKED = 10
 REPLACEMENT_IDLE = "ReplacementIdle"
 """The reason of the event about nodes that stand empty while a drain is blocked."""
 
@@ -77,10 +77,8 @@ async def drain(
         if waited:
             await evictor.act(waited, now())
         if not waited or evictor.gives_up(waited, now()):
-            stuck = [
-                drain_blockers.overdue_termination(pod) for pod in decide.left_behind(found, now(), wanted.force_at)
-            ]
-            await _publish_left_behind(recorder, node, stuck + evictor.sentences(waited))
+            stuck = [overdue_termination(pod) for pod in decide.left_behind(found, now(), wanted.force_at)]
+            await _publish_left_behind(recorder, node, [*map(sentence, stuck + evictor.blocked(waited))])
             await _note_drained(kube, wanted, now)
             attached = await attached_volumes(kube, name, now())
             return DrainResult(drained=True, evicted=evictor.evicted, volumes_attached=len(attached))
@@ -90,10 +88,10 @@ async def drain(
         left = (until - now()).total_seconds()
         next_force_at = decide.next_force(waited, wanted.force_at, now())
         if left <= 0:
-            blocked = drain_blockers.grouped(evictor.sentences(waited))[:MAX_SENTENCES]
+            blocked = grouped(evictor.blocked(waited))[:MAX_BLOCKED]
             standing = await idle_nodes(waited) if blocked and idle_nodes is not None else ""
             if standing:
-                await recorder.publish(node, REPLACEMENT_IDLE, f"{blocked[0]}; {standing}", "Warning")
+                await recorder.publish(node, REPLACEMENT_IDLE, f"{sentence(blocked[0])}; {standing}", "Warning")
             return DrainResult(
                 evicted=evictor.evicted,
                 remaining=len(waited),

@@ -17,14 +17,15 @@ from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.nodes import Budgets
 from activities.kubernetes.resources import PODS
 from tenon.apis import labels
+from tenon.evolve import evolve
 from tenon.kube.protection import is_invalid_value
 from tenon.kube.records import PodRecord
 from tenon.kube.structs import Object
 from tenon.kube.timestamps import format_instant
 from tenon.lifecycle import drain as decide
-from tenon.lifecycle import drain_blockers
 from tenon.lifecycle.drain import Kind
-from tenon.lifecycle.messages.node import DrainInput
+from tenon.lifecycle.drain_blockers import deleted_at, grouped, refused_eviction, sentence
+from tenon.lifecycle.messages.node import BlockedPods, DrainInput
 
 CONCURRENCY = 20
 """The maximum number of requests in flight for one node."""
@@ -44,13 +45,13 @@ class Evictor:
         self._recorder = recorder
         self._node = node
         self._wanted = wanted
-        self._held: dict[str, str] = {}
+        self._held: dict[str, BlockedPods] = {}
         self._undeletable: set[str] = set()
         self._refusals: dict[str, int] = {}
         self._retry_at: dict[str, datetime] = {}
         self._budgets = Budgets(kube)
 
-    def sentences(self, waited: Sequence[PodRecord]) -> list[str]:
+    def blocked(self, waited: Sequence[PodRecord]) -> list[BlockedPods]:
         """Why the remaining pods are blocked, in the order of ``waited``."""
         return [self._held[pod.uid] for pod in waited if pod.uid in self._held]
 
@@ -81,11 +82,13 @@ class Evictor:
         if not held:
             return
 
-        async def one(pod: PodRecord) -> None:
-            await self._recorder.publish(pod_reference(pod.pod), "FailedDraining", self._held[pod.uid], "Warning")
+        async def publish_on(pod: PodRecord) -> None:
+            await self._recorder.publish(
+                pod_reference(pod.pod), "FailedDraining", sentence(self._held[pod.uid]), "Warning"
+            )
 
-        await bounded(held, CONCURRENCY, one)
-        sentences = drain_blockers.grouped(self._held[pod.uid] for pod in held)
+        await bounded(held, CONCURRENCY, publish_on)
+        sentences = [sentence(blocked) for blocked in grouped(self._held[pod.uid] for pod in held)]
         more = f"; and {len(sentences) - 3} more" if len(sentences) > 3 else ""
         await self._recorder.publish(self._node, "FailedDraining", "; ".join(sentences[:3]) + more, "Warning")
         if self._wanted.force_at is not None and not self._wanted.force:
@@ -103,15 +106,16 @@ class Evictor:
                 await self._evict(pod, now)
             elif action.kind is Kind.DELETE:
                 await self._delete(pod, action.grace_seconds)
-            elif action.why:
-                self._held[uid] = action.why
+            elif action.blocked is not None:
+                self._held[uid] = action.blocked
         except ApiUnreachableError:
             raise
         except ApiError as error:  # an admission policy that protects one pod must not stop the others
             deleting = action.kind is Kind.DELETE
             if deleting:
                 self._undeletable.add(uid)
-            self._refused(pod, now, f"cannot be {'deleted' if deleting else 'evicted'}: {error.message}")
+            why = f"cannot be {'deleted' if deleting else 'evicted'}: {error.message}"
+            self._refused(pod, now, BlockedPods(pods=(pod.key,), why=why))
 
     async def _evict(self, pod: PodRecord, now: datetime) -> None:
         if is_invalid_value(written := pod.do_not_disrupt):
@@ -125,8 +129,8 @@ class Evictor:
             await self._recorder.publish(pod_reference(pod.pod), "Evicted", text, "Normal")
         elif answer.outcome != "gone":
             budgets, by_budget = await self._budgets.selecting(pod), answer.outcome == "blocked"
-            why = drain_blockers.refused_eviction(budgets, by_budget=by_budget, answer=answer.message)
-            self._refused(pod, now, why, retry_after=answer.retry_after)
+            refusal = refused_eviction(pod, budgets, by_budget=by_budget, answer=answer.message)
+            self._refused(pod, now, refusal, retry_after=answer.retry_after)
 
     async def _delete(self, pod: PodRecord, grace_seconds: int | None) -> None:
         await self._kube.delete(
@@ -140,10 +144,10 @@ class Evictor:
         text = f"deleted with {grace_seconds} s of grace, because its Node {node} must be removed{self._because}"
         await self._recorder.publish(pod_reference(pod.pod), "Disrupted", text, "Warning")
 
-    def _refused(self, pod: PodRecord, now: datetime, why: str, *, retry_after: float = 0.0) -> None:
+    def _refused(self, pod: PodRecord, now: datetime, refusal: BlockedPods, *, retry_after: float = 0.0) -> None:
         uid = pod.uid
         force_at = None if self._wanted.force else self._wanted.force_at
-        self._held[uid] = f"pod {pod.key} {why}{drain_blockers.forced_deletion_notice(pod, force_at, now)}"
+        self._held[uid] = evolve(refusal, deleted_at=deleted_at(pod, force_at, now))
         count = self._refusals.get(uid, 0)
         self._refusals[uid] = count + 1
         wait = max(MAX_RETRY_SECONDS if count > 3 else 2**count, min(retry_after, MAX_ASKED_SECONDS))

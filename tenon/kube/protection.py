@@ -36,6 +36,11 @@ def node_protection(
     return ""
 
 
+def protecting_annotation(pod: PodRecord) -> str:
+    """Return the name of the annotation that protects a pod, which may have both."""
+    return labels.DO_NOT_EVICT if pod.do_not_evict else labels.DO_NOT_DISRUPT
+
+
 def pod_protection(pod: PodRecord, now: datetime) -> str:
     """Return which annotation of the pod forbids its eviction now, as a sentence; empty if none does.
 
@@ -44,7 +49,7 @@ def pod_protection(pod: PodRecord, now: datetime) -> str:
     """
     value = pod.do_not_disrupt
     if value == "true":
-        return f"annotation {labels.DO_NOT_EVICT if pod.do_not_evict else labels.DO_NOT_DISRUPT} protects it"
+        return f"annotation {protecting_annotation(pod)} protects it"
     seconds = go_seconds(value) if value else None
     if seconds is None or seconds <= 0:
         return ""

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from tenon.kube.protection import pod_protection
+from tenon.kube.protection import pod_protection, protecting_annotation
 from tenon.kube.records import Deletion, PodRecord
-from tenon.lifecycle.drain_blockers import forced_deletion_notice, overdue_termination
+from tenon.lifecycle.drain_blockers import deleted_at, overdue_termination
+from tenon.lifecycle.messages.node import BlockedPods
 
 STUCK_AFTER = timedelta(minutes=1)
 """A drain stops waiting for a terminating pod this long after the end of its grace period."""
@@ -36,12 +37,12 @@ class Kind(StrEnum):
 class Action:
     """One decision about a pod.
 
-    ``grace_seconds`` is set for DELETE. ``why`` says what holds an awaited pod, if a person could change it.
+    ``grace_seconds`` is set for DELETE. ``blocked`` says what holds an awaited pod, if a person could change it.
     """
 
     kind: Kind
     grace_seconds: int | None = None
-    why: str = ""
+    blocked: BlockedPods | None = None
 
 
 def is_drainable(pod: PodRecord, now: datetime, force_at: datetime | None = None) -> bool:
@@ -101,13 +102,18 @@ def decide(pod: PodRecord, now: datetime, *, turn: bool, force_at: datetime | No
         if deletion is None and now >= force_at - timedelta(seconds=pod.grace_seconds):
             return Action(Kind.DELETE, grace_seconds=_whole_seconds(force_at - now))
     if deletion is not None:
-        held = deletion.finalizers and now - deletion.end >= UNRESPONSIVE_AFTER
-        return Action(Kind.AWAIT, why=overdue_termination(pod) if held else "")
+        is_held = deletion.finalizers and now - deletion.end >= UNRESPONSIVE_AFTER
+        return Action(Kind.AWAIT, blocked=overdue_termination(pod) if is_held else None)
     if not turn:
         return Action(Kind.AWAIT)
     if protection := pod_protection(pod, now):
-        notice = forced_deletion_notice(pod, force_at, now)
-        return Action(Kind.AWAIT, why=f"pod {pod.key} cannot be evicted: {protection}{notice}")
+        blocked = BlockedPods(
+            pods=(pod.key,),
+            why=f"cannot be evicted: {protection}",
+            annotation=protecting_annotation(pod),
+            deleted_at=deleted_at(pod, force_at, now),
+        )
+        return Action(Kind.AWAIT, blocked=blocked)
     return Action(Kind.EVICT)
 
 

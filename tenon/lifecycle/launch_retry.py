@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from tenon.evolve import evolve
 from tenon.kube.timestamps import format_instant
 from tenon.lifecycle.messages.launch import LaunchWait
-from tenon.lifecycle.state import NodeState, Stage
+from tenon.lifecycle.state import Blocked, NodeState, Stage
 from tenon.lifecycle.timeline import record
 
 LAUNCH_TIMEOUT = timedelta(minutes=5)
@@ -54,7 +54,8 @@ def with_retry(state: NodeState, wait: LaunchWait, now: datetime) -> NodeState:
     and EC2 may have refused the group.
     """
     if wait.launched:
-        waits = evolve(state, stage=Stage.PREPARING, request=None, deadline=wait.not_before, blocked=wait.message)
+        blocked = Blocked(message=wait.message)
+        waits = evolve(state, stage=Stage.PREPARING, request=None, deadline=wait.not_before, blocked=blocked)
         return record(waits, now, wait.message)
     failures = state.launch_failures + (not wait.held)
     at_once = wait.held or (wait.new_token and failures <= NEW_TOKENS_AT_ONCE)
@@ -67,7 +68,7 @@ def with_retry(state: NodeState, wait: LaunchWait, now: datetime) -> NodeState:
         "look": False,
         "launch_failures": failures,
         "launch_unsettled_until": unsettled_until,
-        "blocked": f"not launched yet: {wait.message}",
+        "blocked": Blocked(message=f"not launched yet: {wait.message}"),
     }
     repeats = not wait.new_token and state.request is not None and is_unsettled(unsettled_until, now)
     if not repeats:

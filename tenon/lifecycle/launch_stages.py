@@ -73,7 +73,7 @@ def launched(state: NodeState, event: LaunchResult, now: datetime) -> NodeState:
         deadline=now + REGISTRATION_TIMEOUT,
         launch_failures=0,
         launch_unsettled_until=None,
-        blocked="",
+        blocked=None,
     )
     return record(
         joins,
@@ -108,6 +108,6 @@ def _adopted(state: NodeState, event: PrepareLaunchResult, now: datetime) -> Nod
         request=None,
         launch_failures=0,
         launch_unsettled_until=None,
-        blocked="",
+        blocked=None,
     )
     return record(adopted, now, f"resumed at {stage.value}")

@@ -33,7 +33,7 @@ from tenon.lifecycle.messages.node import (
     TerminateResult,
 )
 from tenon.lifecycle.next_step import next_step
-from tenon.lifecycle.state import NodeState, Stage
+from tenon.lifecycle.state import Blocked, NodeState, Stage
 from tenon.lifecycle.steps import DeadlinePassed, Failed, KeepRecorded, LeaveRequest, Withdrawn
 from tenon.lifecycle.timeline import record
 
@@ -59,7 +59,7 @@ DONE = (
 def apply(state: NodeState, event: Message, now: datetime) -> NodeState:
     """Return the state after an event. An event that does not concern the current stage changes nothing."""
     if state.failures and isinstance(event, DONE):
-        state = evolve(state, failures=0, blocked="")
+        state = evolve(state, failures=0, blocked=None)
     match event:
         case PrepareLaunchResult():
             return launch_stages.prepared(state, event, now)
@@ -109,7 +109,7 @@ def apply(state: NodeState, event: Message, now: datetime) -> NodeState:
 def _end_without_changes(state: NodeState, now: datetime) -> NodeState:
     """End a workflow that was started for another controller's NodeClaim, without touching the node."""
     text = "the NodeClaim's nodeClassRef names no EC2NodeClass: it is another controller's, and left as it is"
-    return record(evolve(state, stage=Stage.ENDED, blocked=""), now, text)
+    return record(evolve(state, stage=Stage.ENDED, blocked=None), now, text)
 
 
 def _poked(state: NodeState, event: Poke, now: datetime) -> NodeState:
@@ -174,7 +174,8 @@ def _failed(state: NodeState, event: Failed, now: datetime) -> NodeState:
         request = LeaveRequest(reason=Reason.LAUNCH_TIMEOUT, detail=event.message, actor=WORKFLOW)
         return termination.leave(state, request, now)
     text = f"{event.activity.value} failed: {event.message}"
-    update: dict[str, object] = {"blocked": text, "failures": state.failures + 1}
+    blocked = Blocked(message=text, since=state.blocked.since if state.blocked else None)
+    update: dict[str, object] = {"blocked": blocked, "failures": state.failures + 1}
     if event.activity is ActivityName.CHECK_EXPIRATION:
         update |= {"expired": False, "expiry_waits_until": now + FAILED_RETRY, "spread_until": None}
     elif state.stage is not Stage.REGISTERING:  # its deadline is the registration timeout, so it retries at once

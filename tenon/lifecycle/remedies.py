@@ -1,24 +1,14 @@
-"""What a person can do about a blocked node, and what happens if no one acts.
-
-The state records only the sentences that say what blocks the node, so this module parses the names out of them. Their
-wordings are in `tenon.lifecycle.drain_blockers`, `tenon.lifecycle.drain`,
-`tenon.kube.pod_disruption_budgets` and `tenon.kube.protection`. `tests/lifecycle/test_remedies.py` fails if one of them
-loses its remedy.
-"""
+"""What a person can do about a blocked node, and what happens if no one acts."""
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from tenon.kube.timestamps import format_instant
+from tenon.lifecycle.messages.node import BlockedPods
 from tenon.lifecycle.state import NodeState, Stage
 from tenon.lifecycle.timeline import blocked_text
-
-_BUDGETS = re.compile(r"PodDisruptionBudgets? ((?:[^\s/,]+/[^\s,]+(?:, )?)+)")
-_PROTECTED = re.compile(r"pod ([^\s/]+)/(\S+) cannot be evicted: annotation (\S+) (?:protects|holds) it")
-_FINALIZED = re.compile(r"pod ([^\s/]+)/(\S+) (?:should have ended|was to end) by \S+ but finalizers? ")
-"""The second wording of both is that of earlier versions. A workflow keeps it until the next attempt of its drain."""
 
 
 def remedies(state: NodeState) -> list[str]:
@@ -28,7 +18,7 @@ def remedies(state: NodeState) -> list[str]:
     name = state.claim.name
     match state.stage:
         case Stage.DRAINING:
-            return [*_for_pods(state.blocked), _by_force(name, "deletes the pods at once, whatever protects them")]
+            return [*_for_pods(state.blocked.pods), _by_force(name, "deletes the pods at once, whatever protects them")]
         case Stage.DETACHING:
             show = f"`kubectl get volumeattachments` shows what is attached to {state.node_name}"
             return [show, _by_force(name, "continues without waiting for volumes")]
@@ -86,20 +76,21 @@ def _by_force(name: str, what: str) -> str:
     return f"`tenon node force-drain {name}` {what}"
 
 
-def _for_pods(blocked: str) -> list[str]:
-    """Return the commands for what holds single pods, without duplicates."""
-    found: list[str] = []
-    for names in _BUDGETS.findall(blocked):
-        for full in names.rstrip(", ").split(", "):
+def _for_pods(blocked: Iterable[BlockedPods]) -> list[str]:
+    """Return the commands for what holds single pods: budgets, then annotations, then finalizers."""
+    budgets, annotations, finalizers = [], [], []
+    for one in blocked:
+        for full in one.budgets:
             namespace, name = full.split("/", 1)
-            found.append(f"relax PodDisruptionBudget {full}: `kubectl edit poddisruptionbudget -n {namespace} {name}`")
-    for namespace, name, annotation in _PROTECTED.findall(blocked):
-        found.append(
-            f"allow eviction of pod {namespace}/{name}: `kubectl annotate pod -n {namespace} {name} {annotation}-`"
-        )
-    for namespace, name in _FINALIZED.findall(blocked):
-        patch = """--type=merge -p '{"metadata":{"finalizers":null}}'"""
-        found.append(
-            f"remove the finalizers of pod {namespace}/{name}: `kubectl patch pod -n {namespace} {name} {patch}`"
-        )
-    return list(dict.fromkeys(found))
+            command = f"kubectl edit poddisruptionbudget -n {namespace} {name}"
+            budgets.append(f"relax PodDisruptionBudget {full}: `{command}`")
+        for full in one.pods:
+            namespace, name = full.split("/", 1)
+            if one.annotation:
+                command = f"kubectl annotate pod -n {namespace} {name} {one.annotation}-"
+                annotations.append(f"allow eviction of pod {full}: `{command}`")
+            if one.finalizers:
+                patch = """--type=merge -p '{"metadata":{"finalizers":null}}'"""
+                command = f"kubectl patch pod -n {namespace} {name} {patch}"
+                finalizers.append(f"remove the finalizers of pod {full}: `{command}`")
+    return list(dict.fromkeys([*budgets, *annotations, *finalizers]))

@@ -9,7 +9,7 @@ from tenon.evolve import evolve
 from tenon.lifecycle import termination
 from tenon.lifecycle.leave_text import WORKFLOW
 from tenon.lifecycle.messages.node import BindResult, InitializeResult, RegisterResult
-from tenon.lifecycle.state import NodeState, Stage
+from tenon.lifecycle.state import Blocked, NodeState, Stage
 from tenon.lifecycle.steps import LeaveRequest
 from tenon.lifecycle.timeline import pods_text, record
 
@@ -29,7 +29,7 @@ def registered(state: NodeState, event: RegisterResult, now: datetime) -> NodeSt
     if not event.node_name:
         if state.last_look:
             return termination.leave(state, _registration_timeout(state, event.console), now)
-        waits = evolve(state, blocked=event.message) if event.console else state
+        waits = evolve(state, blocked=Blocked(message=event.message)) if event.console else state
         return record(waits, now, f"not registered yet: {event.message or event.reason}")
     joined = evolve(
         state,
@@ -37,7 +37,7 @@ def registered(state: NodeState, event: RegisterResult, now: datetime) -> NodeSt
         node_name=event.node_name,
         registered=True,
         registered_at=now,
-        blocked="",
+        blocked=None,
         deadline=now + FIRST_CHECK,
     )
     return record(joined, now, f"registered node {event.node_name}")
@@ -56,7 +56,7 @@ def initialized(state: NodeState, event: InitializeResult, now: datetime) -> Nod
     state = evolve(state, look=False)
     if not event.initialized:
         return _still_uninitialized(state, event.message or event.reason, now)
-    done = evolve(state, initialized=True, deadline=None, blocked="")
+    done = evolve(state, initialized=True, deadline=None, blocked=None)
     done = record(done, now, "initialized")
     if done.planned_pods:
         return evolve(done, stage=Stage.BINDING)
@@ -74,7 +74,7 @@ def _still_uninitialized(state: NodeState, why: str, now: datetime) -> NodeState
         request = LeaveRequest(reason=Reason.INITIALIZATION_TIMEOUT, detail=message, actor=WORKFLOW)
         return termination.leave(waiting, request, now)
     look_again = now + min(RECHECK, FIRST_RECHECK * 2 ** min(state.looks, 10))
-    blocked = f"not initialized yet: {why}" if now - since >= RECHECK else ""
+    blocked = Blocked(message=f"not initialized yet: {why}") if now - since >= RECHECK else None
     return evolve(
         waiting,
         blocked=blocked,

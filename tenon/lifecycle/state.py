@@ -12,7 +12,7 @@ from pydantic import Field
 
 from tenon.lifecycle.messages.base import ClaimRef, Message
 from tenon.lifecycle.messages.launch import Instance, LaunchRequest
-from tenon.lifecycle.messages.node import Removal
+from tenon.lifecycle.messages.node import BlockedPods, Removal
 
 
 class Stage(StrEnum):
@@ -79,6 +79,20 @@ class PendingDisruption(Message):
     only_if_empty: bool = False
 
 
+class Blocked(Message):
+    """What keeps a node from its next stage. `tenon.lifecycle.timeline.why_blocked` makes the sentence."""
+
+    message: str = ""
+    """What it waits for, or what failed; empty if it waits for pods."""
+    pods: tuple[BlockedPods, ...] = ()
+    more: int = 0
+    """How many other things keep pods."""
+    idle: str = ""
+    """Which nodes stand empty meanwhile."""
+    since: datetime | None = None
+    """Since when pods are waited for."""
+
+
 class NodeState(Message):
     """The state of a node's workflow so far, with what no NodeClaim says: attempts, deadlines, the timeline."""
 
@@ -115,10 +129,8 @@ class NodeState(Message):
     deletion_started_at: datetime | None = None
     failures: int = 0
     """How many times in a row the current step used up its retries."""
-    blocked: str = ""
-    blocked_since: datetime | None = None
-    """Since when something blocks the drain; of an earlier drain in other stages."""
-    """What the node waits for, if a person should look at it, in one sentence."""
+    blocked: Blocked | None = None
+    """What the node waits for, if a person should look at it."""
     registered: bool = False
     initialized: bool = False
     timeline: tuple[TimelineEntry, ...] = ()

@@ -16,9 +16,9 @@ from tenon.lifecycle.messages.node import (
     Removal,
     TerminateResult,
 )
-from tenon.lifecycle.state import Leave, NodeState, Stage
+from tenon.lifecycle.state import Blocked, Leave, NodeState, Stage
 from tenon.lifecycle.steps import LeaveRequest
-from tenon.lifecycle.timeline import record
+from tenon.lifecycle.timeline import record, why_blocked
 from tenon.sentences import counted
 
 BLOCKED_RETRY = timedelta(seconds=30)
@@ -29,6 +29,8 @@ MAX_BLOCKED_RETRY = timedelta(minutes=5)
 GOES_ON = timedelta(seconds=1)
 """How soon to continue a drain that evicted pods although others are still blocked, as under a PodDisruptionBudget that
 lets one pod go at a time. Runs of earlier versions have a timer here, so this must not be zero."""
+SHOWN = 3
+"""How many different things that block a drain the state keeps."""
 FIRST_DRAIN_SECONDS, DRAIN_SECONDS = 15.0, 60.0
 """The first drain attempt is short, so that it reports soon what blocks it.
 
@@ -63,7 +65,7 @@ def leave(state: NodeState, request: LeaveRequest, now: datetime, *, only_if_emp
         update["deletion_started_at"] = now
         waited_for_node = state.stage is Stage.REGISTERING and not state.failures
         if waited_for_node or state.stage in (Stage.PREPARING, Stage.LAUNCHING):
-            update["blocked"] = ""
+            update["blocked"] = None
     else:
         update |= {"look": True, "force_at": min(state.force_at or now, now)}
         text = f"force drain requested ({request.actor}): pods are deleted without eviction from now on"
@@ -129,32 +131,32 @@ def drained(state: NodeState, result: DrainResult, now: datetime) -> NodeState:
     if result.drained:
         waits_for_volumes = result.volumes_attached and not state.instance_gone
         after = Stage.DETACHING if waits_for_volumes else Stage.TERMINATING
-        done = evolve(state, stage=after, blocked="", deadline=None, volumes_attached=result.volumes_attached)
+        done = evolve(state, stage=after, blocked=None, deadline=None, volumes_attached=result.volumes_attached)
         return record(done, now, f"drained, {counted(state.evicted_pods, 'pod')} evicted in all")
-    more = f"; and {len(result.blocked) - 3} more" if len(result.blocked) > 3 else ""
-    idle = f"; {result.idle}" if result.idle else ""
-    blocked = "; ".join(result.blocked[:3]) + more + idle
     stalls = 0 if result.evicted else state.drain_stalls + 1
     pause = GOES_ON if result.evicted else min(BLOCKED_RETRY * 2 ** min(stalls - 1, 8), MAX_BLOCKED_RETRY)
     again = min(now + pause, result.next_force_at or now + pause)
-    since = (state.blocked and state.blocked_since) or now
+    since = (state.blocked and state.blocked.since) or now
+    blocked = Blocked(
+        pods=tuple(result.blocked[:SHOWN]), more=len(result.blocked[SHOWN:]), idle=result.idle, since=since
+    )
     waits = evolve(
         state,
-        blocked=blocked,
-        blocked_since=since if blocked else None,
-        deadline=again if blocked else None,
+        blocked=blocked if result.blocked else None,
+        deadline=again if result.blocked else None,
         drain_stalls=stalls,
     )
-    return record(waits, now, f"{counted(result.remaining, 'pod')} left{': ' + blocked if blocked else ''}")
+    why = f": {why_blocked(waits)}" if waits.blocked else ""
+    return record(waits, now, f"{counted(result.remaining, 'pod')} left{why}")
 
 
 def detached(state: NodeState, result: DetachResult, now: datetime) -> NodeState:
     """Continue with termination if all volumes are detached; otherwise wait."""
     if result.detached:
-        update = {"stage": Stage.TERMINATING, "blocked": "", "deadline": None, "volumes_attached": 0, "look": False}
+        update = {"stage": Stage.TERMINATING, "blocked": None, "deadline": None, "volumes_attached": 0, "look": False}
         return record(evolve(state, **update), now, "volumes detached")
     text = f"{result.attached} volumes are still attached"
-    waits = evolve(state, blocked=text, deadline=now + BLOCKED_RETRY, look=False)
+    waits = evolve(state, blocked=Blocked(message=text), deadline=now + BLOCKED_RETRY, look=False)
     return record(waits, now, text)
 
 
@@ -184,9 +186,9 @@ def released(state: NodeState, result: ReleaseResult, now: datetime) -> NodeStat
 def terminated(state: NodeState, result: TerminateResult, now: datetime) -> NodeState:
     """Continue with the release if EC2 reports the instance as gone; otherwise ask again later."""
     if result.terminated:
-        update = {"stage": Stage.RELEASING, "blocked": "", "deadline": None, "look": False}
+        update = {"stage": Stage.RELEASING, "blocked": None, "deadline": None, "look": False}
         text = f"instance {state.instance.id} terminated" if state.instance else "no instance left"
         return record(evolve(state, **update), now, text)
     text = f"the instance is still {result.state}"
-    waits = evolve(state, blocked=text, deadline=now + BLOCKED_RETRY, look=False)
+    waits = evolve(state, blocked=Blocked(message=text), deadline=now + BLOCKED_RETRY, look=False)
     return record(waits, now, text)

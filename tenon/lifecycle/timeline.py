@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from tenon.evolve import evolve
+from tenon.lifecycle.drain_blockers import sentence
 from tenon.lifecycle.leave_text import removal_text
 from tenon.lifecycle.messages.launch import Instance
 from tenon.lifecycle.state import NodeClaimResult, NodeState, Stage, TimelineEntry
@@ -50,13 +51,22 @@ def clock(at: datetime | None) -> str:
 
 def blocked_since(state: NodeState) -> datetime | None:
     """Return since when the node's drain is blocked; None in other stages, which do not record it."""
-    return state.blocked_since if state.blocked and state.stage is Stage.DRAINING else None
+    return state.blocked.since if state.blocked and state.stage is Stage.DRAINING else None
+
+
+def why_blocked(state: NodeState) -> str:
+    """Say what blocks the node; empty if nothing does."""
+    blocked = state.blocked
+    if blocked is None:
+        return ""
+    more = f"and {blocked.more} more" if blocked.more else ""
+    return "; ".join(filter(None, (blocked.message, *map(sentence, blocked.pods), more, blocked.idle)))
 
 
 def blocked_text(state: NodeState) -> str:
     """Say what blocks the node and, for a drain, since when."""
     since = blocked_since(state)
-    return state.blocked + (f", since {clock(since)}" if since else "")
+    return why_blocked(state) + (f", since {clock(since)}" if since else "")
 
 
 def _pods_row(state: NodeState) -> str:

@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from temporalio.client import Client
 
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import NODECLAIMS, NODES
 from sandbox.cluster import Sandbox
 from tenon.apis import labels
 from tests.e2e.conftest import MakePool, NewPool
+from tests.e2e.lives import life_of
 from tests.e2e.pools import SMALL, Pool, leaving
 from tests.e2e.worker import Worker
 from tests.e2e.worker_process import WorkerProcess
@@ -96,14 +98,20 @@ async def marked(kube: Kube, claim: str, node: str) -> bool:
 
 
 async def test_aws140_an_interrupted_spot_node_is_replaced_before_its_instance_ends(
-    pool: Pool, reader: WorkerProcess, sandbox: Sandbox, kube: Kube, queue: Queue
+    pool: Pool, reader: WorkerProcess, sandbox: Sandbox, kube: Kube, queue: Queue, client: Client
 ) -> None:
-    """AWS-041, EVT-07, MET-55: a hostile message in front of the notice changes nothing."""
+    """AWS-041, EVT-04, EVT-07, MET-55: a hostile message in front of the notice changes nothing."""
     claim, node, instance = await claim_to_interrupt(pool)
     queue.send('{"detail-type": "EC2 Spot Instance Interruption Warning", "source": "aws.ec2", "detail": 1}')
     sandbox.ec2().interrupt_instance(instance, notice_seconds=120)
     await until(lambda: marked(kube, claim, node))
     successors = await replacements(pool, claim)
+    life = await life_of(client, sandbox, claim)
+    why = ("spot_interrupted", "EC2 interrupts the spot instance", "controller interruption")
+    assert (life.reason, life.detail, life.actor) == why
+    text = "spot_interrupted: EC2 interrupts the spot instance (controller interruption)"
+    assert f"leaving: {text}" in [entry.text for entry in life.timeline]
+    await pool.seen(claim, "Disrupted", "SpotInterrupted: EC2 interrupts the spot instance (controller interruption)")
     await until(queue.empty)
     own = {one["id"]: one for one in sandbox.ec2().instances()}
     assert own[instance]["state_reason"] != "Server.SpotInstanceTermination"  # the node was gone in time

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 
+from temporalio.client import Client
+
 from sandbox.cluster import Sandbox
 from tests.e2e.conftest import MakePool
+from tests.e2e.lives import life_of
 from tests.e2e.pools import SMALL, leaving
 from tests.e2e.worker import Worker
 from tests.workflows.waiting import until
@@ -21,9 +24,9 @@ def report(sandbox: Sandbox, node: str, type_: str, ago: timedelta = timedelta()
 
 
 async def test_sch104_an_unhealthy_node_is_replaced_whatever_protects_its_pods(
-    make_pool: MakePool, worker: Worker, sandbox: Sandbox
+    make_pool: MakePool, worker: Worker, sandbox: Sandbox, client: Client
 ) -> None:
-    """CTL-08, GAT-01, MET-09: against a closed budget, a PodDisruptionBudget at zero and a long grace period."""
+    """CTL-08, EVT-04, GAT-01, MET-09: against a closed budget, a PodDisruptionBudget at zero and a long grace time."""
     pool = await make_pool(
         requirements=SMALL,
         budgets=[{"nodes": "0"}],
@@ -37,6 +40,10 @@ async def test_sch104_an_unhealthy_node_is_replaced_whatever_protects_its_pods(
     await pool.protect("web")
     report(sandbox, claim["status"]["nodeName"], "StorageReady", timedelta(minutes=31))
     await pool.gone(name)
+    life = await life_of(client, sandbox, name)
+    assert (life.reason, life.actor) == ("unhealthy", "controller node.health")
+    assert life.detail.startswith("StorageReady is False for 31m")
+    assert f"leaving: unhealthy: {life.detail} (controller node.health)" in [entry.text for entry in life.timeline]
     (new,) = await pool.running(1)
     assert new["metadata"]["uid"] != pod["metadata"]["uid"]
     assert await pool.claim_of(new) != name

@@ -17,6 +17,7 @@ from tenon.apis import labels
 from tenon.kube.timestamps import parse_instant
 from tenon.lifecycle.messages.node import Keep
 from tenon.lifecycle.state import Stage
+from tenon.lifecycle.timeline import why_blocked
 from tests.e2e.conftest import MakePool, NewPool, Run
 from tests.e2e.lives import life_of
 from tests.e2e.pools import NAMESPACE, SMALL, Pool, condition
@@ -124,7 +125,9 @@ async def test_nodes_are_listed_shown_expired_and_drained_by_name(
     await pool.gone(first)
     await pool.gone(second)
     assert (await life_of(client, sandbox, first)).reason == "expired"
-    assert (await life_of(client, sandbox, second)).reason == "drain"
+    life = await life_of(client, sandbox, second)
+    assert life.reason == "drain"
+    assert life.actor.endswith(", by tenon node")
 
 
 async def test_keep_holds_an_empty_node_beyond_its_time_to_live(
@@ -146,6 +149,9 @@ async def test_keep_holds_an_empty_node_beyond_its_time_to_live(
     await until(noted)
     await pool.scale(0)
     await pool.gone(other)
+    life = await life_of(client, sandbox, other)
+    assert life.reason == "Empty"
+    assert life.actor.startswith("command empty-")
     claim = await pool.claim()
     assert claim["metadata"]["name"] == kept
     status = await client.get_workflow_handle(life_id(sandbox, kept)).query(NodeClaimWorkflow.status)
@@ -185,7 +191,7 @@ async def test_force_drain_passes_the_budget_that_blocks_a_plain_drain(
         return bool((await handle.query(NodeClaimWorkflow.status)).blocked)
 
     await until(blocked, within=100)
-    text = (await handle.query(NodeClaimWorkflow.status)).blocked
+    text = why_blocked(await handle.query(NodeClaimWorkflow.status))
     assert pod["metadata"]["name"] in text
     assert f"PodDisruptionBudget {NAMESPACE}/{guarded.name}-web" in text
 

@@ -12,6 +12,7 @@ from sandbox.cluster import Sandbox
 from tenon.apis import labels
 from tenon.kube.timestamps import parse_instant
 from tenon.lifecycle.expiration import EXPIRY_WAITS
+from tenon.lifecycle.leave_text import SOMEBODY
 from tests.e2e.conftest import MakePool, Run
 from tests.e2e.lives import life_of
 from tests.e2e.moments import recorded
@@ -35,8 +36,10 @@ def instant(text: str) -> datetime:
     return found
 
 
-async def test_kubectl_delete_node_moves_its_pods_and_ends_its_instance(make_pool: MakePool, sandbox: Sandbox) -> None:
-    """TRM-01: pods of a deleted Node are evicted and run elsewhere; Node, NodeClaim and instance go."""
+async def test_kubectl_delete_node_moves_its_pods_and_ends_its_instance(
+    make_pool: MakePool, sandbox: Sandbox, client: Client
+) -> None:
+    """TRM-01, EVT-04: pods of a deleted Node are evicted and run elsewhere; Node, NodeClaim and instance go."""
     pool = await make_pool(consolidate_after="Never", requirements=SMALL)
     await pool.deploy(2)
     pods = await pool.running(2)
@@ -47,6 +50,8 @@ async def test_kubectl_delete_node_moves_its_pods_and_ends_its_instance(make_poo
     sandbox.kubectl("delete", "node", node, "--wait=false")
     await pool.gone(name)
     await pool.seen(moved["metadata"]["name"], "Evicted", node)
+    life = await life_of(client, sandbox, name)
+    assert (life.reason, life.detail, life.actor) == ("deleted", "the Node was deleted", SOMEBODY)
     again = await pool.running(2)
     assert stayed["metadata"]["uid"] in {pod["metadata"]["uid"] for pod in again}
     assert node not in {pod["spec"]["nodeName"] for pod in again}

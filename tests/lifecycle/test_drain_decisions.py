@@ -104,7 +104,7 @@ def test_no_deleted_pod_outlasts_the_grace_period_of_the_node(node_pods: list[Po
         assert pod.deletion is None or pod.deletion.end > NOW - drain.UNRESPONSIVE_AFTER
     names = [pod.uid for pod in [*waited, *left]]
     assert len(names) == len(set(names))
-    assert all("should have ended by" in drain_blockers.overdue_termination(pod) for pod in left)
+    assert all("should have ended by" in drain_blockers.overdue_termination(pod).why for pod in left)
 
 
 @given(PODS, st.integers(-100, 8000))

@@ -63,7 +63,7 @@ def test_wsh28_a_node_that_waits_for_the_budgets_asks_again_and_says_it_once() -
     for _ in range(3):
         state = machine.apply(state, ASKS, now)
         state = machine.apply(state, ExpirationResult(waits=True), now)
-        assert (state.leave, state.blocked) == (None, "")
+        assert (state.leave, state.blocked) == (None, None)
         step = machine.next_step(state, now)
         assert isinstance(step, Wait)
         assert step.until == now + expiration.ASK_AGAIN

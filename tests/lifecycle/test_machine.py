@@ -21,6 +21,7 @@ from tenon.lifecycle.messages.launch import (
 )
 from tenon.lifecycle.messages.node import (
     BindResult,
+    BlockedPods,
     CordonResult,
     DetachResult,
     Disrupt,
@@ -35,10 +36,10 @@ from tenon.lifecycle.messages.node import (
     Removal,
     TerminateResult,
 )
-from tenon.lifecycle.state import NodeState, Stage
+from tenon.lifecycle.state import Blocked, NodeState, Stage
 from tenon.lifecycle.steps import DeadlinePassed, End, Failed, KeepRecorded, LeaveRequest, Run, Wait, Withdrawn
 from tenon.lifecycle.termination import BLOCKED_RETRY, GOES_ON, MAX_BLOCKED_RETRY
-from tenon.lifecycle.timeline import MAX_ENTRIES
+from tenon.lifecycle.timeline import MAX_ENTRIES, why_blocked
 from tests.lifecycle.launched import INSTANCE, NOW, REF, VIEW, at_live
 
 REQUEST = LaunchRequest(client_token="t", capacity_type="spot", templates=[], tags={})
@@ -47,6 +48,7 @@ REFUSED = LaunchWait(reason="Unauthorized", message="not allowed")
 UNANSWERED = LaunchWait(reason="LaunchFailed", message="no answer", answered=False, unsettled=True)
 HELD = LaunchWait(reason="Unauthorized", message="held back", held=True, not_before=NOW + timedelta(seconds=7))
 
+BLOCKED = BlockedPods(pods=("default/web-0",), why="waits")
 ANSWERS: dict[ActivityName, st.SearchStrategy[Message]] = {
     ActivityName.PREPARE_LAUNCH: st.sampled_from(
         [
@@ -78,7 +80,7 @@ ANSWERS: dict[ActivityName, st.SearchStrategy[Message]] = {
     ActivityName.DRAIN: st.sampled_from(
         [
             DrainResult(drained=True),
-            DrainResult(remaining=1, blocked=["pdb"]),
+            DrainResult(remaining=1, blocked=[BLOCKED]),
             DrainResult(drained=True, volumes_attached=2),
         ]
     ),
@@ -164,7 +166,7 @@ def test_a_blocked_drain_wakes_when_the_next_pod_may_be_forced() -> None:
     """TRM-06: a pause between tries never sleeps beyond the instant at which a pod is to be deleted."""
     state = at_live(stage=Stage.DRAINING, drain_rounds=8, drain_stalls=8)
     due = NOW + timedelta(seconds=90)
-    waits = machine.apply(state, DrainResult(remaining=1, blocked=["pdb"], next_force_at=due), NOW)
+    waits = machine.apply(state, DrainResult(remaining=1, blocked=[BLOCKED], next_force_at=due), NOW)
     step = machine.next_step(waits, NOW)
     assert isinstance(step, Wait)
     assert step.until == due
@@ -176,7 +178,7 @@ def test_ctl06_a_drain_that_makes_progress_goes_on_at_once() -> None:
 
     def pause(evicted: int) -> timedelta:
         nonlocal state
-        state = machine.apply(state, DrainResult(evicted=evicted, remaining=5, blocked=["pdb"]), NOW)
+        state = machine.apply(state, DrainResult(evicted=evicted, remaining=5, blocked=[BLOCKED]), NOW)
         step = machine.next_step(state, NOW)
         assert isinstance(step, Wait)
         assert step.until is not None
@@ -247,11 +249,11 @@ def test_lif03_a_node_that_is_late_is_blocked_until_it_joins() -> None:
     assert isinstance(step, Run)
     assert step.activity is ActivityName.REGISTER
     late = machine.apply(poked, LATE, now)
-    assert (late.stage, late.blocked) == (Stage.REGISTERING, LATE.message)
+    assert (late.stage, why_blocked(late)) == (Stage.REGISTERING, LATE.message)
     assert late.timeline[-1].text == f"not registered yet: {LATE.message}"
     assert machine.next_step(late, now) == machine.next_step(state, now), "it waits for the registration timeout"
     joined = machine.apply(late, RegisterResult(node_name="n1"), now)
-    assert (joined.stage, joined.blocked) == (Stage.INITIALIZING, "")
+    assert (joined.stage, joined.blocked) == (Stage.INITIALIZING, None)
 
 
 def test_lif05_a_node_that_never_joined_leaves_with_what_its_console_said() -> None:
@@ -262,7 +264,7 @@ def test_lif05_a_node_that_never_joined_leaves_with_what_its_console_said() -> N
     assert gone.leave is not None
     assert gone.leave.reason == "registration_timeout"
     assert gone.leave.detail == f"no Node joined for {INSTANCE.id} within 15 minutes; {SAYS}"
-    assert gone.blocked == "", "it waits for no Node any more"
+    assert gone.blocked is None, "it waits for no Node any more"
 
 
 def uninitialized(timeout: float | None) -> NodeState:
@@ -292,7 +294,7 @@ def test_a_node_that_never_initializes_is_reported_then_given_up() -> None:
         state = machine.apply(state, answer, now)
         if state.blocked and told_after is None:
             told_after = now - NOW
-            assert "cilium:NoSchedule" in state.blocked
+            assert "cilium:NoSchedule" in why_blocked(state)
     assert told_after is not None
     assert timedelta(minutes=10) <= told_after <= timedelta(minutes=12)
     assert left_after == timedelta(hours=1)
@@ -342,7 +344,9 @@ def test_an_instance_that_is_gone_takes_its_node_along(stage: Stage) -> None:
 
 def test_a_drain_that_is_blocked_hears_at_once_that_its_instance_is_gone() -> None:
     """A node that waits five minutes for a PodDisruptionBudget does not wait on when the machine has died."""
-    state = at_live(stage=Stage.DRAINING, leave=None, deadline=NOW + timedelta(minutes=5), blocked="pdb")
+    state = at_live(
+        stage=Stage.DRAINING, leave=None, deadline=NOW + timedelta(minutes=5), blocked=Blocked(message="pdb")
+    )
     assert isinstance(machine.next_step(state, NOW), Wait)
     step = machine.next_step(machine.apply(state, Poke(instance_gone=True), NOW), NOW)
     assert isinstance(step, Run)
@@ -376,7 +380,7 @@ def test_lif01_a_refused_launch_keeps_the_claim_and_is_retried_with_backoff() ->
         state = machine.apply(state, PrepareLaunchResult(view=VIEW, request=REQUEST), now)
         state = machine.apply(state, LaunchResult(waits=REFUSED), now)
         assert (state.stage, state.attempt, state.leave) == (Stage.PREPARING, attempt + 1, None)
-        assert "not allowed" in state.blocked
+        assert "not allowed" in why_blocked(state)
         step = machine.next_step(state, now)
         assert isinstance(step, Wait)
         assert step.until is not None
@@ -389,7 +393,7 @@ def test_lif01_a_refused_launch_keeps_the_claim_and_is_retried_with_backoff() ->
     assert pauses == [5, 10, 20, 20, 20]
     state = machine.apply(state, PrepareLaunchResult(view=VIEW, request=REQUEST), now)
     launched = machine.apply(state, LaunchResult(instance=INSTANCE), now)
-    assert (launched.stage, launched.blocked, launched.launch_failures) == (Stage.REGISTERING, "", 0)
+    assert (launched.stage, launched.blocked, launched.launch_failures) == (Stage.REGISTERING, None, 0)
 
 
 def test_a_request_that_ec2_did_not_answer_is_sent_again_as_it_was() -> None:
@@ -413,7 +417,7 @@ def test_a_step_that_fails_again_and_again_says_so_and_is_tried_ever_more_seldom
         step = machine.next_step(state, now)
         assert isinstance(step, Run)
         state = machine.apply(state, Failed(activity=step.activity, message="denied"), now)
-        assert (state.stage, state.blocked) == (stage, f"{step.activity.value} failed: denied")
+        assert (state.stage, why_blocked(state)) == (stage, f"{step.activity.value} failed: denied")
         wait = machine.next_step(state, now)
         assert isinstance(wait, Wait)
         assert wait.until is not None
@@ -426,7 +430,7 @@ def test_what_blocked_a_step_is_forgotten_when_it_is_done() -> None:
     state = NodeState(claim=REF, stage=Stage.CORDONING, node_name="n1", instance=INSTANCE)
     state = machine.apply(state, Failed(activity=ActivityName.CORDON, message="denied"), NOW)
     done = machine.apply(state, CordonResult(node_name="n1"), NOW + timedelta(minutes=1))
-    assert (done.stage, done.blocked, done.failures) == (Stage.DRAINING, "", 0)
+    assert (done.stage, done.blocked, done.failures) == (Stage.DRAINING, None, 0)
 
 
 def test_a_registration_that_is_denied_is_neither_hurried_nor_given_up() -> None:
@@ -438,7 +442,7 @@ def test_a_registration_that_is_denied_is_neither_hurried_nor_given_up() -> None
         state = machine.apply(state, Failed(activity=ActivityName.REGISTER, message="denied"), now)
         step = machine.next_step(state, now)
         assert isinstance(step, Run)
-        assert (step.activity, state.blocked) == (ActivityName.REGISTER, "register node failed: denied")
+        assert (step.activity, why_blocked(state)) == (ActivityName.REGISTER, "register node failed: denied")
     assert machine.apply(state, RegisterResult(node_name="n1"), late).stage is Stage.INITIALIZING
 
 
@@ -476,7 +480,7 @@ def test_a_claim_that_is_deleted_while_its_launch_waits_leaves_at_once() -> None
     assert step.activity is ActivityName.PREPARE_LAUNCH
     deleting = VIEW.model_copy(update={"deleting": True})
     left = machine.apply(state, PrepareLaunchResult(view=deleting), NOW)
-    assert (left.stage, left.blocked) == (Stage.CORDONING, "")
+    assert (left.stage, left.blocked) == (Stage.CORDONING, None)
 
 
 def test_an_instance_that_never_registered_is_not_drained() -> None:

@@ -7,7 +7,7 @@ import pytest
 from tenon.lifecycle import machine
 from tenon.lifecycle.messages.base import ActivityName, Message
 from tenon.lifecycle.messages.node import Poke
-from tenon.lifecycle.state import NodeState, Stage
+from tenon.lifecycle.state import Blocked, NodeState, Stage
 from tenon.lifecycle.steps import End, Failed
 from tests.lifecycle.launched import INSTANCE, NOW, REF
 
@@ -20,8 +20,8 @@ TOLD = [
 @pytest.mark.parametrize("told", TOLD)
 @pytest.mark.parametrize("stage", [stage for stage in Stage if stage is not Stage.ENDED])
 def test_nc07_in_every_stage_the_life_ends_without_another_step(stage: Stage, told: Message) -> None:
-    state = NodeState(claim=REF, stage=stage, instance=INSTANCE, registered=True, blocked="waits")
+    state = NodeState(claim=REF, stage=stage, instance=INSTANCE, registered=True, blocked=Blocked(message="waits"))
     ended = machine.apply(state, told, NOW)
     assert isinstance(machine.next_step(ended, NOW), End)
-    assert (ended.leave, ended.blocked) == (None, "")
+    assert (ended.leave, ended.blocked) == (None, None)
     assert "another controller's" in ended.timeline[-1].text

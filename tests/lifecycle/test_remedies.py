@@ -1,4 +1,4 @@
-"""What a blocked node's operator is told to do: every name that the sentences hold comes back in a command."""
+"""What a blocked node's operator is told to do: every name that the state holds comes back in a command."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ from tenon.kube.timestamps import format_instant
 from tenon.lifecycle import drain
 from tenon.lifecycle.drain_blockers import refused_eviction
 from tenon.lifecycle.messages.base import ClaimRef
+from tenon.lifecycle.messages.node import BlockedPods
 from tenon.lifecycle.remedies import deadlines, remedies, report
-from tenon.lifecycle.state import Leave, NodeState, Stage
+from tenon.lifecycle.state import Blocked, Leave, NodeState, Stage
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 REF = ClaimRef(cluster="c", name="web-1", uid="u")
 
 
-def blocked(stage: Stage, *sentences: str, **fields: Any) -> NodeState:
-    return NodeState(claim=REF, stage=stage, node_name="node-1", blocked="; ".join(sentences), **fields)
+def blocked(stage: Stage, *pods: BlockedPods | None, message: str = "", **fields: Any) -> NodeState:
+    why = Blocked(message=message, pods=tuple(one for one in pods if one is not None))
+    state = NodeState(claim=REF, stage=stage, node_name="node-1", **fields)
+    return state.model_copy(update={"blocked": why if why != Blocked() else None})
 
 
 def pod(name: str, **metadata: Any) -> dict[str, Any]:
@@ -36,22 +39,26 @@ def budget(name: str) -> PodDisruptionBudget:
     return PodDisruptionBudget("default", None, never=False, blocks=True, name=f"default/{name}")
 
 
-def why_awaited(body: dict[str, Any], force_at: datetime | None = None) -> str:
-    return drain.decide(pod_of(body), NOW, turn=True, force_at=force_at, force=False).why
+def awaited(body: dict[str, Any], force_at: datetime | None = None) -> BlockedPods | None:
+    return drain.decide(pod_of(body), NOW, turn=True, force_at=force_at, force=False).blocked
+
+
+def refused(name: str, budgets: list[PodDisruptionBudget]) -> BlockedPods:
+    return refused_eviction(pod_of(pod(name)), budgets, by_budget=True, answer="")
 
 
 def test_every_holder_of_a_drain_gets_its_command() -> None:
-    """TRM-05: budgets, protections and finalizers, from the very sentences that a drain writes."""
+    """TRM-05: budgets, protections and finalizers, from the very records that a drain writes."""
     protected = pod("p", annotations={"karpenter.sh/do-not-disrupt": "true"})
     unevictable = pod("e", annotations={"karpenter.sh/do-not-evict": "true"})
     held = pod("f", deletionTimestamp="2026-03-01T11:59:40Z", finalizers=["example.com/x"])
     state = blocked(
         Stage.DRAINING,
-        f"pod default/a {refused_eviction([budget('one')], by_budget=True, answer='')}",
-        f"pod default/b {refused_eviction([budget('one'), budget('two')], by_budget=True, answer='')}",
-        why_awaited(protected, NOW + timedelta(hours=1)),
-        why_awaited(unevictable),
-        why_awaited(held),
+        refused("a", [budget("one")]),
+        refused("b", [budget("one"), budget("two")]),
+        awaited(protected, NOW + timedelta(hours=1)),
+        awaited(unevictable),
+        awaited(held),
     )
     assert remedies(state) == [
         "relax PodDisruptionBudget default/one: `kubectl edit poddisruptionbudget -n default one`",
@@ -69,10 +76,9 @@ GRACE = [None, NOW + timedelta(hours=1)]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
-def test_each_wording_about_pdbs_has_its_remedy(count: int) -> None:
-    """A drain reports sentences only, so `remedies` reads the names out of them."""
-    sentence = f"pod default/a {refused_eviction(PDBS[:count], by_budget=True, answer='no')}"
-    found = remedies(blocked(Stage.DRAINING, sentence, "pod default/b cannot be evicted: no"))
+def test_each_budget_that_keeps_a_pod_has_its_remedy(count: int) -> None:
+    other = refused_eviction(pod_of(pod("b")), [budget("one")], by_budget=False, answer="no")
+    found = remedies(blocked(Stage.DRAINING, refused("a", PDBS[:count]), other))
     assert len(found) == count + 1, "and the one by force"
     for one in PDBS[:count]:
         assert any(f"`kubectl edit poddisruptionbudget -n {one.name.replace('/', ' ')}`" in line for line in found)
@@ -88,35 +94,28 @@ def test_each_wording_about_pdbs_has_its_remedy(count: int) -> None:
         ("do-not-disrupt", "2h", NOW),
     ],
 )
-def test_each_wording_about_a_protection_has_its_remedy(
+def test_each_protection_has_its_remedy(
     annotation: str, value: str, started: datetime | None, force_at: datetime | None
 ) -> None:
     held = pod("p", annotations={f"karpenter.sh/{annotation}": value})
     held["status"]["startTime"] = started and format_instant(started)
-    why = why_awaited(held, force_at)
+    why = awaited(held, force_at)
     first, _ = remedies(blocked(Stage.DRAINING, why))
     assert f"`kubectl annotate pod -n default p karpenter.sh/{annotation}-`" in first
 
 
 @pytest.mark.parametrize("force_at", GRACE)
 @pytest.mark.parametrize("finalizers", [["example.com/x"], ["example.com/x", "example.com/y"]])
-def test_each_wording_about_finalizers_has_its_remedy(finalizers: list[str], force_at: datetime | None) -> None:
+def test_finalizers_have_their_remedy(finalizers: list[str], force_at: datetime | None) -> None:
     held = pod("f", deletionTimestamp="2026-03-01T11:59:40Z", finalizers=finalizers)
-    why = why_awaited(held, force_at)
-    first, _ = remedies(blocked(Stage.DRAINING, why))
-    assert "`kubectl patch pod -n default f " in first
-
-
-def test_the_wording_of_an_earlier_version_has_its_remedy() -> None:
-    """A workflow keeps it until the next attempt of its drain."""
-    why = "pod default/f was to end by 2026-03-01T11:59:40Z, but finalizer a.b/x keeps it: its owner must remove it"
+    why = awaited(held, force_at)
     first, _ = remedies(blocked(Stage.DRAINING, why))
     assert "`kubectl patch pod -n default f " in first
 
 
 @pytest.mark.parametrize("stage", [stage for stage in Stage if stage is not Stage.ENDED])
 def test_a_block_in_any_stage_has_a_way_out(stage: Stage) -> None:
-    assert any("`" in remedy for remedy in remedies(blocked(stage, "something")))
+    assert any("`" in remedy for remedy in remedies(blocked(stage, message="something")))
     assert remedies(blocked(stage)) == []
 
 
@@ -125,7 +124,7 @@ def test_what_happens_by_itself_is_shown_with_its_time() -> None:
     leave = Leave(reason="expired", asked_at=NOW)
     draining = blocked(
         Stage.DRAINING,
-        "x",
+        message="x",
         leave=leave,
         force_at=NOW + timedelta(hours=48),
         deadline=NOW + timedelta(minutes=5),

@@ -12,13 +12,19 @@ from activities.kubernetes.client import EvictionAnswer
 from activities.kubernetes.drain import drain
 from activities.kubernetes.errors import ApiUnreachableError, ForbiddenError
 from activities.kubernetes.resources import NODECLAIMS, PDBS, PODS, VOLUMEATTACHMENTS
+from tenon.lifecycle import drain_blockers
 from tenon.lifecycle.drain import STUCK_AFTER
-from tenon.lifecycle.messages.node import DrainInput
+from tenon.lifecycle.messages.node import DrainInput, DrainResult
 from tests.lifecycle_k8s.fake_kube import START
 from tests.lifecycle_k8s.world import PROVIDER_ID, REF, World, claim, live, pod
 
 CRITICAL = {"priorityClassName": "system-node-critical"}
 BLOCKED = EvictionAnswer("blocked", "The disruption budget web needs 1 healthy pods and has 1 currently")
+
+
+def said(result: DrainResult) -> list[str]:
+    """What blocks the drain, in sentences."""
+    return [*map(drain_blockers.sentence, result.blocked)]
 
 
 async def run(world: World, **fields: Any) -> Any:
@@ -136,10 +142,10 @@ async def test_a_budget_blocks_and_is_named() -> None:
     result = await run(world)
     assert not result.drained
     assert (result.evicted, result.remaining) == (1, 1)
-    assert result.blocked == ["pod default/web-0 cannot be evicted: PodDisruptionBudget default/web allows no eviction"]
+    assert said(result) == ["pod default/web-0 cannot be evicted: PodDisruptionBudget default/web allows no eviction"]
     told = [event for event in world.recorder.events if event[2] == "FailedDraining"]
     assert [(event[0], event[1]) for event in told] == [("Pod", "web-0"), ("Node", "node-1")]
-    assert all(result.blocked[0] in event[3] for event in told)
+    assert all(said(result)[0] in event[3] for event in told)
     assert world.status_of("Drained") == ("Unknown", "Draining")
     asked = [call for call in world.kube.calls if call == ("evict", "web-0")]
     assert 6 <= len(asked) <= 12, "a refused eviction is asked again, ever more slowly"
@@ -170,7 +176,7 @@ async def test_two_budgets_on_one_pod_are_both_named() -> None:
     world.kube.add(PDBS, budget("one", "web"))
     world.kube.add(PDBS, budget("two", "web"))
     world.kube.answers["default/web-0"] = EvictionAnswer("error", "more than one PodDisruptionBudget")
-    [sentence] = (await run(world, budget_seconds=2)).blocked
+    [sentence] = said(await run(world, budget_seconds=2))
     assert "default/one, default/two" in sentence
 
 
@@ -178,7 +184,7 @@ async def test_an_overloaded_server_is_not_blamed_on_a_budget() -> None:
     world = World().put_live().put_pods(pod("web-0"))
     world.kube.add(PDBS, budget("web", "web"))
     world.kube.answers["default/web-0"] = EvictionAnswer("error", "too many requests")
-    [sentence] = (await run(world, budget_seconds=2)).blocked
+    [sentence] = said(await run(world, budget_seconds=2))
     assert sentence == "pod default/web-0 cannot be evicted: too many requests"
 
 
@@ -219,7 +225,7 @@ async def test_a_budget_holds_only_until_the_grace_period_of_the_node() -> None:
     world.kube.answers["default/web-0"] = BLOCKED
     force_at = START + timedelta(seconds=90)
     first = await run(world, force_at=force_at)
-    [sentence] = first.blocked
+    [sentence] = said(first)
     assert "PodDisruptionBudget default/web allows no eviction" in sentence
     assert sentence.endswith("; it is deleted at 2026-03-01T12:01:10Z all the same")
     assert ("Node", "node-1", "TerminationGracePeriodExpiring") in [event[:3] for event in world.recorder.events]
@@ -262,7 +268,7 @@ async def test_a_pod_that_cannot_be_deleted_holds_the_node_a_minute_past_its_gra
     world.kube.undeletable = {"guarded"}
     force_at = START + timedelta(seconds=5)
     first = await run(world, force_at=force_at)
-    assert first.blocked == ["pod default/guarded cannot be deleted: denied by policy"]
+    assert said(first) == ["pod default/guarded cannot be deleted: denied by policy"]
     second = await run(world, force_at=force_at)
     assert second.drained
     assert world.clock() <= force_at + timedelta(seconds=70)
@@ -291,7 +297,7 @@ async def test_a_finalizer_that_keeps_a_pod_is_named_and_then_not_waited_for() -
     held["metadata"]["finalizers"] = ["example.com/hold"]
     world = World().put_live().put_pods(held)
     first = await run(world, budget_seconds=30)
-    assert first.blocked == [
+    assert said(first) == [
         "pod default/web-0 should have ended by 2026-03-01T12:00:10Z, but finalizer example.com/hold keeps it: "
         "its owner must remove it"
     ]
@@ -406,7 +412,7 @@ async def test_one_pod_refused_by_a_policy_does_not_stop_the_others() -> None:
     world.kube.evict = guarded
     result = await run(world, budget_seconds=5)
     assert (result.evicted, result.remaining) == (1, 1)
-    assert result.blocked == ["pod default/guarded cannot be evicted: denied by policy"]
+    assert said(result) == ["pod default/guarded cannot be evicted: denied by policy"]
 
 
 async def test_an_unreachable_server_is_an_error_and_not_a_reason() -> None:

@@ -12,6 +12,7 @@ from activities.kubernetes.client import EvictionAnswer
 from activities.kubernetes.drain import drain
 from activities.kubernetes.errors import ApiUnreachableError
 from activities.kubernetes.resources import NODECLAIMS, PDBS
+from tenon.lifecycle.drain_blockers import sentence
 from tenon.lifecycle.messages.node import DrainInput, DrainResult
 from tests.lifecycle_k8s.world import PROVIDER_ID, REF, Ec2, World, claim, live, pod
 
@@ -47,7 +48,7 @@ async def test_trm05_a_blocked_drain_names_the_node_that_stands_empty_and_its_pr
     world.kube.add(NODECLAIMS, replacement())
     result = await run(world)
     budget = "pod default/web-0 cannot be evicted: PodDisruptionBudget default/web allows no eviction"
-    assert (result.blocked, result.idle) == ([budget], IDLE)
+    assert ([*map(sentence, result.blocked)], result.idle) == ([budget], IDLE)
     assert ("Node", "node-1", "ReplacementIdle", f"{budget}; {IDLE}") in world.recorder.events
 
 

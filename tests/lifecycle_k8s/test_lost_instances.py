@@ -15,6 +15,7 @@ from tenon.apis import labels
 from tenon.lifecycle import machine
 from tenon.lifecycle.messages.launch import Instance, LaunchInput, LaunchRequest, PrepareLaunchInput
 from tenon.lifecycle.state import NodeState
+from tenon.lifecycle.timeline import why_blocked
 from tests.lifecycle_k8s.fake_kube import stamp
 from tests.lifecycle_k8s.seller import Seller
 from tests.lifecycle_k8s.world import PROVIDER_ID, REF, World, claim, live, pod
@@ -155,9 +156,9 @@ async def test_no_node_leaves_while_ec2_does_not_know_many_instances() -> None:
     state = await begun(world, ec2)
     assert (state.stage, state.leave, state.attempt, state.launch_failures) == ("preparing", None, 1, 0)
     assert state.deadline == world.clock() + timedelta(minutes=1)
-    assert "so are 3 of 6 in the cluster, so no node leaves for that" in state.blocked
+    assert "so are 3 of 6 in the cluster, so no node leaves for that" in why_blocked(state)
     assert is_kept(world)
-    assert ("NodeClaim", REF.name, "InstanceUnknown", state.blocked) in world.recorder.events
+    assert ("NodeClaim", REF.name, "InstanceUnknown", why_blocked(state)) in world.recorder.events
     assert world.status_of("Launched")[0] == "True"
     world.claim["metadata"]["deletionTimestamp"] = stamp(world.clock())
     assert (await begun(world, ec2)).leave is not None
@@ -170,7 +171,7 @@ async def test_a_claim_that_waits_because_of_many_unknown_instances_goes_on_when
     first = machine.apply(NodeState(claim=REF), await part.prepare(PrepareLaunchInput(claim=REF)), world.clock())
     assert first.stage == "preparing"
     again = machine.apply(first, await part.prepare(PrepareLaunchInput(claim=REF)), world.clock())
-    assert (again.stage, again.blocked) == ("live", "")
+    assert (again.stage, again.blocked) == ("live", None)
 
 
 async def test_few_unknown_instances_among_many_are_lost() -> None:

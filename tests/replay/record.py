@@ -31,6 +31,7 @@ from tests.e2e.worker_process import WorkerProcess
 from tests.replay import sandbox_scenarios
 from tests.temporal_fixture import temporal_binary
 from tests.workflows.fake_activities import INSTANCE, FakeWorld
+from tests.workflows.guarded_node import GUARDED
 from tests.workflows.node_workflow import (
     Handle,
     at,
@@ -133,7 +134,7 @@ async def deleted_while_joining(temporal: WorkflowEnvironment, cluster: str) -> 
 async def cancelled(temporal: WorkflowEnvironment, cluster: str) -> None:
     """An operator cancels the workflow while its drain is blocked by a PodDisruptionBudget, and force comes to help."""
     world = FakeWorld()
-    world.drains = [DrainResult(remaining=1, blocked=["pod default/web-0: PodDisruptionBudget default/web"])] * 3
+    world.drains = [DrainResult(remaining=1, blocked=[GUARDED])] * 3
     async with node(temporal, cluster, world, skip_time=False):
         handle = await live(temporal.client, cluster)
         await handle.cancel()

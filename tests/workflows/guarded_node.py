@@ -7,13 +7,20 @@ from datetime import datetime, timedelta
 from temporalio import activity
 
 from tenon.lifecycle.messages.base import ActivityName
-from tenon.lifecycle.messages.node import CordonInput, CordonResult, DrainInput, DrainResult
+from tenon.lifecycle.messages.node import BlockedPods, CordonInput, CordonResult, DrainInput, DrainResult
 from tenon.lifecycle.state import NodeState
 from tests.workflows.fake_activities import FakeWorld
 from tests.workflows.node_workflow import Handle
 from workflows.nodeclaim import NodeClaimWorkflow
 
 BUDGET = "pod default/web-0 cannot be evicted: PodDisruptionBudget default/web allows no eviction"
+
+
+GUARDED = BlockedPods(
+    pods=("default/web-0",),
+    why="cannot be evicted: PodDisruptionBudget default/web allows no eviction",
+    budgets=("default/web",),
+)
 
 
 class Guarded(FakeWorld):
@@ -38,7 +45,7 @@ class Guarded(FakeWorld):
         over = given.force_at is not None and now + timedelta(seconds=given.budget_seconds) >= given.force_at
         if over or self.relaxed or given.force:
             return DrainResult(drained=True, evicted=1)
-        return DrainResult(remaining=1, blocked=[BUDGET], next_force_at=given.force_at)
+        return DrainResult(remaining=1, blocked=[GUARDED], next_force_at=given.force_at)
 
 
 async def state_of(handle: Handle) -> NodeState:

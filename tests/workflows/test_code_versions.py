@@ -19,6 +19,7 @@ from tenon.lifecycle.steps import KeepRecorded, Run, Step
 from tenon.lifecycle.termination import BLOCKED_RETRY
 from tests.e2e.histories import runs_of
 from tests.workflows.fake_activities import FakeWorld
+from tests.workflows.guarded_node import GUARDED
 from tests.workflows.node_workers import served
 from tests.workflows.node_workflow import Handle, at, blocked, called, live, lost_answer, newest, node, rested
 from tests.workflows.waiting import until
@@ -105,7 +106,7 @@ async def test_workflows_that_other_code_left_in_the_middle_end_and_can_start_ag
 ) -> None:
     """A drain that this code would have begun otherwise: the workflow closes, without one failed task after another."""
     world = FakeWorld()
-    world.drains = [DrainResult(remaining=1, blocked=["pod default/web-0"])]
+    world.drains = [DrainResult(remaining=1, blocked=[GUARDED])]
     async with node(temporal, cluster, world, skip_time=False):
         handle = await live(temporal.client, cluster)
         await handle.signal(NodeClaimWorkflow.drain)

@@ -27,6 +27,7 @@ from tenon.lifecycle.messages.launch import (
 )
 from tenon.lifecycle.messages.node import Disrupt, Keep, Poke
 from tenon.lifecycle.state import NodeState, Stage
+from tenon.lifecycle.timeline import why_blocked
 from tests.workflows.fake_activities import FakeWorld
 from tests.workflows.guarded_node import BUDGET, Guarded, state_of
 from tests.workflows.node_workflow import Handle, at, called, called_times, live, newest, node, waits_for_budgets
@@ -76,7 +77,7 @@ async def test_wsh28_an_expired_node_waits_for_the_budgets_until_a_command_comes
         await until(lambda: called_times(world, "check expiration", 2))
         waits = newest(temporal.client, cluster)
         await until(lambda: waits_for_budgets(waits))
-        assert (await state_of(waits)).blocked == ""
+        assert (await state_of(waits)).blocked is None
         assert (await waits.describe()).history_length < 20
         answer = await waits.execute_update(NodeClaimWorkflow.disrupt, Disrupt(command="e1", reason="expired"))
         assert answer.accepted
@@ -142,7 +143,7 @@ async def test_two_days_of_grace_for_a_drain_that_a_budget_blocks(
         await until(lambda: at(newest(temporal.client, cluster), Stage.DRAINING))
         assert await temporal.fast_forward(newest(temporal.client, cluster), 1.9 * DAY)
         blocked = await state_of(newest(temporal.client, cluster))
-        assert (blocked.stage, blocked.blocked) == (Stage.DRAINING, BUDGET)
+        assert (blocked.stage, why_blocked(blocked)) == (Stage.DRAINING, BUDGET)
         await temporal.fast_forward(newest(temporal.client, cluster), DAY)
         life = await handle.result()
     assert life.reason == "drain"
@@ -174,7 +175,7 @@ async def test_a_drain_blocked_for_twenty_days_keeps_its_history_small(
         after = await newest(temporal.client, cluster).describe()
         state = await state_of(newest(temporal.client, cluster))
         assert after.history_length < 300
-        assert (state.stage, state.blocked) == (Stage.DRAINING, BUDGET)
+        assert (state.stage, why_blocked(state)) == (Stage.DRAINING, BUDGET)
         assert state.drain_rounds == len(world.tries) >= 10
         assert line(state, "leaving: drain") < line(state, BUDGET)
         world.relaxed = True
@@ -270,7 +271,7 @@ async def test_a_node_that_never_gets_ready_is_given_up_after_an_hour(
         await handle.signal(NodeClaimWorkflow.poke, Poke(node_name="ip-10-0-0-1"))
         await until(lambda: at(handle, Stage.INITIALIZING))
         await temporal.fast_forward(handle, timedelta(minutes=20))
-        assert why in (await state_of(handle)).blocked
+        assert why in why_blocked(await state_of(handle))
         await temporal.fast_forward(handle, timedelta(minutes=50))
         life = await handle.result()
     assert life.reason == "initialization_timeout"

@@ -18,6 +18,7 @@ from tenon.apis.reasons import camel_case
 from tenon.lifecycle.messages.base import ActivityName, ClaimRef, ErrorType
 from tenon.lifecycle.messages.launch import LaunchInput, LaunchResult, LaunchWait
 from tenon.lifecycle.messages.node import (
+    BlockedPods,
     Disrupt,
     DisruptAnswer,
     DrainResult,
@@ -30,6 +31,7 @@ from tenon.lifecycle.messages.node import (
 )
 from tenon.lifecycle.state import NodeClaimInput, NodeState, Stage
 from tenon.lifecycle.termination import BLOCKED_RETRY
+from tenon.lifecycle.timeline import why_blocked
 from tests.workflows.fake_activities import INSTANCE, FakeWorld
 from tests.workflows.node_workflow import (
     Handle,
@@ -266,7 +268,10 @@ async def test_blocked_drain_says_so_and_goes_on(temporal: WorkflowEnvironment, 
     """TRM-05: what blocks a drain stands in the state; it is tried again until it passes."""
     world = FakeWorld()
     world.drains = [
-        DrainResult(remaining=1, blocked=["pod default/web-0: PodDisruptionBudget default/web allows none"])
+        DrainResult(
+            remaining=1,
+            blocked=[BlockedPods(pods=("default/web-0",), why="PodDisruptionBudget default/web allows none")],
+        )
     ]
     async with node(temporal, cluster, world, skip_time=False):
         handle = await live(temporal.client, cluster)
@@ -300,13 +305,13 @@ async def test_lif01_a_refused_launch_is_tried_again_by_the_same_life(
         handle = newest(temporal.client, cluster)
         await until(lambda: blocked(handle))
         state: NodeState = await handle.query(NodeClaimWorkflow.status)
-        assert "you may not" in state.blocked
+        assert "you may not" in why_blocked(state)
         await temporal.fast_forward(handle, timedelta(seconds=5))
         await until(lambda: called_times(world, "launch instance", 2))
         await temporal.fast_forward(handle, timedelta(seconds=10))
         await until(lambda: at(handle, Stage.REGISTERING))
         state = await handle.query(NodeClaimWorkflow.status)
-        assert (state.blocked, state.attempt) == ("", 3)
+        assert (state.blocked, state.attempt) == (None, 3)
     assert world.calls[:6] == ["prepare launch", "launch instance"] * 3
 
 
@@ -320,7 +325,7 @@ async def test_lif01_a_launch_without_an_outcome_goes_on_with_the_same_request(
         handle = newest(temporal.client, cluster)
         await until(lambda: blocked(handle))
         state: NodeState = await handle.query(NodeClaimWorkflow.status)
-        assert "no answer" in state.blocked
+        assert "no answer" in why_blocked(state)
         await temporal.fast_forward(handle, timedelta(seconds=10))
         await until(lambda: at(handle, Stage.REGISTERING))
     assert world.calls[0] == "prepare launch"
@@ -367,7 +372,7 @@ async def test_a_step_that_is_always_denied_is_a_blocked_node(temporal: Workflow
         await until(lambda: blocked(handle))
         state: NodeState = await handle.query(NodeClaimWorkflow.status)
         assert state.stage is Stage.TERMINATING
-        assert state.blocked == "terminate instance failed: RuntimeError: UnauthorizedOperation: not allowed"
+        assert why_blocked(state) == "terminate instance failed: RuntimeError: UnauthorizedOperation: not allowed"
         world.denies = False
         assert (await handle.result()).reason == "deleted"
 

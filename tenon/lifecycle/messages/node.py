@@ -112,16 +112,32 @@ class DrainInput(NodeInput):
     """The same with detail and actor, for events."""
 
 
-class DrainResult(Message):
-    """Whether the node is drained.
+class BlockedPods(Message):
+    """Pods that a drain waits for, and what keeps them. `tenon.lifecycle.drain_blockers` makes the sentence."""
 
-    If not, ``blocked`` says which pods it waits for and why, in at most ten sentences.
-    """
+    pods: tuple[str, ...]
+    """The first few, as ``namespace/name``."""
+    more: int = 0
+    """How many others there are."""
+    why: str
+    """What keeps them: the rest of a sentence that begins with their names."""
+    budgets: tuple[str, ...] = ()
+    """The PodDisruptionBudgets that keep them, as ``namespace/name``."""
+    annotation: str = ""
+    """The annotation that keeps them."""
+    finalizers: tuple[str, ...] = ()
+    """The finalizers that keep them."""
+    deleted_at: datetime | None = None
+    """When they are deleted, whatever keeps them."""
+
+
+class DrainResult(Message):
+    """Whether the node is drained. If not, ``blocked`` says which pods it waits for and why."""
 
     drained: bool = False
     evicted: int = 0
     remaining: int = 0
-    blocked: list[str] = Field(default_factory=list)
+    blocked: list[BlockedPods] = Field(default_factory=list)
     volumes_attached: int = 0
     next_force_at: datetime | None = None
     """When the next remaining pod may be deleted without eviction."""
