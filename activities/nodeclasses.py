@@ -27,9 +27,9 @@ from tenon.apis.json_object import JsonObject
 from tenon.apis.managed import manages_claim
 from tenon.apis.nodeclaim import DRIFTED
 from tenon.apis.validation import FieldError, parse
+from tenon.ec2.families.base import size_warning
 from tenon.ec2.instance_profiles import unused_profiles
 from tenon.ec2.nodeclass_status import DEPENDENCIES_NOT_READY, unparsable_conditions
-from tenon.ec2.user_data import size_warning
 from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle.messages.base import ActivityName

@@ -21,8 +21,8 @@ from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.ec2.cluster import Cluster
 from tenon.ec2.dry_runs import REASONS, Trial, trials_of
 from tenon.ec2.errors import PROFILE_INVALID, reason_for
+from tenon.ec2.families.base import UserDataTooLargeError
 from tenon.ec2.nodeclass_status import PASSED, USER_DATA_TOO_LARGE, CheckResult
-from tenon.ec2.user_data import UserDataTooLargeError
 from tenon.scheduling.model import InstanceType
 
 ALLOWED = "DryRunOperation"

@@ -14,7 +14,9 @@ from activities.ec2.errors import EC2Error, translated
 from activities.ec2.network import tag_filters
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.ec2terms import AMISelectorTerm
-from tenon.ec2.amis import Alias, Image, Term, described_image, image_queries, newest_per_requirements, usable
+from tenon.ec2.amis import Image, Term, described_image, newest_per_requirements, usable
+from tenon.ec2.cluster import minor_version
+from tenon.ec2.families import FAMILIES
 
 if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import FilterTypeDef
@@ -54,7 +56,7 @@ class Images:
 
     def _of_term(self, term: AMISelectorTerm, kubernetes_version: str) -> list[Image]:
         if term.family is not None:
-            queries = image_queries(Alias(term.family, term.version or "latest"), kubernetes_version)
+            queries = FAMILIES[term.family].images(minor_version(kubernetes_version), term.version or "latest")
             named = self._values([query.parameter for query in queries])
             return self._by_id([(named[query.parameter], query.requirements) for query in queries])
         if term.ssm_parameter is not None:

@@ -38,6 +38,7 @@ from tenon.apis.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.ec2.cluster import Cluster
 from tenon.ec2.expressions_check import check_expressions
+from tenon.ec2.families import family_of
 from tenon.ec2.instance_types import without
 from tenon.ec2.launch_filters import NoOfferingError, few_types, named_types
 from tenon.ec2.launch_request import plan_launch, without_addresses
@@ -130,7 +131,7 @@ class Ec2Provider:
         Raises:
             EC2Error: EKS refuses the call, or cannot be reached.
         """
-        if not self.cluster.service_cidr and node_class.spec.resolved_family == "AL2023":
+        if not self.cluster.service_cidr and family_of(node_class).needs_service_range:
             found = service_range(self._clients, self.cluster.name)
             self.cluster = replace(self.cluster, service_cidr=found)
         return self.cluster

@@ -10,6 +10,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from tenon.apis import labels
+from tenon.apis.ami_families import CUSTOM, KUBELET, WITHOUT_PODS_PER_CORE, AMIFamily
 from tenon.apis.base import ApiModel, Rule, Timestamp, exactly_one
 from tenon.apis.common import Conditions, ObjectMeta, SelectorRequirement
 from tenon.apis.ec2launch import (
@@ -29,12 +30,6 @@ from tenon.apis.ec2terms import (
 )
 from tenon.apis.kubelet import KubeletConfiguration
 from tenon.apis.restricted import cel_list
-
-AMIFamily = Literal["AL2", "AL2023", "Bottlerocket", "Custom", "Windows2019", "Windows2022", "Windows2025"]
-V1beta1AMIFamily = Literal[
-    "AL2", "AL2023", "Bottlerocket", "Ubuntu", "Windows2019", "Windows2022", "Windows2025", "Custom"
-]
-"""The AMI families of v1beta1. Windows2025 came later, but a v1 class that uses it must also convert to v1beta1."""
 
 AMIS_READY = "AMIsReady"
 SUBNETS_READY = "SubnetsReady"
@@ -85,7 +80,7 @@ def without_own_tags(own: Sequence[str]) -> Rule:
 
 def _family_agrees(spec: EC2NodeClassSpec) -> bool:
     named = {term.family for term in spec.ami_selector_terms} - {None}
-    return spec.ami_family in (None, "Custom") or named <= {spec.ami_family}
+    return spec.ami_family in (None, CUSTOM) or named <= {spec.ami_family}
 
 
 def _interfaces_primary(spec: EC2NodeClassSpec) -> bool:
@@ -175,9 +170,11 @@ class EC2NodeClassSpec(LaunchSettings):
         ),
         Rule(
             "",
-            "kubelet.podsPerCore does not work with Bottlerocket",
+            f"kubelet.podsPerCore does not work with {', '.join(WITHOUT_PODS_PER_CORE)}",
             lambda spec: (
-                spec.kubelet is None or spec.kubelet.pods_per_core is None or spec.resolved_family != "Bottlerocket"
+                spec.kubelet is None
+                or spec.kubelet.pods_per_core is None
+                or KUBELET[spec.resolved_family].pods_per_core
             ),
         ),
     )
@@ -214,10 +211,10 @@ class EC2NodeClassSpec(LaunchSettings):
         return next((term for term in self.ami_selector_terms if term.alias is not None), None)
 
     @property
-    def resolved_family(self) -> str:
+    def resolved_family(self) -> AMIFamily:
         """The AMI family for user data and defaults: the stated family, else the family of the alias, else Custom."""
         alias = self.alias
-        return self.ami_family or (alias.family if alias else None) or "Custom"
+        return self.ami_family or (alias.family if alias else None) or CUSTOM
 
 
 class Subnet(ApiModel):

@@ -11,19 +11,12 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from tenon.apis.ami_families import FAMILY_OF_ALIAS, AMIFamily
 from tenon.apis.base import ApiModel, Rule, exactly_one
 
 TAGS_CEL = "(has(self.tags) && self.tags.size() > 0)"
 Tags = Annotated[dict[str, str], Field(max_length=20)]
 
-FAMILY_OF_ALIAS = {
-    "al2": "AL2",
-    "al2023": "AL2023",
-    "bottlerocket": "Bottlerocket",
-    "windows2019": "Windows2019",
-    "windows2022": "Windows2022",
-    "windows2025": "Windows2025",
-}
 _ALIAS_FAMILIES = "|".join(FAMILY_OF_ALIAS)
 
 NO_EMPTY_TAGS = Rule(
@@ -162,7 +155,7 @@ class AMISelectorTerm(AMISearch):
     """The SSM parameter that holds the id of the image."""
 
     @property
-    def family(self) -> str | None:
+    def family(self) -> AMIFamily | None:
         """The AMI family that the alias names, such as AL2023; None without an alias."""
         return None if self.alias is None else FAMILY_OF_ALIAS[self.alias.partition("@")[0]]
 

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from tenon import resources
 from tenon.apis import expressions, labels
+from tenon.apis.ami_families import KUBELET, WITH_UNLISTED_SETTINGS
 from tenon.apis.base import ApiModel, kubernetes_name
 from tenon.apis.common import SelectorRequirement, Taint, is_label_name, is_label_value
 from tenon.apis.consolidation_limits import read_least_saving, read_rest
@@ -139,9 +140,9 @@ def check_ec2nodeclass(node_class: EC2NodeClass) -> list[FieldError]:
     if kubelet is None:
         return problems
     family = node_class.spec.resolved_family
-    for name in kubelet.passed_on:
-        if family != "AL2023":
-            problems.append(FieldError(f"spec.kubelet.{name}", f"is passed on to AL2023 nodes only, not to {family}"))
+    unlisted = () if KUBELET[family].unlisted else kubelet.passed_on
+    sentence = f"is passed on to {', '.join(WITH_UNLISTED_SETTINGS)} nodes only, not to {family}"
+    problems += [FieldError(f"spec.kubelet.{name}", sentence) for name in unlisted]
     return [*problems, *unreadable_expressions(kubelet)]
 
 

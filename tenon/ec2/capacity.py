@@ -15,7 +15,8 @@ from typing import Any
 from tenon import resources
 from tenon.apis.ec2nodeclass import PlacementGroup
 from tenon.ec2.branch_interfaces import POD_ENI, branch_interfaces
-from tenon.ec2.families import FAMILIES, GIB, EbsVolume, Family
+from tenon.ec2.families.al2023 import AL2023
+from tenon.ec2.families.base import GIB, EbsVolume, Family
 from tenon.ec2.learned_amounts import Figure, huge_pages, missing
 from tenon.resources import CPU, EPHEMERAL_STORAGE, MEMORY, PODS, Resources
 
@@ -38,7 +39,7 @@ Item = Mapping[str, Any]
 class NodeSettings:
     """What a node class and the operator's settings say about the resources of its nodes."""
 
-    family: Family = FAMILIES["AL2023"]
+    family: Family = AL2023
     kubelet: Mapping[str, Any] = field(default_factory=dict)
     """The kubelet settings of the class (camelCase), as written or with expressions evaluated for an instance type."""
     volumes: tuple[EbsVolume, ...] = ()
@@ -117,7 +118,7 @@ def _volume_bytes(settings: NodeSettings) -> int:
     for volume in settings.volumes:
         if volume.root:
             return volume.size
-    if settings.family.name == "Custom":
+    if not settings.family.ephemeral_device:
         return settings.volumes[-1].size if settings.volumes else 0
     for volume in (*settings.volumes, *settings.family.volumes):
         if volume.device == settings.family.ephemeral_device:

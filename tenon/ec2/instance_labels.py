@@ -12,7 +12,7 @@ from typing import Any
 
 from tenon.apis import labels
 from tenon.ec2.capacity import Item
-from tenon.ec2.families import WINDOWS_BUILDS, Family
+from tenon.ec2.families.base import Family
 
 _NAME = re.compile(r"^(?P<category>[a-z]+)(?:-[0-9]+tb)?(?P<generation>[0-9]+).*\.")
 _BASELINE = "BaselineBandwidthInGbps"
@@ -52,7 +52,7 @@ def label_values(item: Item, region: str, family: Family) -> Values:
         labels.ARCH: architectures(item),
         labels.OS: [family.os],
         labels.REGION: [region],
-        labels.WINDOWS_BUILD: _one(WINDOWS_BUILDS.get(family.name)),
+        labels.WINDOWS_BUILD: _one(family.windows_build or None),
         **{f"{labels.AWS_GROUP}/{label}": values for label, values in own.items()},
     }
 

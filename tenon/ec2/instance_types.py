@@ -77,7 +77,7 @@ def supported(item: Item, settings: NodeSettings) -> bool:
     return (
         "hvm" in item.get("SupportedVirtualizationTypes", ())
         and bool(architectures(item))
-        and item["InstanceType"].partition(".")[0] not in settings.family.excluded_families
+        and item["InstanceType"].partition(".")[0] not in settings.family.unbootable_types
         and (nitro or not settings.needs_nitro)
         and placement_groups.takes(settings.placement_group, item)
         and network.get("MaximumNetworkCards", 1) >= settings.network_cards

@@ -11,10 +11,10 @@ from typing import Any
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import AMI, EC2NodeClass, Subnet
 from tenon.apis.nodeclaim import NodeClaim
-from tenon.ec2 import launch_template, user_data
+from tenon.ec2 import launch_template
 from tenon.ec2.bootstrap import Bootstrap, node_labels, node_taints
 from tenon.ec2.cluster import Cluster
-from tenon.ec2.families import family_named
+from tenon.ec2.families import family_of
 from tenon.ec2.launch_filters import TypeOfferings, choose, compatible
 from tenon.ec2.launch_template import LaunchTemplate, Reservation
 from tenon.ec2.launched_labels import tenancy
@@ -94,7 +94,7 @@ def plan_launch(
     capacity_type, choices = choose(
         requirements, requests, (each for each in instance_types if each.name in bootable), subnets
     )
-    generates = family_named(node_class.spec.resolved_family).generates_user_data
+    sets_max_pods = family_of(node_class).sets_max_pods
     own_kubelet = kubelet_map(node_class)
     placed = node_class.status.placement_group
     part = partition(placed, requirements)
@@ -102,7 +102,7 @@ def plan_launch(
     for choice in _by_reservation(choices):
         group = _Group(
             image_id=bootable[choice.type.name],
-            max_pods=choice.type.capacity[PODS] if generates else None,
+            max_pods=choice.type.capacity[PODS] if sets_max_pods else None,
             efa_interfaces=choice.type.capacity.get(EFA, 0) if requests.get(EFA) else 0,
             enclaves=enclaves,
             tenancy=tenancy(requirements),
@@ -246,8 +246,7 @@ def _template(
     open_reservations: bool,
 ) -> LaunchTemplate:
     spec = node_class.spec
-    text = user_data.render(
-        family_named(spec.resolved_family),
+    text = family_of(node_class).user_data(
         Bootstrap(
             cluster=cluster,
             labels=node_labels(claim.metadata.labels, capacity_type),

@@ -17,7 +17,8 @@ from tenon.apis import labels
 from tenon.apis.ec2launch import BlockDevice
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.ec2.capacity_reservations import RESERVATIONS_ONLY
-from tenon.ec2.families import GIB, family_named, volume_bytes
+from tenon.ec2.families import family_of
+from tenon.ec2.families.base import GIB, volume_bytes
 
 NAME_PREFIX = f"{labels.AWS_GROUP}/"
 ISOLATED_REGIONS = ("us-iso",)
@@ -163,7 +164,7 @@ def block_devices(node_class: EC2NodeClass) -> list[dict[str, Any]]:
                 "VolumeType": "gp3",
             },
         }
-        for volume in family_named(spec.resolved_family).volumes
+        for volume in family_of(node_class).volumes
     ]
 
 

@@ -20,11 +20,11 @@ from tenon.apis.ec2nodeclass import (
 )
 from tenon.apis.json_object import JsonObject
 from tenon.apis.validation import FieldError, check_ec2nodeclass
-from tenon.ec2 import user_data
 from tenon.ec2.amis import Image
 from tenon.ec2.bootstrap import Bootstrap, node_labels, node_taints
 from tenon.ec2.cluster import Cluster
-from tenon.ec2.families import family_named
+from tenon.ec2.families import family_of
+from tenon.ec2.families.base import UserDataTooLargeError
 from tenon.ec2.settings import kubelet_map
 
 
@@ -151,14 +151,14 @@ def validate(node_class: EC2NodeClass, cluster: Cluster) -> CheckResult:
     if faults:
         passed_on = node_class.spec.kubelet.passed_on if node_class.spec.kubelet is not None else ()
         return CheckResult(_reason_of(faults[0], passed_on), "; ".join(str(fault) for fault in faults))
-    spec = node_class.spec
-    if spec.resolved_family == "AL2023" and not cluster.service_cidr:
+    family = family_of(node_class)
+    if family.needs_service_range and not cluster.service_cidr:
         return CheckResult(
-            "ClusterCIDRResolutionFailed", "AL2023 nodes need the cluster's service range, which is unknown"
+            "ClusterCIDRResolutionFailed", f"{family.name} nodes need the cluster's service range, which is unknown"
         )
     try:
         _user_data(node_class, cluster)
-    except user_data.UserDataTooLargeError as error:
+    except UserDataTooLargeError as error:
         return CheckResult(USER_DATA_TOO_LARGE, str(error))
     except ValueError as error:
         return CheckResult("UserDataInvalid", str(error))
@@ -184,7 +184,7 @@ def _user_data(node_class: EC2NodeClass, cluster: Cluster) -> str:
         raid0=spec.instance_store_policy == "RAID0",
         user_data=spec.user_data or "",
     )
-    return user_data.render(family_named(spec.resolved_family), node)
+    return family_of(node_class).user_data(node)
 
 
 def _reason_of(fault: FieldError, passed_on: Collection[str] = ()) -> str:

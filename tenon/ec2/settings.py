@@ -7,7 +7,8 @@ from typing import Any
 
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.ec2.capacity import NodeSettings
-from tenon.ec2.families import EbsVolume, family_named, volume_bytes
+from tenon.ec2.families import family_of
+from tenon.ec2.families.base import EbsVolume, volume_bytes
 from tenon.ec2.learned_storage import learned_storage
 
 
@@ -29,7 +30,7 @@ def settings_of(
     spec = node_class.spec
     interfaces = spec.network_interfaces
     return NodeSettings(
-        family=family_named(spec.resolved_family),
+        family=family_of(node_class),
         kubelet=kubelet_map(node_class),
         volumes=tuple(
             EbsVolume(mapping.device_name or "", volume_bytes(mapping.ebs.volume_size), mapping.root_volume)

@@ -14,7 +14,7 @@ from tenon.apis.common import Condition
 from tenon.apis.conditions import clear_condition, set_condition
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodepool import OVERLAPPING, NodePool
-from tenon.ec2.families import WINDOWS_BUILDS, family_named
+from tenon.ec2.families import family_of
 from tenon.kube.requirements import Requirements
 
 REASON = "SamePodsSameWeight"
@@ -131,11 +131,7 @@ def _requirements(pool: NodePool, node_class: EC2NodeClass | None) -> Requiremen
 
 
 def _operating_system(node_class: EC2NodeClass) -> Requirements:
-    """Return what the AMI family of the class makes of its nodes.
-
-    Raises:
-        ValueError: no such family exists.
-    """
-    family = family_named(node_class.spec.resolved_family)
-    build = WINDOWS_BUILDS.get(family.name)
+    """Return what the AMI family of the class makes of its nodes."""
+    family = family_of(node_class)
+    build = family.windows_build
     return Requirements.from_labels({labels.OS: family.os, **({labels.WINDOWS_BUILD: build} if build else {})})

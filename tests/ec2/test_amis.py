@@ -8,7 +8,9 @@ from typing import Any, cast
 import pytest
 
 from activities.ec2.images import Images
-from tenon.ec2.amis import Alias, Image, UnsupportedAliasError, described_image, image_queries, newest_per_requirements
+from tenon.apis.ami_families import AMIFamily
+from tenon.ec2.amis import Image, UnsupportedAliasError, described_image, newest_per_requirements
+from tenon.ec2.families import FAMILIES
 from tenon.ec2.launch_request import images_by_type
 from tests.ec2.samples import AMD, ARM, GPU, instance_type, node_class
 
@@ -16,19 +18,21 @@ EKS = "/aws/service/eks/optimized-ami"
 
 
 @pytest.mark.parametrize(
-    ("alias", "version", "paths"),
+    ("family", "published", "kubernetes", "paths"),
     [
         (
-            Alias("AL2023", "latest"),
-            "1.36",
+            "AL2023",
+            "latest",
+            (1, 36),
             [
                 f"{EKS}/1.36/amazon-linux-2023/{variant}/recommended/image_id"
                 for variant in ("x86_64/standard", "arm64/standard", "x86_64/nvidia", "arm64/nvidia", "x86_64/neuron")
             ],
         ),
         (
-            Alias("AL2023", "v20260915"),
-            "v1.35.2",
+            "AL2023",
+            "v20260915",
+            (1, 35),
             [
                 f"{EKS}/1.35/amazon-linux-2023/{arch}/{variant}/"
                 f"amazon-eks-node-al2023-{arch}-{variant}-1.35-v20260915/image_id"
@@ -42,13 +46,15 @@ EKS = "/aws/service/eks/optimized-ami"
             ],
         ),
         (
-            Alias("AL2", "latest"),
-            "1.32",
+            "AL2",
+            "latest",
+            (1, 32),
             [f"{EKS}/1.32/amazon-linux-2{variant}/recommended/image_id" for variant in ("", "-arm64", "-gpu", "-gpu")],
         ),
         (
-            Alias("Bottlerocket", "v1.46.0"),
-            "1.36",
+            "Bottlerocket",
+            "v1.46.0",
+            (1, 36),
             [
                 f"/aws/service/bottlerocket/aws-k8s-1.36{variant}/1.46.0/image_id"
                 for variant in ("/x86_64", "/arm64", "/x86_64", "-nvidia/x86_64", "-nvidia/arm64")
@@ -56,45 +62,43 @@ EKS = "/aws/service/eks/optimized-ami"
         ),
         *(
             (
-                Alias(f"Windows{year}", "latest"),
-                "1.36",
+                f"Windows{year}",
+                "latest",
+                (1, 36),
                 [f"/aws/service/ami-windows-latest/Windows_Server-{year}-English-Core-EKS_Optimized-1.36/image_id"],
             )
             for year in (2019, 2022, 2025)
         ),
     ],
 )
-def test_aws103_to_aws106_images_have_their_ssm_parameters(alias: Alias, version: str, paths: list[str]) -> None:
+def test_aws103_to_aws106_images_have_their_ssm_parameters(
+    family: AMIFamily, published: str, kubernetes: tuple[int, int], paths: list[str]
+) -> None:
     """Of each family, for each architecture and kind of device."""
-    assert [query.parameter for query in image_queries(alias, version)] == paths
+    assert [query.parameter for query in FAMILIES[family].images(kubernetes, published)] == paths
 
 
 @pytest.mark.parametrize(
-    ("family", "version", "supported"),
+    ("family", "kubernetes", "supported"),
     [
-        ("AL2", "1.32", True),
-        ("AL2", "1.33", False),
-        ("Windows2025", "1.34", False),
-        ("Windows2025", "1.35", True),
+        ("AL2", (1, 32), True),
+        ("AL2", (1, 33), False),
+        ("Windows2025", (1, 34), False),
+        ("Windows2025", (1, 35), True),
     ],
 )
-def test_aliases_end_with_kubernetes_versions(family: str, version: str, supported: bool) -> None:
+def test_aliases_end_with_kubernetes_versions(family: AMIFamily, kubernetes: tuple[int, int], supported: bool) -> None:
     """EC-S8."""
     if supported:
-        assert image_queries(Alias(family, "latest"), version)
+        assert FAMILIES[family].images(kubernetes, "latest")
     else:
-        with pytest.raises(UnsupportedAliasError, match=version):
-            image_queries(Alias(family, "latest"), version)
-
-
-def test_an_invalid_version_is_refused() -> None:
-    with pytest.raises(ValueError, match="is not a Kubernetes version"):
-        image_queries(Alias("AL2023", "latest"), "latest")
+        with pytest.raises(UnsupportedAliasError, match=f"Kubernetes 1.{kubernetes[1]}:"):
+            FAMILIES[family].images(kubernetes, "latest")
 
 
 def test_variants_fit_their_types() -> None:
     """AWS-109: plain, GPU and Neuron types boot different images of one alias."""
-    queries = image_queries(Alias("AL2023", "latest"), "1.36")
+    queries = FAMILIES["AL2023"].images((1, 36), "latest")
     amis = [{"id": f"ami-{number}", "requirements": list(query.requirements)} for number, query in enumerate(queries)]
     resolved = node_class({"amis": amis}).status.amis
     names = ("m5.large", "t4g.small", "g4dn.xlarge", "g5g.xlarge", "inf2.xlarge")

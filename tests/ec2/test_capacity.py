@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from tenon.apis.ami_families import AMIFamily
 from tenon.ec2 import capacity
 from tenon.ec2.branch_interfaces import POD_ENI, branch_interfaces
 from tenon.ec2.capacity import MIB, NodeSettings
-from tenon.ec2.families import FAMILIES, GIB, EbsVolume
+from tenon.ec2.families import FAMILIES
+from tenon.ec2.families.base import GIB, EbsVolume
 from tenon.ec2.settings import settings_of
 from tenon.resources import parse_resources
 from tests.ec2.samples import instance_type, item, node_class, rows
@@ -68,7 +70,7 @@ def test_aws065_prefixes_on_the_interface_give_no_more_pods() -> None:
 
 
 @pytest.mark.parametrize(("name", "family", "mib"), [("m5.large", "AL2023", 574), ("m5.large", "Windows2022", 1465)])
-def test_aws066_the_kubelet_keeps_memory_for_each_pod(name: str, family: str, mib: int) -> None:
+def test_aws066_the_kubelet_keeps_memory_for_each_pod(name: str, family: AMIFamily, mib: int) -> None:
     """255 MiB and 11 MiB for each of the 29 or 110 pods."""
     reserved = capacity.kube_reserved(item(name), NodeSettings(family=FAMILIES[family]))
     assert reserved["memory"] == mib * MIB
@@ -81,7 +83,7 @@ def test_aws067_the_kubelet_keeps_a_falling_share_of_each_core(cpus: int, millic
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_aws068_the_kubelet_keeps_a_gibibyte_of_disk(family: str) -> None:
+def test_aws068_the_kubelet_keeps_a_gibibyte_of_disk(family: AMIFamily) -> None:
     assert capacity.kube_reserved(M5, NodeSettings(family=FAMILIES[family]))["ephemeral-storage"] == GIB
 
 
@@ -127,7 +129,7 @@ def test_aws073_accelerators_are_resources(described: dict[str, Any], devices: d
         ("Custom", {}, 29),
     ],
 )
-def test_max_pods(family: str, kubelet: dict[str, int], pods: int) -> None:
+def test_max_pods(family: AMIFamily, kubelet: dict[str, int], pods: int) -> None:
     """AWS-063: maxPods, else the interfaces' formula, bounded by podsPerCore where the family knows it."""
     assert capacity.max_pods(M5, NodeSettings(family=FAMILIES[family], kubelet=kubelet)) == pods
 
@@ -160,7 +162,7 @@ def test_kubelet_memory_does_not_follow_the_interfaces_on_bottlerocket() -> None
 @pytest.mark.parametrize("family", ["AL2", "AL2023", "Custom"])
 @pytest.mark.parametrize("settings", [{"reserved_enis": 1}, {"kubelet": {"maxPods": 110}}, {}], ids=str)
 def test_aws069_neither_reserved_interfaces_nor_max_pods_change_the_memory_of_the_kubelet(
-    name: str, mib: int, family: str, settings: dict[str, Any]
+    name: str, mib: int, family: AMIFamily, settings: dict[str, Any]
 ) -> None:
     """What nodeadm reserves on the node: 255 MiB, and 11 MiB for each pod that all interfaces have addresses for.
 

@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tenon.ec2.bootstrap import Bootstrap, dns_address, node_labels, node_taints
-from tenon.ec2.bottlerocket import BottlerocketSettingError, to_toml
 from tenon.ec2.cluster import Cluster
 from tenon.ec2.families import FAMILIES
-from tenon.ec2.user_data import RegistrationTaintsError, UserDataTooLargeError, render
+from tenon.ec2.families.al2023 import RegistrationTaintsError
+from tenon.ec2.families.base import UserDataTooLargeError
+from tenon.ec2.families.bottlerocket import BottlerocketSettingError, to_toml
 from tenon.kube.taints import Taint
 from tests.ec2.samples import CLUSTER
 
@@ -42,7 +43,7 @@ def parts(text: str) -> list[tuple[str, str]]:
 def test_al2023_golden() -> None:
     """AWS-097, AWS-101: the whole document of a plain node."""
     assert (
-        render(FAMILIES["AL2023"], bootstrap())
+        FAMILIES["AL2023"].user_data(bootstrap())
         == """\
 MIME-Version: 1.0
 Content-Type: multipart/mixed; boundary="//"
@@ -98,7 +99,7 @@ def test_al2023_own_documents_come_first() -> None:
         (script, ["text/x-shellscript"]),
         (mime, ["text/x-shellscript", "application/node.eks.aws"]),
     ):
-        found = parts(render(FAMILIES["AL2023"], bootstrap(user_data=text)))
+        found = parts(FAMILIES["AL2023"].user_data(bootstrap(user_data=text)))
         assert [kind for kind, _ in found] == [*kinds, "application/node.eks.aws"]
         assert yaml.safe_load(found[-1][1])["spec"]["kubelet"]["config"]["maxPods"] == 29
     assert "echo hello" in found[0][1]
@@ -117,7 +118,7 @@ def test_al2023_own_documents_come_first() -> None:
 )
 def test_aws097_text_that_is_no_kubernetes_object_is_a_shell_script(text: str, kind: str) -> None:
     """nodeadm refuses a document that it cannot read, and the node never joins."""
-    first, last = parts(render(FAMILIES["AL2023"], bootstrap(user_data=text)))
+    first, last = parts(FAMILIES["AL2023"].user_data(bootstrap(user_data=text)))
     assert (first[0], last[0]) == (kind, "application/node.eks.aws")
 
 
@@ -140,20 +141,20 @@ def test_tnt02_a_users_flag_cannot_take_the_registration_taints_away(flag: str) 
     )
     for text in (own, mime):
         with pytest.raises(RegistrationTaintsError, match="use the taints of the NodePool"):
-            render(FAMILIES["AL2023"], bootstrap(user_data=text))
+            FAMILIES["AL2023"].user_data(bootstrap(user_data=text))
     for allowed in (
         own.replace(flag, "--v=3"),
         f"#!/bin/bash\necho {flag}",
         "apiVersion: a\nkind: [",
         "kind: 3\nspec: 4",
     ):
-        assert render(FAMILIES["AL2023"], bootstrap(user_data=allowed))
+        assert FAMILIES["AL2023"].user_data(bootstrap(user_data=allowed))
 
 
 def test_al2023_passes_kubelet_settings_on() -> None:
     """EC-13: known and unknown settings; the class's DNS wins; RAID0 asks nodeadm for it."""
     kubelet = {"clusterDNS": ["1.2.3.4"], "evictionHard": {"memory.available": "5%"}, "podPidsLimit": 100}
-    (_, text), *_ = parts(render(FAMILIES["AL2023"], bootstrap(kubelet=kubelet, raid0=True)))
+    (_, text), *_ = parts(FAMILIES["AL2023"].user_data(bootstrap(kubelet=kubelet, raid0=True)))
     spec = yaml.safe_load(text)["spec"]
     assert spec["kubelet"]["config"] | kubelet == spec["kubelet"]["config"]
     assert spec["instance"] == {"localStorage": {"strategy": "RAID0"}}
@@ -162,7 +163,7 @@ def test_al2023_passes_kubelet_settings_on() -> None:
 def test_al2_script() -> None:
     """AWS-096: the user's script first, then bootstrap.sh with kubelet flags."""
     kubelet = {"systemReserved": {"memory": "1Gi", "cpu": "100m"}, "evictionHard": {"memory.available": "5%"}}
-    found = parts(render(FAMILIES["AL2"], bootstrap(user_data="echo first", kubelet=kubelet, raid0=True)))
+    found = parts(FAMILIES["AL2"].user_data(bootstrap(user_data="echo first", kubelet=kubelet, raid0=True)))
     assert [kind for kind, _ in found] == ["text/x-shellscript"] * 2
     script = found[1][1]
     assert script.startswith("#!/bin/bash -xe\n/etc/eks/bootstrap.sh test --apiserver-endpoint https://api.test")
@@ -182,16 +183,16 @@ def test_an_archive_without_its_closing_boundary_gets_no_empty_part() -> None:
     """AWS-097: cloud-init would try to run the empty script."""
     head = 'MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary="X"\n\n'
     own = f"{head}--X\nContent-Type: text/x-shellscript\n\necho\n--X\n"
-    found = parts(render(FAMILIES["AL2023"], bootstrap(user_data=own)))
+    found = parts(FAMILIES["AL2023"].user_data(bootstrap(user_data=own)))
     assert [kind for kind, _ in found] == ["text/x-shellscript", "application/node.eks.aws"]
 
 
 def test_aws096_al2_joins_an_ipv6_cluster() -> None:
     """bootstrap.sh takes the family from an argument only, and a node of the wrong family does not join."""
     ipv6 = replace(CLUSTER, service_cidr="fd00:1::/108", dns_ip="fd00:1::a")
-    (_, script), *_ = parts(render(FAMILIES["AL2"], bootstrap(cluster=ipv6)))
+    (_, script), *_ = parts(FAMILIES["AL2"].user_data(bootstrap(cluster=ipv6)))
     assert "--ip-family ipv6" in script
-    (_, script), *_ = parts(render(FAMILIES["AL2"], bootstrap()))
+    (_, script), *_ = parts(FAMILIES["AL2"].user_data(bootstrap()))
     assert "--ip-family" not in script
 
 
@@ -205,7 +206,7 @@ def test_aws096_al2_joins_an_ipv6_cluster() -> None:
 def test_tnt02_taints_in_the_settings_of_bottlerocket_are_refused(own: str) -> None:
     """Plans would not know them, so Tenon would buy nodes again and again for pods that fit on none."""
     with pytest.raises(BottlerocketSettingError, match=r"node-taints.*NodePool"):
-        render(FAMILIES["Bottlerocket"], bootstrap(user_data=own))
+        FAMILIES["Bottlerocket"].user_data(bootstrap(user_data=own))
 
 
 def test_bottlerocket_settings_win_over_the_users() -> None:
@@ -213,7 +214,7 @@ def test_bottlerocket_settings_win_over_the_users() -> None:
     own = '[settings.kubernetes]\nmax-pods = 5\nallowed-unsafe-sysctls = ["net.*"]\n\n[settings.motd]\nx = 1\n'
     kubelet = {"imageGCHighThresholdPercent": 80, "kubeReserved": {"cpu": "1"}, "cpuCFSQuota": False}
     node = bootstrap(user_data=own, kubelet=kubelet, raid0=True)
-    settings = tomllib.loads(render(FAMILIES["Bottlerocket"], node))["settings"]
+    settings = tomllib.loads(FAMILIES["Bottlerocket"].user_data(node))["settings"]
     kubernetes = settings["kubernetes"]
     assert settings["motd"] == {"x": 1}
     assert kubernetes["max-pods"] == 29
@@ -245,7 +246,7 @@ def test_aws098_from_1_46_bottlerocket_says_which_directories_go_to_local_disks(
     their version, get the three that each version knows.
     """
     node = bootstrap(raid0=True, image_name=image)
-    settings = tomllib.loads(render(FAMILIES["Bottlerocket"], node))["settings"]
+    settings = tomllib.loads(FAMILIES["Bottlerocket"].user_data(node))["settings"]
     mount = settings["bootstrap-commands"]["000-mount-instance-storage"]
     assert mount == {
         "commands": [["apiclient", "ephemeral-storage", "init"], command],
@@ -266,22 +267,22 @@ def test_aws098_from_1_46_bottlerocket_says_which_directories_go_to_local_disks(
 def test_aws098_what_bottlerocket_would_refuse_is_said_on_the_class(kubelet: dict[str, Any], why: str) -> None:
     """It takes all of its user data or nothing, so the node would never join."""
     with pytest.raises(ValueError, match=why):
-        render(FAMILIES["Bottlerocket"], bootstrap(kubelet=kubelet))
+        FAMILIES["Bottlerocket"].user_data(bootstrap(kubelet=kubelet))
 
 
 def test_bottlerocket_refuses_what_is_no_toml() -> None:
     with pytest.raises(ValueError, match="must be TOML"):
-        render(FAMILIES["Bottlerocket"], bootstrap(user_data="echo hello"))
+        FAMILIES["Bottlerocket"].user_data(bootstrap(user_data="echo hello"))
 
 
 def test_custom_is_untouched() -> None:
     """AWS-100."""
-    assert render(FAMILIES["Custom"], bootstrap(user_data="anything\n")) == "anything\n"
+    assert FAMILIES["Custom"].user_data(bootstrap(user_data="anything\n")) == "anything\n"
 
 
 def test_windows_runs_the_users_script_first() -> None:
     """AWS-099."""
-    text = render(FAMILIES["Windows2022"], bootstrap(user_data="<powershell>\nWrite-Host hi\n</powershell>"))
+    text = FAMILIES["Windows2022"].user_data(bootstrap(user_data="<powershell>\nWrite-Host hi\n</powershell>"))
     assert text.startswith("<powershell>\nWrite-Host hi\n& ")
     assert text.count("powershell>") == 2
     assert "-EKSClusterName 'test'" in text
@@ -290,8 +291,8 @@ def test_windows_runs_the_users_script_first() -> None:
 def test_size_limit() -> None:
     """EC-10."""
     with pytest.raises(UserDataTooLargeError, match="16384"):
-        render(FAMILIES["Custom"], bootstrap(user_data="x" * 16385))
-    assert render(FAMILIES["Custom"], bootstrap(user_data="x" * 16384))
+        FAMILIES["Custom"].user_data(bootstrap(user_data="x" * 16385))
+    assert FAMILIES["Custom"].user_data(bootstrap(user_data="x" * 16384))
 
 
 def test_labels_of_a_node() -> None:

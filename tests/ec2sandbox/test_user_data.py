@@ -11,10 +11,10 @@ import pytest
 from sandbox.ec2.userdata import al2, bottlerocket, windows
 from sandbox.ec2.userdata.reader import family_of
 from sandbox.ec2.userdata.settings import BootFacts, KubeletSettings, UserDataRefusedError, from_kubelet, parse_flags
+from tenon.apis.ami_families import AMIFamily
 from tenon.ec2.bootstrap import Bootstrap
 from tenon.ec2.cluster import Cluster
 from tenon.ec2.families import FAMILIES
-from tenon.ec2.user_data import render
 from tenon.kube.taints import Taint
 
 FACTS = BootFacts(
@@ -48,7 +48,7 @@ def bootstrap(**more: Any) -> Bootstrap:
 
 
 @pytest.mark.parametrize("family", READERS)
-def test_aws096_what_the_product_writes_is_what_the_kubelet_uses(family: str) -> None:
+def test_aws096_what_the_product_writes_is_what_the_kubelet_uses(family: AMIFamily) -> None:
     """AWS-096, AWS-098, AWS-099."""
     kubelet = {
         "clusterDNS": ["1.2.3.4"],
@@ -57,7 +57,7 @@ def test_aws096_what_the_product_writes_is_what_the_kubelet_uses(family: str) ->
         "evictionHard": {"memory.available": "5%"},
     }
     node = bootstrap(kubelet=kubelet)
-    settings = READERS[family](render(FAMILIES[family], node))
+    settings = READERS[family](FAMILIES[family].user_data(node))
     assert settings.labels == node.labels
     assert [(one["key"], one.get("value", ""), one["effect"]) for one in settings.taints] == [
         (taint.key, taint.value, taint.effect) for taint in node.taints
@@ -70,9 +70,9 @@ def test_aws096_what_the_product_writes_is_what_the_kubelet_uses(family: str) ->
 
 
 @pytest.mark.parametrize("family", ["AL2", "Bottlerocket"])
-def test_aws073_raid0_is_asked_for_in_the_familys_own_way(family: str) -> None:
-    assert READERS[family](render(FAMILIES[family], bootstrap(raid0=True))).raid0
-    assert not READERS[family](render(FAMILIES[family], bootstrap())).raid0
+def test_aws073_raid0_is_asked_for_in_the_familys_own_way(family: AMIFamily) -> None:
+    assert READERS[family](FAMILIES[family].user_data(bootstrap(raid0=True))).raid0
+    assert not READERS[family](FAMILIES[family].user_data(bootstrap())).raid0
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,6 @@ from tenon.ec2.bootstrap import Bootstrap
 from tenon.ec2.capacity import NodeSettings, kube_reserved
 from tenon.ec2.cluster import Cluster
 from tenon.ec2.families import FAMILIES
-from tenon.ec2.user_data import render
 from tenon.kube.taints import Taint
 from tenon.resources import parse_resources
 
@@ -127,7 +126,7 @@ def test_aws095_what_the_product_writes_is_what_the_kubelet_uses(program: Path) 
         "podPidsLimit": 100,
     }
     node = bootstrap(kubelet=kubelet, max_pods=29, raid0=True, user_data="echo hello")
-    settings = read(program, render(FAMILIES["AL2023"], node))
+    settings = read(program, FAMILIES["AL2023"].user_data(node))
     assert settings.labels == node.labels
     assert [(one["key"], one.get("value", ""), one["effect"]) for one in settings.taints] == [
         (taint.key, taint.value, taint.effect) for taint in node.taints
@@ -143,7 +142,7 @@ def test_aws095_what_the_product_writes_is_what_the_kubelet_uses(program: Path) 
 def test_aws069_the_product_reserves_what_nodeadm_reserves(program: Path, kind: str) -> None:
     described = describe_type(kind)
     assert described is not None
-    settings = read(program, render(FAMILIES["AL2023"], bootstrap()), kind)
+    settings = read(program, FAMILIES["AL2023"].user_data(bootstrap()), kind)
     assert parse_resources(settings.kube_reserved) == kube_reserved(described, NodeSettings())
 
 
@@ -158,7 +157,7 @@ def test_aws069_the_product_reserves_what_nodeadm_reserves(program: Path, kind: 
 )
 def test_a_users_mistake_keeps_the_node_from_joining(program: Path, user_data: str, why: str) -> None:
     with pytest.raises(UserDataRefusedError, match=why):
-        read(program, render(FAMILIES["AL2023"], bootstrap(user_data=user_data)))
+        read(program, FAMILIES["AL2023"].user_data(bootstrap(user_data=user_data)))
 
 
 @pytest.mark.parametrize(
@@ -171,12 +170,12 @@ def test_a_users_mistake_keeps_the_node_from_joining(program: Path, user_data: s
 )
 def test_a_node_needs_to_know_its_cluster(program: Path, cluster: Cluster, why: str) -> None:
     with pytest.raises(UserDataRefusedError, match=why):
-        read(program, render(FAMILIES["AL2023"], bootstrap(cluster=cluster)))
+        read(program, FAMILIES["AL2023"].user_data(bootstrap(cluster=cluster)))
 
 
 def test_the_kubelet_refuses_a_value_of_a_wrong_type(program: Path) -> None:
     with pytest.raises(UserDataRefusedError, match=r"the kubelet refuses its configuration.*podPidsLimit"):
-        read(program, render(FAMILIES["AL2023"], bootstrap(kubelet={"podPidsLimit": "many"})))
+        read(program, FAMILIES["AL2023"].user_data(bootstrap(kubelet={"podPidsLimit": "many"})))
 
 
 def test_user_data_without_a_document_for_nodeadm_is_refused(program: Path) -> None:

@@ -8,8 +8,8 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
 from tenon.apis.legacy.awsnodetemplate import Defaults
 from tenon.apis.legacy.global_tags import default_tags
-from tenon.ec2.amis import al2_has_images
 from tenon.ec2.cluster import Cluster
+from tenon.ec2.families import al2
 from worker.cache.cluster import ClusterCache
 from worker.controllers.legacy_api import LegacyApiController
 from worker.legacy.watches import LegacyObjects
@@ -33,6 +33,6 @@ def defaults_of(settings: Settings, kubernetes_version: str) -> Defaults:
     return Defaults(
         settings.default_instance_profile,
         settings.cluster_name,
-        "AL2" if not kubernetes_version or al2_has_images(kubernetes_version) else "AL2023",
+        "AL2" if not kubernetes_version or al2.has_images(kubernetes_version) else "AL2023",
         default_tags(settings.default_tags),
     )

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 from tenon.apis import labels
-from tenon.apis.ec2nodeclass import EC2NodeClassSpec, V1beta1AMIFamily
-from tenon.apis.ec2terms import FAMILY_OF_ALIAS
+from tenon.apis.ami_families import CUSTOM, FAMILY_OF_ALIAS, V1beta1AMIFamily
+from tenon.apis.ec2nodeclass import EC2NodeClassSpec
 from tenon.apis.json_object import JsonObject, field_at
 from tenon.apis.versions.parts import Part, Values
 from tenon.apis.versions.shared import ANNOTATIONS, only_v1, taken_by
@@ -60,7 +60,7 @@ def images_down(values: Values) -> Values:
         return {"amiFamily": family} | ({} if version == LATEST else {"version": version})
     known = [term for term in terms if not {"alias", "ssmParameter"} & term.keys()]
     stated = values.get("amiFamily")
-    found = {"amiFamily": stated if stated in _OLD_FAMILIES else "Custom", "amiSelectorTerms": known or _PLACEHOLDER}
+    found = {"amiFamily": stated if stated in _OLD_FAMILIES else CUSTOM, "amiSelectorTerms": known or _PLACEHOLDER}
     return found | ({"version": values["version"]} if "version" in values else {})
 
 

@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 from hypothesis import strategies as st
 
-from tenon.apis.ec2nodeclass import AMIFamily
+from tenon.apis.ami_families import AMIFamily
 from tenon.apis.legacy.amis import OldFamily
 
 Manifest = dict[str, Any]

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from tenon.apis.ami_families import V1beta1AMIFamily
 from tenon.apis.base import ApiModel, Rule
 from tenon.apis.common import ObjectMeta
 from tenon.apis.ec2launch import MetadataOptions
@@ -17,7 +18,6 @@ from tenon.apis.ec2nodeclass import (
     ONE_ROOT_VOLUME,
     EC2NodeClassStatus,
     LaunchSettings,
-    V1beta1AMIFamily,
     without_own_tags,
 )
 from tenon.apis.ec2terms import NO_EMPTY_TAGS, OWNER_NEEDS_MORE, TAGS_CEL, AMISearch

@@ -1,4 +1,4 @@
-"""Bottlerocket's user data: one TOML document of settings. Tenon's keys override the user's."""
+"""Bottlerocket: the user data is one TOML document of settings, in which Tenon's keys override the user's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from tenon.apis.json_object import field_at
+from tenon.ec2.amis import (
+    ACCELERATOR_COUNT,
+    GPU_COUNT,
+    MACHINE,
+    ImageQuery,
+    KubernetesVersion,
+    with_device,
+    without_devices,
+)
 from tenon.ec2.bootstrap import Bootstrap
+from tenon.ec2.families.base import GIB, EbsVolume, Family
 from tenon.errors import TenonError
 
 _RAID0_COMMAND = "000-mount-instance-storage"
@@ -36,7 +46,23 @@ class BottlerocketSettingError(TenonError, ValueError):
     """Bottlerocket would refuse the user data, so that the node would never join, or the user's part has taints."""
 
 
-def settings_text(node: Bootstrap) -> str:
+def _images(kubernetes: KubernetesVersion, published: str) -> list[ImageQuery]:
+    version = f"{kubernetes[0]}.{kubernetes[1]}"
+
+    def path(arch: str, variant: str) -> str:
+        root = f"/aws/service/bottlerocket/aws-k8s-{version}{variant}/{MACHINE[arch]}"
+        return f"{root}/{published.removeprefix('v')}/image_id"
+
+    return [
+        ImageQuery(path("amd64", ""), without_devices("amd64")),
+        ImageQuery(path("arm64", ""), without_devices("arm64")),
+        ImageQuery(path("amd64", ""), with_device("amd64", ACCELERATOR_COUNT)),
+        ImageQuery(path("amd64", "-nvidia"), with_device("amd64", GPU_COUNT)),
+        ImageQuery(path("arm64", "-nvidia"), with_device("arm64", GPU_COUNT)),
+    ]
+
+
+def _user_data(node: Bootstrap) -> str:
     """Return the settings document.
 
     Raises:
@@ -153,3 +179,19 @@ def _value(value: Any) -> str:
     if isinstance(value, Mapping):
         return f"{{ {', '.join(f'{_key(key)} = {_value(value[key])}' for key in sorted(value))} }}"
     return str(value)
+
+
+BOTTLEROCKET = Family(
+    name="Bottlerocket",
+    os="linux",
+    windows_build="",
+    images=_images,
+    write_user_data=_user_data,
+    volumes=(EbsVolume("/dev/xvda", 6 * GIB, root=True), EbsVolume("/dev/xvdb", 20 * GIB)),
+    ephemeral_device="/dev/xvdb",
+    eni_limited_pods=True,
+    eni_limited_overhead=False,
+    sets_max_pods=True,
+    needs_service_range=False,
+    unbootable_types=frozenset(),
+)
