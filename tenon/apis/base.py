@@ -1,16 +1,15 @@
 """The base class of all API models, and the validation rules that the API server and Tenon both enforce.
 
-A rule has one message and two forms: a CEL expression for the CRD, and a Python predicate for manifests that no API
-server has validated, such as files given to the command line or objects stored before the rule existed.
+A rule is CEL. The API server evaluates it from the CRD, and `tenon.apis.cel_rules` for manifests that no API server has
+validated, such as files given to the command line or objects stored before the rule existed.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import (
     AfterValidator,
@@ -28,6 +27,8 @@ from pydantic_core import CoreSchema
 from tenon import resources
 
 RULES_KEY = "x-kubernetes-validations"
+SERVER: Final = "server"
+TENON: Final = "tenon"
 OPEN_KEY = "x-tenon-open"
 """Marks an object of a schema whose fields the API server stores unchecked. Tenon checks them."""
 QUANTITY_PATTERN = r"^[+-]?([0-9]+|[0-9]+\.[0-9]*|\.[0-9]+)(([KMGTPE]i)|[numkMGTPE]|([eE][+-]?[0-9]+))?$"
@@ -46,14 +47,14 @@ def kubernetes_name(field: str) -> str:
 class Rule:
     """A cross-field rule of one model.
 
-    ``cel`` is empty for a rule that only Tenon enforces, because the API server must accept what breaks it. `holds` is
-    None for a transition rule, which compares with the stored object and which only the API server can enforce, and for
-    a rule that `tenon.apis.validation` checks with a more precise message.
+    `enforced_by` is `SERVER` for a transition rule, which compares with the stored object that only the API server has,
+    and for a rule that `tenon.apis.validation` checks with a more precise message. It is `TENON` where the API server
+    must accept what breaks the rule.
     """
 
     cel: str
     sentence: str
-    holds: Callable[[Any], bool] | None = None
+    enforced_by: Literal["server", "tenon", "both"] = "both"
 
 
 def exactly_one(one: str, other: str, sentence: str) -> Rule:
@@ -61,7 +62,6 @@ def exactly_one(one: str, other: str, sentence: str) -> Rule:
     return Rule(
         f"has(self.{kubernetes_name(one)}) != has(self.{kubernetes_name(other)})",
         sentence,
-        lambda model: (getattr(model, one) is None) != (getattr(model, other) is None),
     )
 
 
@@ -70,7 +70,6 @@ def not_both(one: str, other: str, sentence: str) -> Rule:
     return Rule(
         f"!has(self.{kubernetes_name(one)}) || !has(self.{kubernetes_name(other)})",
         sentence,
-        lambda model: getattr(model, one) is None or getattr(model, other) is None,
     )
 
 
@@ -118,7 +117,9 @@ class ApiModel(BaseModel):
     def __get_pydantic_json_schema__(cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         schema = handler.resolve_ref_schema(handler(core_schema))
         if cls.rules:
-            schema[RULES_KEY] = [{"rule": rule.cel, "message": rule.sentence} for rule in cls.rules]
+            schema[RULES_KEY] = [
+                {"rule": "" if rule.enforced_by == TENON else rule.cel, "message": rule.sentence} for rule in cls.rules
+            ]
         return schema
 
     def to_dict(self) -> dict[str, Any]:

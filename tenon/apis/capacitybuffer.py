@@ -45,9 +45,6 @@ class CapacityBufferSpec(ApiModel):
         Rule(
             "!has(self.podTemplateRef) || has(self.replicas) || has(self.limits)",
             "podTemplateRef requires replicas or limits",
-            lambda spec: (
-                spec.pod_template_ref is None or spec.replicas is not None or "limits" in spec.model_fields_set
-            ),
         ),
     )
 

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, WithJsonSchema
 
-from tenon.apis.base import ApiModel, ResourceList, Rule, Timestamp
+from tenon.apis.base import SERVER, ApiModel, ResourceList, Rule, Timestamp
 from tenon.apis.duration import Duration, PlainDuration
 from tenon.apis.restricted import NAME_LENGTHS, cel_list
 
@@ -133,12 +133,10 @@ Taints = Annotated[list[Taint], Field(max_length=MAX_TAINTS)]
 IN_NEEDS_VALUES = Rule(
     "self.operator != 'In' || (has(self.values) && self.values.size() > 0)",
     "operator In needs at least one value",
-    lambda term: term.operator != "In" or len(term.values) > 0,
 )
 MIN_VALUES_LISTED = Rule(
     "self.operator != 'In' || !has(self.minValues) || (has(self.values) && self.values.size() >= self.minValues)",
     "minValues must not exceed the number of values that operator In lists",
-    lambda term: term.operator != "In" or term.min_values is None or len(term.values) >= term.min_values,
 )
 
 
@@ -157,14 +155,6 @@ def one_number(*operators: str, limited: bool = True) -> Rule:
         f"(has(self.values) && self.values.size() == 1 && self.values[0].matches('^[0-9]{digits}$')"
         + (f" && ({limit}))" if limited else ")"),
         f"operators {', '.join(others)} and {last} need exactly one value, a whole number {most}",
-        lambda term: (
-            term.operator not in operators
-            or (
-                len(term.values) == 1
-                and re.fullmatch(rf"[0-9]{digits}", term.values[0]) is not None
-                and (not limited or int(term.values[0]) <= MAX_NUMBER)
-            )
-        ),
     )
 
 
@@ -191,8 +181,8 @@ class NodeClassRef(ApiModel):
     """The object with the cloud's part of a node's description, such as an EC2NodeClass."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
-        Rule("self.group == oldSelf.group", "nodeClassRef.group cannot be changed"),
-        Rule("self.kind == oldSelf.kind", "nodeClassRef.kind cannot be changed"),
+        Rule("self.group == oldSelf.group", "nodeClassRef.group cannot be changed", SERVER),
+        Rule("self.kind == oldSelf.kind", "nodeClassRef.kind cannot be changed", SERVER),
     )
 
     group: Annotated[str, Field(min_length=1, pattern=r"^[^/]*$")]

@@ -23,12 +23,10 @@ class BlockDevice(ApiModel):
         Rule(
             "has(self.snapshotID) || has(self.volumeSize)",
             "a volume needs snapshotID or volumeSize",
-            lambda ebs: ebs.snapshot_id is not None or ebs.volume_size is not None,
         ),
         Rule(
             "!has(self.volumeInitializationRate) || has(self.snapshotID)",
             "volumeInitializationRate needs snapshotID",
-            lambda ebs: ebs.volume_initialization_rate is None or ebs.snapshot_id is not None,
         ),
     )
 
@@ -94,7 +92,6 @@ class ConnectionTracking(ApiModel):
         Rule(
             "has(self.tcpEstablishedTimeout) || has(self.udpStreamTimeout) || has(self.udpTimeout)",
             "connectionTracking needs at least one timeout",
-            lambda tracking: tracking.model_dump(exclude_none=True) != {},
         ),
     )
 

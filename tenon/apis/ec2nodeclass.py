@@ -10,8 +10,8 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from tenon.apis import labels
-from tenon.apis.ami_families import CUSTOM, KUBELET, WITHOUT_PODS_PER_CORE, AMIFamily
-from tenon.apis.base import ApiModel, Rule, Timestamp, exactly_one
+from tenon.apis.ami_families import CUSTOM, WITHOUT_PODS_PER_CORE, AMIFamily
+from tenon.apis.base import TENON, ApiModel, Rule, Timestamp, exactly_one
 from tenon.apis.common import Conditions, ObjectMeta, SelectorRequirement
 from tenon.apis.ec2launch import (
     BlockDeviceMapping,
@@ -57,7 +57,6 @@ ONE_ROOT_VOLUME = Rule(
     "!has(self.blockDeviceMappings) || "
     "self.blockDeviceMappings.filter(device, has(device.rootVolume) && device.rootVolume).size() <= 1",
     "at most one block device may be the root volume",
-    lambda spec: sum(device.root_volume for device in spec.block_device_mappings) <= 1,
 )
 EITHER_ROLE_OR_PROFILE = exactly_one(
     "role", "instance_profile", "exactly one of role and instanceProfile must be given"
@@ -65,7 +64,6 @@ EITHER_ROLE_OR_PROFILE = exactly_one(
 NO_EMPTY_TAG_KEY = Rule(
     "!has(self.tags) || self.tags.all(key, key != '')",
     "tags must not have an empty key",
-    lambda spec: "" not in spec.tags,
 )
 
 
@@ -74,28 +72,7 @@ def without_own_tags(own: Sequence[str]) -> Rule:
     return Rule(
         f"!has(self.tags) || self.tags.all(key, !(key in {cel_list(own)}) && !key.startsWith('{CLUSTER_TAG_PREFIX}'))",
         f"tags must not set {', '.join(own)} or {CLUSTER_TAG_PREFIX}*",
-        lambda spec: not any(tag in own or tag.startswith(CLUSTER_TAG_PREFIX) for tag in spec.tags),
     )
-
-
-def _family_agrees(spec: EC2NodeClassSpec) -> bool:
-    named = {term.family for term in spec.ami_selector_terms} - {None}
-    return spec.ami_family in (None, CUSTOM) or named <= {spec.ami_family}
-
-
-def _interfaces_primary(spec: EC2NodeClassSpec) -> bool:
-    places = [(i.network_card_index, i.device_index, i.interface_type) for i in spec.network_interfaces]
-    return not places or (0, 0, "interface") in places
-
-
-def _interfaces_unique(spec: EC2NodeClassSpec) -> bool:
-    places = [(i.network_card_index, i.device_index) for i in spec.network_interfaces]
-    return len(places) == len(set(places))
-
-
-def _one_efa_a_card(spec: EC2NodeClassSpec) -> bool:
-    cards = [i.network_card_index for i in spec.network_interfaces if i.interface_type == "efa-only"]
-    return len(cards) == len(set(cards))
 
 
 class LaunchSettings(ApiModel):
@@ -133,18 +110,15 @@ class EC2NodeClassSpec(LaunchSettings):
         Rule(
             "self.amiSelectorTerms.size() == 1 || self.amiSelectorTerms.all(term, !has(term.alias))",
             "a term with an alias must be the only AMI term",
-            lambda spec: len(spec.ami_selector_terms) == 1 or all(t.alias is None for t in spec.ami_selector_terms),
         ),
         Rule(
             "has(self.amiFamily) || self.amiSelectorTerms.exists(term, has(term.alias))",
             "amiFamily is needed when no AMI term has an alias",
-            lambda spec: spec.ami_family is not None or spec.alias is not None,
         ),
         Rule(
             "!has(self.amiFamily) || self.amiFamily == 'Custom' || self.amiSelectorTerms.all(term, "
             "!has(term.alias) || term.alias.startsWith(self.amiFamily.lowerAscii() + '@'))",
             "amiFamily must be Custom or the family of the alias",
-            _family_agrees,
         ),
         NO_EMPTY_TAG_KEY,
         without_own_tags(OWN_TAGS),
@@ -153,29 +127,24 @@ class EC2NodeClassSpec(LaunchSettings):
             "!has(self.networkInterfaces) || self.networkInterfaces.size() == 0 || self.networkInterfaces.exists(i, "
             "i.networkCardIndex == 0 && i.deviceIndex == 0 && i.interfaceType == 'interface')",
             "networkInterfaces must hold the primary one: card 0, device 0, type interface",
-            _interfaces_primary,
         ),
         Rule(
             "!has(self.networkInterfaces) || self.networkInterfaces.all(i, self.networkInterfaces.exists_one(j, "
             "i.networkCardIndex == j.networkCardIndex && i.deviceIndex == j.deviceIndex))",
             "networkInterfaces must not use one place (card and device) twice",
-            _interfaces_unique,
         ),
         Rule(
             "!has(self.networkInterfaces) || self.networkInterfaces.all(i, i.interfaceType != 'efa-only' || "
             "self.networkInterfaces.exists_one(j, "
             "i.networkCardIndex == j.networkCardIndex && j.interfaceType == 'efa-only'))",
             "networkInterfaces must not have two efa-only interfaces on one card",
-            _one_efa_a_card,
         ),
         Rule(
-            "",
+            "!has(self.kubelet) || !has(self.kubelet.podsPerCore) || !(has(self.amiFamily) "
+            f"? self.amiFamily in {cel_list(WITHOUT_PODS_PER_CORE)} : self.amiSelectorTerms.exists(term, "
+            f"has(term.alias) && term.alias.split('@')[0] in {cel_list(map(str.lower, WITHOUT_PODS_PER_CORE))}))",
             f"kubelet.podsPerCore does not work with {', '.join(WITHOUT_PODS_PER_CORE)}",
-            lambda spec: (
-                spec.kubelet is None
-                or spec.kubelet.pods_per_core is None
-                or KUBELET[spec.resolved_family].pods_per_core
-            ),
+            TENON,
         ),
     )
 

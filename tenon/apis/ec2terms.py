@@ -22,7 +22,6 @@ _ALIAS_FAMILIES = "|".join(FAMILY_OF_ALIAS)
 NO_EMPTY_TAGS = Rule(
     "!has(self.tags) || self.tags.all(key, key != '' && self.tags[key] != '')",
     "tags must not have an empty key or value",
-    lambda term: all(key and value for key, value in term.tags.items()),
 )
 
 
@@ -34,7 +33,6 @@ class SubnetSelectorTerm(ApiModel):
         Rule(
             f"has(self.id) != {TAGS_CEL}",
             "a subnet term needs either tags or id, not both",
-            lambda term: (term.id is not None) != bool(term.tags),
         ),
     )
 
@@ -52,7 +50,6 @@ class SecurityGroupSelectorTerm(ApiModel):
         Rule(
             f"[has(self.id), has(self.name), {TAGS_CEL}].exists_one(given, given)",
             "a security group term needs exactly one of tags, id and name",
-            lambda term: [term.id is not None, term.name is not None, bool(term.tags)].count(True) == 1,
         ),
     )
 
@@ -72,10 +69,6 @@ class CapacityReservationSelectorTerm(ApiModel):
         Rule(
             f"has(self.id) != ({TAGS_CEL} || has(self.ownerID) || has(self.instanceMatchCriteria))",
             "a capacity reservation term needs either id alone, or some of tags, ownerID and instanceMatchCriteria",
-            lambda term: (
-                (term.id is not None)
-                != (bool(term.tags) or term.owner_id is not None or term.instance_match_criteria is not None)
-            ),
         ),
     )
 
@@ -105,7 +98,6 @@ class PlacementGroupSelector(ApiModel):
 OWNER_NEEDS_MORE = Rule(
     f"!has(self.owner) || {TAGS_CEL} || has(self.name)",
     "owner requires tags or name",
-    lambda term: term.owner is None or bool(term.tags) or term.name is not None,
 )
 
 
@@ -131,21 +123,11 @@ class AMISelectorTerm(AMISearch):
             "[has(self.alias), has(self.id), has(self.ssmParameter), "
             f"{TAGS_CEL} || has(self.name)].exists_one(given, given)",
             "an AMI term needs exactly one of alias, id, ssmParameter, or tags and name",
-            lambda term: (
-                [
-                    term.alias is not None,
-                    term.id is not None,
-                    term.ssm_parameter is not None,
-                    bool(term.tags) or term.name is not None,
-                ].count(True)
-                == 1
-            ),
         ),
         OWNER_NEEDS_MORE,
         Rule(
             "!has(self.alias) || !self.alias.startsWith('windows') || self.alias.endsWith('@latest')",
             "a windows alias takes only the version latest",
-            lambda term: term.alias is None or term.version == "latest" or not term.alias.startswith("windows"),
         ),
     )
 

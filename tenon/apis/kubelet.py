@@ -47,7 +47,6 @@ def _names_within(attribute: str, names: tuple[str, ...], sentence: str) -> Rule
     return Rule(
         f"!has(self.{field}) || self.{field}.all(name, name in [{listed}])",
         f"{field} {sentence}: {', '.join(names)}",
-        lambda kubelet: set(getattr(kubelet, attribute)) <= set(names),
     )
 
 
@@ -105,17 +104,11 @@ class SharedSettings(ApiModel):
             "(has(self.evictionSoftGracePeriod) ? self.evictionSoftGracePeriod.size() : 0) && "
             "(!has(self.evictionSoft) || self.evictionSoft.all(name, name in self.evictionSoftGracePeriod))",
             "evictionSoft and evictionSoftGracePeriod must name the same signals",
-            lambda kubelet: set(kubelet.eviction_soft) == set(kubelet.eviction_soft_grace_period),
         ),
         Rule(
             "!has(self.imageGCHighThresholdPercent) || !has(self.imageGCLowThresholdPercent) || "
             "self.imageGCHighThresholdPercent > self.imageGCLowThresholdPercent",
             "imageGCHighThresholdPercent must be above imageGCLowThresholdPercent",
-            lambda kubelet: (
-                kubelet.image_gc_high_threshold_percent is None
-                or kubelet.image_gc_low_threshold_percent is None
-                or kubelet.image_gc_high_threshold_percent > kubelet.image_gc_low_threshold_percent
-            ),
         ),
     )
 
@@ -166,7 +159,6 @@ class KubeletConfiguration(SharedSettings):
         Rule(
             "!has(self.registerWithTaints)",
             "registerWithTaints is not allowed: use the taints of the NodePool",
-            lambda kubelet: kubelet.register_with_taints is None,
         ),
     )
 

@@ -12,9 +12,9 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from tenon.apis.base import ApiModel, ResourceList, Rule, Timestamp
+from tenon.apis.base import SERVER, ApiModel, ResourceList, Rule, Timestamp
 from tenon.apis.common import Conditions, NodeResources, NodeSpec, ObjectMeta
-from tenon.apis.restricted import cel_allowed, restricted_reason
+from tenon.apis.restricted import cel_allowed
 
 LAUNCHED = "Launched"
 REGISTERED = "Registered"
@@ -33,11 +33,10 @@ class NodeClaimSpec(NodeSpec):
     """What the node must be like; fixed once it is written."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
-        Rule("self == oldSelf", "the spec of a NodeClaim cannot be changed"),
+        Rule("self == oldSelf", "the spec of a NodeClaim cannot be changed", SERVER),
         Rule(
             f"self.requirements.all(term, {cel_allowed('term.key')})",
             "requirements must not use a reserved label",
-            lambda spec: not any(restricted_reason(term.key) for term in spec.requirements),
         ),
     )
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 from pydantic import Field
 
 from tenon.apis import labels
-from tenon.apis.base import ApiModel, ResourceList, Rule, not_both
+from tenon.apis.base import SERVER, ApiModel, ResourceList, Rule, not_both
 from tenon.apis.common import KEY_PATTERN, Conditions, LabelValue, NodeSpec, ObjectMeta
 from tenon.apis.duration import BudgetDuration, Duration
 from tenon.apis.reasons import BUDGETED
-from tenon.apis.restricted import KNOWN_VALUES, cel_allowed, cel_list, restricted_reason
+from tenon.apis.restricted import KNOWN_VALUES, cel_allowed, cel_list
 
 ConsolidationPolicy = Literal["WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced"]
 REPAIR_REASON: Final = "Unhealthy"
@@ -73,18 +73,17 @@ class TemplateMetadata(ApiModel):
         Rule(
             f"!has(self.labels) || self.labels.all(key, key != '{labels.NODEPOOL}' && {cel_allowed('key')})",
             "labels must not use a reserved label",
-            lambda metadata: (
-                labels.NODEPOOL not in metadata.labels and not any(restricted_reason(key) for key in metadata.labels)
-            ),
         ),
         Rule(
             f"!has(self.labels) || self.labels.all(key, key.matches(r'{KEY_PATTERN}'))",
             "the keys of labels must be label names: write name or domain/name",
+            SERVER,
         ),
         *(
             Rule(
                 f"!has(self.labels) || !('{key}' in self.labels) || self.labels['{key}'] in {cel_list(known)}",
                 f"label {key} has only the values {', '.join(known)}",
+                SERVER,
             )
             for key, known in KNOWN_VALUES.items()
         ),
@@ -103,7 +102,6 @@ class TemplateSpec(NodeSpec):
         Rule(
             f"self.requirements.all(term, term.key != '{labels.NODEPOOL}' && {cel_allowed('term.key')})",
             "requirements must not use a reserved label",
-            lambda spec: not any(t.key == labels.NODEPOOL or restricted_reason(t.key) for t in spec.requirements),
         ),
     )
 
@@ -133,7 +131,6 @@ class Budget(ApiModel):
 SCHEDULES_PAIRED = Rule(
     "!has(self.budgets) || self.budgets.all(budget, has(budget.schedule) == has(budget.duration))",
     "a budget's schedule and duration must be given together",
-    lambda disruption: all((budget.schedule is None) == (budget.duration is None) for budget in disruption.budgets),
 )
 
 
@@ -154,11 +151,14 @@ class NodePoolSpec(ApiModel):
     """The desired state of the pool."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
-        Rule("has(self.replicas) == has(oldSelf.replicas)", "replicas cannot be added to or removed from a NodePool"),
+        Rule(
+            "has(self.replicas) == has(oldSelf.replicas)",
+            "replicas cannot be added to or removed from a NodePool",
+            SERVER,
+        ),
         Rule(
             f"!has(self.replicas) || !has(self.limits) || self.limits.all(name, name == '{NODES}')",
             "with replicas, limits may only bound nodes",
-            lambda spec: spec.replicas is None or set(spec.limits) <= {NODES},
         ),
         not_both("replicas", "weight", "with replicas, weight is not allowed"),
     )

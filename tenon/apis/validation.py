@@ -17,7 +17,8 @@ from pydantic import ValidationError
 from tenon import resources
 from tenon.apis import expressions, labels
 from tenon.apis.ami_families import KUBELET, WITH_UNLISTED_SETTINGS
-from tenon.apis.base import ApiModel, kubernetes_name
+from tenon.apis.base import ApiModel
+from tenon.apis.cel_rules import broken_rules
 from tenon.apis.common import SelectorRequirement, Taint, is_label_name, is_label_value
 from tenon.apis.consolidation_limits import read_least_saving, read_rest
 from tenon.apis.disruption_windows import read_windows
@@ -98,14 +99,14 @@ def check(resource: ApiModel) -> list[FieldError]:
         return check_nodeclaim(resource)
     if isinstance(resource, EC2NodeClass):
         return check_ec2nodeclass(resource)
-    return list(_broken_rules(resource, ""))
+    return _broken_rules(resource)
 
 
 def check_nodepool(pool: NodePool) -> list[FieldError]:
     """Return all problems of a NodePool."""
     spec = pool.spec.template.spec
     return [
-        *_broken_rules(pool, ""),
+        *_broken_rules(pool),
         *name_faults(pool.metadata.name),
         *_labels(pool.spec.template.metadata.labels, "spec.template.metadata.labels"),
         *_requirements(spec.requirements, "spec.template.spec.requirements", closed=(labels.NODEPOOL,)),
@@ -127,7 +128,7 @@ def name_faults(name: str) -> list[FieldError]:
 def check_nodeclaim(claim: NodeClaim) -> list[FieldError]:
     """Return all problems of a NodeClaim."""
     return [
-        *_broken_rules(claim, ""),
+        *_broken_rules(claim),
         *_requirements(claim.spec.requirements, "spec.requirements"),
         *_taints(claim.spec, "spec"),
     ]
@@ -135,7 +136,7 @@ def check_nodeclaim(claim: NodeClaim) -> list[FieldError]:
 
 def check_ec2nodeclass(node_class: EC2NodeClass) -> list[FieldError]:
     """Return all problems of an EC2NodeClass that can be found without calling AWS."""
-    problems = [*_broken_rules(node_class, ""), *name_faults(node_class.metadata.name)]
+    problems = [*_broken_rules(node_class), *name_faults(node_class.metadata.name)]
     kubelet = node_class.spec.kubelet
     if kubelet is None:
         return problems
@@ -157,20 +158,8 @@ def unreadable_expressions(kubelet: KubeletConfiguration) -> list[FieldError]:
     return problems
 
 
-def _broken_rules(model: ApiModel, path: str) -> Iterable[FieldError]:
-    """Return the rules that the model, or a model inside it, violates."""
-    for rule in model.rules:
-        if rule.holds is not None and not rule.holds(model):
-            yield FieldError(path, rule.sentence)
-    for name in type(model).model_fields:
-        value = getattr(model, name)
-        inner = f"{path}.{kubernetes_name(name)}" if path else kubernetes_name(name)
-        if isinstance(value, ApiModel):
-            yield from _broken_rules(value, inner)
-        elif isinstance(value, list):
-            for index, item in enumerate(value):
-                if isinstance(item, ApiModel):
-                    yield from _broken_rules(item, f"{inner}[{index}]")
+def _broken_rules(model: ApiModel) -> list[FieldError]:
+    return [FieldError(path, rule.sentence) for path, rule in broken_rules(model)]
 
 
 def _labels(given: Mapping[str, str], path: str) -> Iterable[FieldError]:

@@ -79,7 +79,6 @@ def _ids_alone(attribute: str) -> Rule:
     return Rule(
         f"!has(self.{field}) || self.{field}.size() == 1 || !({either})",
         f"{field} takes ids alone: they are not combined with tags",
-        lambda spec: len(getattr(spec, attribute)) == 1 or not set(_IDS) & set(getattr(spec, attribute)),
     )
 
 
@@ -90,18 +89,15 @@ class AWSNodeTemplateSpec(ApiModel):
         Rule(
             "has(self.subnetSelector) && self.subnetSelector.size() > 0",
             "subnetSelector is required",
-            lambda spec: len(spec.subnet_selector) > 0,
         ),
         Rule(
             "(has(self.securityGroupSelector) && self.securityGroupSelector.size() > 0) || has(self.launchTemplate)",
             "securityGroupSelector is required",
-            lambda spec: len(spec.security_group_selector) > 0 or spec.launch_template is not None,
         ),
         Rule(
             "!has(self.amiFamily) || self.amiFamily != 'Custom' || has(self.launchTemplate) || "
             "(has(self.amiSelector) && self.amiSelector.size() > 0)",
             "amiFamily Custom needs amiSelector",
-            lambda spec: spec.ami_family != "Custom" or spec.launch_template is not None or len(spec.ami_selector) > 0,
         ),
         *(_ids_alone(attribute) for attribute in ("ami_selector", "subnet_selector", "security_group_selector")),
         Rule(
@@ -109,10 +105,6 @@ class AWSNodeTemplateSpec(ApiModel):
             + " || ".join(f"has(self.{kubernetes_name(name)})" for name in _WITHOUT_LAUNCH_TEMPLATE)
             + ")",
             f"launchTemplate excludes {', '.join(map(kubernetes_name, _WITHOUT_LAUNCH_TEMPLATE))}",
-            lambda spec: (
-                spec.launch_template is None
-                or not any(name in spec.model_fields_set for name in _WITHOUT_LAUNCH_TEMPLATE)
-            ),
         ),
         without_own_tags(_OWN_TAGS),
     )

@@ -60,9 +60,6 @@ class ProvisionerSpec(NodeSpec):
             "!has(self.ttlSecondsAfterEmpty) || !has(self.consolidation) || !has(self.consolidation.enabled) || "
             "!self.consolidation.enabled",
             "ttlSecondsAfterEmpty and consolidation.enabled exclude each other: keep one of them",
-            lambda spec: (
-                spec.ttl_seconds_after_empty is None or spec.consolidation is None or not spec.consolidation.enabled
-            ),
         ),
     )
 

@@ -12,10 +12,10 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from tenon.apis import labels
-from tenon.apis.base import Amounts, ApiModel, Rule
+from tenon.apis.base import SERVER, Amounts, ApiModel, Rule
 from tenon.apis.common import MAX_REQUIREMENTS, MIN_VALUES_LISTED, NodeResources, ObjectMeta, Taint
 from tenon.apis.duration import BudgetDuration, Duration
-from tenon.apis.legacy.kinds.closed import cel_open, closed_reason
+from tenon.apis.legacy.kinds.closed import cel_open
 from tenon.apis.legacy.kinds.shared_types import OldKubelet, OldRequirement
 from tenon.apis.nodeclaim import NodeClaimStatus
 from tenon.apis.nodepool import BUDGET_NODES_PATTERN, SCHEDULE_PATTERN, SCHEDULES_PAIRED, NodePoolStatus
@@ -24,7 +24,7 @@ from tenon.apis.nodepool import TemplateMetadata as TemplateMetadataV1
 
 def _unchanged(said: str, sentence: str) -> Rule:
     """Return a transition rule: the value of the expression over ``self`` must not change."""
-    return Rule(f"({said}) == ({said.replace('self.', 'oldSelf.')})", sentence)
+    return Rule(f"({said}) == ({said.replace('self.', 'oldSelf.')})", sentence, SERVER)
 
 
 class ClassReference(ApiModel):
@@ -64,7 +64,6 @@ class NodeSpec(ApiModel):
         Rule(
             f"self.requirements.all(term, {cel_open('term.key')})",
             "requirements must not use a reserved label",
-            lambda spec: not any(closed_reason(term.key) for term in spec.requirements),
         ),
     )
 
@@ -84,7 +83,7 @@ class NodeClaimSpec(NodeSpec):
     """What the node must be like; fixed once it is written."""
 
     rules: ClassVar[tuple[Rule, ...]] = (
-        Rule("self == oldSelf", "the spec of a NodeClaim cannot be changed"),
+        Rule("self == oldSelf", "the spec of a NodeClaim cannot be changed", SERVER),
         *NodeSpec.rules,
     )
 
@@ -109,9 +108,6 @@ class TemplateMetadata(TemplateMetadataV1):
         Rule(
             f"!has(self.labels) || self.labels.all(key, key != '{labels.NODEPOOL}' && {cel_open('key')})",
             "labels must not use a reserved label",
-            lambda metadata: (
-                labels.NODEPOOL not in metadata.labels and not any(closed_reason(key) for key in metadata.labels)
-            ),
         ),
     )
 
@@ -124,7 +120,6 @@ class TemplateSpec(NodeSpec):
         Rule(
             f"self.requirements.all(term, term.key != '{labels.NODEPOOL}')",
             f"requirements must not use the label {labels.NODEPOOL}: it is set from the NodePool's name",
-            lambda spec: not any(term.key == labels.NODEPOOL for term in spec.requirements),
         ),
     )
 
@@ -160,19 +155,11 @@ class Disruption(ApiModel):
         Rule(
             "self.consolidationPolicy != 'WhenEmpty' || has(self.consolidateAfter)",
             "consolidationPolicy WhenEmpty needs consolidateAfter",
-            lambda disruption: (
-                disruption.consolidation_policy != "WhenEmpty" or disruption.consolidate_after is not None
-            ),
         ),
         Rule(
             "self.consolidationPolicy != 'WhenUnderutilized' || !has(self.consolidateAfter) || "
             "self.consolidateAfter == 'Never'",
             "consolidationPolicy WhenUnderutilized takes no consolidateAfter before v1: leave one of them out",
-            lambda disruption: (
-                disruption.consolidation_policy != "WhenUnderutilized"
-                or disruption.consolidate_after is None
-                or disruption.consolidate_after.never
-            ),
         ),
     )
 

@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from tenon.apis.ami_families import V1beta1AMIFamily
-from tenon.apis.base import ApiModel, Rule
+from tenon.apis.base import SERVER, ApiModel, Rule
 from tenon.apis.common import ObjectMeta
 from tenon.apis.ec2launch import MetadataOptions
 from tenon.apis.ec2nodeclass import (
@@ -34,7 +34,6 @@ class AMITerm(AMISearch):
         Rule(
             f"has(self.id) != ({TAGS_CEL} || has(self.name))",
             "an AMI term needs either id alone, or tags or name",
-            lambda term: (term.id is not None) != (bool(term.tags) or term.name is not None),
         ),
         OWNER_NEEDS_MORE,
     )
@@ -52,11 +51,14 @@ class EC2NodeClassSpec(LaunchSettings):
 
     rules: ClassVar[tuple[Rule, ...]] = (
         EITHER_ROLE_OR_PROFILE,
-        Rule("!has(self.role) || !has(oldSelf.role) || self.role == oldSelf.role", "role cannot be changed in v1beta1"),
+        Rule(
+            "!has(self.role) || !has(oldSelf.role) || self.role == oldSelf.role",
+            "role cannot be changed in v1beta1",
+            SERVER,
+        ),
         Rule(
             "self.amiFamily != 'Custom' || (has(self.amiSelectorTerms) && self.amiSelectorTerms.size() > 0)",
             "amiFamily Custom needs amiSelectorTerms",
-            lambda spec: spec.ami_family != "Custom" or len(spec.ami_selector_terms) > 0,
         ),
         NO_EMPTY_TAG_KEY,
         without_own_tags(OLD_OWN_TAGS),
