@@ -6,4 +6,5 @@ pytest_plugins = [
     "tests.temporal_fixture",
     "tests.sandbox_fixture",
     "tests.audit",
+    "tests.costs",
 ]
