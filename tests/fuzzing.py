@@ -1,7 +1,8 @@
 """How hypothesis looks for inputs: the same ones in every run, or with ``--fuzz TIMES`` new ones and many more.
 
 A landing must not be refused for a fault that was there before it, and that one run in a hundred finds. So by default
-every run tries the same inputs; looking for new ones is a task of its own, ``make fuzz``.
+every run tries the same inputs, and only a share of the examples that a test asks for: most faults of a change show in
+the first few. Looking for more, and for new ones, is a task of its own, ``make fuzz``.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ settings.register_profile("same", settings(derandomize=True, database=None, **UN
 settings.register_profile("fuzz", settings(settings.get_profile("default"), derandomize=False, **UNTIMED))
 # Loaded before any test module is, for their own settings take what they leave out from the profile of that moment.
 settings.load_profile("same")
+SHARE, LEAST = 0.2, 15
+"""The share of a test's examples that an ordinary run tries, and the least number if the test asks for more."""
 COLLECTED_CONSTANTS = providers._get_local_constants
 
 
@@ -45,11 +48,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         own: settings = test._hypothesis_internal_use_settings
         untimed = {*own.suppress_health_check, HealthCheck.too_slow}
         test._hypothesis_internal_use_settings = settings(
-            own, max_examples=own.max_examples * (times or 1), suppress_health_check=untimed
+            own, max_examples=_examples(own.max_examples, times), suppress_health_check=untimed
         )
     if times is not None:
         config.hook.pytest_deselected(items=[item for item in items if item not in drawn])
         items[:] = drawn
+
+
+def _examples(asked: int, times: int | None) -> int:
+    return asked * times if times else min(asked, max(LEAST, round(asked * SHARE)))
 
 
 def _function(item: Any) -> Any:
