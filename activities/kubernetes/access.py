@@ -140,6 +140,19 @@ def _error_text(error: Exception, source: str) -> str:
     return f"{source} is not a kubeconfig" if isinstance(error, _NO_KUBECONFIG) else str(error).rstrip(".")
 
 
+class _Loop(asyncio.SelectorEventLoop):
+    """Knows the commands that it started. The client does not end a command that it no longer waits for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.commands: list[asyncio.SubprocessTransport] = []
+
+    async def subprocess_exec(self, *arguments: Any, **options: Any) -> Any:
+        started = await super().subprocess_exec(*arguments, **options)
+        self.commands.append(started[0])
+        return started
+
+
 def _loaded(path: str, context: str | None, settings: Any) -> Any:
     """Load a kubeconfig into ``settings``, and return its loader.
 
@@ -149,12 +162,17 @@ def _loaded(path: str, context: str | None, settings: Any) -> Any:
     from activities.kubernetes.asynchronous import config
 
     async def load() -> Any:
-        async with asyncio.timeout(LOAD_SECONDS):
-            return await config.load_kube_config(path, context, client_configuration=settings, persist_config=False)
-
-    with _LOADING:
         try:
-            return asyncio.run(load())
+            async with asyncio.timeout(LOAD_SECONDS):
+                return await config.load_kube_config(path, context, client_configuration=settings, persist_config=False)
+        finally:
+            for command in loop.commands:
+                command.close()
+
+    loop = _Loop()
+    with _LOADING, asyncio.Runner(loop_factory=lambda: loop) as runner:
+        try:
+            return runner.run(load())
         except TimeoutError:
             sentence = f"the command that {path} names gave no credentials within {LOAD_SECONDS:.0f} s"
             raise config.ConfigException(sentence) from None

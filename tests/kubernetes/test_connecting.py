@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import threading
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import yaml
 from kubernetes.aio.config import kube_config
@@ -19,6 +19,7 @@ from activities.kubernetes.errors import ConfigError
 from sandbox import kubeconfig
 from sandbox.certificates import Authority
 from tests.kubernetes.fake_api import KUBECONFIG
+from tests.workflows.waiting import until
 
 SHORTLY = 0.5
 """Seconds in which the second thread would have read what the first has not written yet."""
@@ -60,20 +61,28 @@ async def test_an_invalid_certificate_is_reported_in_one_sentence(tmp_path: Path
         await Kube.connect(str(path))
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the client leaves its command alone
-async def test_a_command_that_hands_out_no_credentials_is_not_waited_for_without_end(
+@pytest.mark.integration
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+async def test_a_command_that_hands_out_no_credentials_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody else of the process could connect meanwhile, and no signal would end it."""
-    monkeypatch.setattr(access, "LOAD_SECONDS", 0.1)
-    never = tmp_path / "never"
-    os.mkfifo(never)
-    path = tmp_path / "kubeconfig"
-    asked = {"apiVersion": "client.authentication.k8s.io/v1", "command": "cat", "args": [str(never)]}
+    """No other thread of the process could connect meanwhile, and no signal would end it."""
+    monkeypatch.setattr(access, "LOAD_SECONDS", 0.5)
+    path, file = tmp_path / "kubeconfig", tmp_path / "pid"
+    asked = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": "sh",
+        "args": ["-c", f"echo $$ > {file}; exec sleep 1000"],
+    }
     path.write_text(
         yaml.safe_dump({**yaml.safe_load(KUBECONFIG % 1), "users": [{"name": "fake", "user": {"exec": asked}}]})
     )
     with pytest.raises(ConfigError, match=rf"the command that {path} names gave no credentials"):
         await Kube.connect(str(path))
-    os.close(os.open(never, os.O_WRONLY | os.O_NONBLOCK))  # lets the command end
-    gc.collect()
+
+    async def ended() -> bool:
+        pid = file.read_text() if file.exists() else ""
+        return not pid or not psutil.pid_exists(int(pid))
+
+    await until(ended)
+    gc.collect()  # a command that was left alone would be noticed now
