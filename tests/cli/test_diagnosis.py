@@ -30,6 +30,8 @@ from worker.settings import Settings
 if TYPE_CHECKING:
     from sandbox.ec2.server import Server
 
+pytestmark = pytest.mark.integration
+
 NOW = datetime(2026, 11, 23, 12, 0, tzinfo=UTC)
 
 
@@ -51,10 +53,13 @@ def test_the_rights_are_those_of_the_cluster_role() -> None:
     assert set(RIGHTS) == granted
 
 
+DEFINITIONS = custom_resource_definitions()
+
+
 @pytest.fixture
 def kube() -> FakeKube:
     made = FakeKube(Clock())
-    for definition in custom_resource_definitions().values():
+    for definition in DEFINITIONS.values():
         if definition["metadata"]["name"] in kubernetes.MAIN_CRDS:
             made.add(CRDS, copy.deepcopy(definition))
     return made
@@ -157,9 +162,11 @@ def test_the_clock_is_compared_with_aws(ahead: int, state: State) -> None:
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     from sandbox.ec2.server import start
 
-    running = start(tmp_path_factory.mktemp("ec2"))
-    yield running
-    running.close()
+    with pytest.MonkeyPatch.context() as patch:
+        offer_few_types(patch.setattr)
+        running = start(tmp_path_factory.mktemp("ec2"))
+        yield running
+        running.close()
 
 
 def clients(server: Server, access_key: str) -> Ec2:
@@ -238,7 +245,6 @@ def test_aws130_prices_that_are_not_known_are_a_warning(server: Server, without:
 
 def test_aws130_types_that_the_built_in_table_lacks_are_named(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tenon buys none of them on demand, so a user who waits for such a node finds the reason here."""
-    offer_few_types(monkeypatch.setattr)
     lacking(monkeypatch, "m5.large", "m5.xlarge", "c5.large", "c5.xlarge")
     found = prices(server, isolated_vpc=True)
     assert found.state is State.WARNING
@@ -250,7 +256,6 @@ def test_aws130_types_that_the_built_in_table_lacks_are_named(server: Server, mo
 def test_aws130_the_age_of_a_table_and_a_file_that_cannot_be_used_are_findings(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    offer_few_types(monkeypatch.setattr)
     file = tmp_path / "prices.json"
     table = price_tables.built_in_table("us-west-2")
     old = replace(table, region="us-west-2", as_of="2025-01-01", regions=frozenset(["us-west-2"]))
@@ -269,7 +274,6 @@ def test_aws130_the_age_of_a_table_and_a_file_that_cannot_be_used_are_findings(
 
 def test_aws131_types_that_the_price_list_lacks_are_named(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is complete, so AWS does not sell them on demand, and nothing is wrong."""
-    offer_few_types(monkeypatch.setattr)
     monkeypatch.delitem(server.world.prices.on_demand, "m5.large")
     found = prices(server)
     assert found.state is State.OK

@@ -18,7 +18,7 @@ from activities.ec2.errors import EC2Error
 from activities.ec2.queue import MessageQueue
 from activities.kubernetes.errors import ApiUnreachableError
 from activities.kubernetes.resources import NODECLAIMS, NODES
-from sandbox.ec2.authorization.identities import ADMINISTRATOR_KEY, SECRET, environment, worker_key
+from sandbox.ec2.authorization.identities import ACCOUNT, ADMINISTRATOR_KEY, SECRET, environment, worker_key
 from tenon.apis import labels
 from tenon.ec2.interruption import Kind
 from tenon.kube.claim_record import ClaimRecord
@@ -33,6 +33,7 @@ from tests.lifecycle_k8s.fake_kube import START, Clock, FakeKube, Recorder, stam
 from tests.worker.background import in_background
 from tests.worker.fake_temporal import Cache
 from tests.workflows.waiting import until
+from worker.controllers import interruption
 from worker.controllers.early_notices import MAX_KEPT, EarlyNotices
 from worker.controllers.interruption import InterruptionController
 from worker.controllers.interruption_check import InstanceReader
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
     from sandbox.ec2.server import Server
 
-pytestmark = pytest.mark.asyncio(loop_scope="function")
+pytestmark = [pytest.mark.integration, pytest.mark.asyncio(loop_scope="function")]
 
 INTERRUPTED = Removal(
     reason="spot_interrupted", detail="EC2 interrupts the spot instance", actor="controller interruption"
@@ -64,18 +65,24 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         running.close()
 
 
+@pytest.fixture(scope="module")
+def clients(server: Server) -> tuple[SQSClient, SQSClient]:
+    """The worker's client of SQS, and the administrator's. Making them takes longer than a test."""
+    administrators: SQSClient = boto3.Session().client(
+        "sqs",
+        endpoint_url=server.endpoint,
+        region_name="us-west-2",
+        aws_access_key_id=ADMINISTRATOR_KEY,
+        aws_secret_access_key=SECRET,
+    )
+    return Ec2("us-west-2", server.endpoint).sqs, administrators
+
+
 class World:
     """A queue, a cluster of nodes, and a controller's view of both."""
 
-    def __init__(self, server: Server) -> None:
-        self.workers_sqs = Ec2("us-west-2", server.endpoint).sqs
-        self.sqs: SQSClient = boto3.Session().client(
-            "sqs",
-            endpoint_url=server.endpoint,
-            region_name="us-west-2",
-            aws_access_key_id=ADMINISTRATOR_KEY,
-            aws_secret_access_key=SECRET,
-        )
+    def __init__(self, workers_sqs: SQSClient, sqs: SQSClient) -> None:
+        self.workers_sqs, self.sqs = workers_sqs, sqs
         self.url = self.sqs.create_queue(QueueName=QUEUE)["QueueUrl"]
         self.cache = Cache()
         self.kube = FakeKube(Clock())
@@ -156,6 +163,13 @@ class World:
         found = self.sqs.get_queue_attributes(QueueUrl=self.url, AttributeNames=names)
         return sum(int(number) for number in found["Attributes"].values())
 
+    def show_again(self) -> None:
+        """Show the messages that were received and not deleted, as SQS does after their visibility timeout."""
+        from moto.sqs.models import sqs_backends
+
+        for message in sqs_backends[ACCOUNT]["us-west-2"].queues[QUEUE]._messages:
+            message.visible_at = 0
+
     async def emptied(self) -> None:
         async def empty() -> bool:
             return await asyncio.to_thread(self.left) == 0
@@ -183,8 +197,9 @@ def about(message: dict[str, Any], instance_id: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def world(server: Server) -> Iterator[World]:
-    made = World(server)
+def world(clients: tuple[SQSClient, SQSClient], monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    monkeypatch.setattr(interruption, "WAIT_SECONDS", 1)  # `reading` waits for the end of the last request
+    made = World(*clients)
     yield made
     made.sqs.delete_queue(QueueUrl=made.url)
 
@@ -202,8 +217,12 @@ async def reading(world: World, now: Callable[[], datetime] | None = None) -> As
         world.reader(),
         now or (lambda: datetime.now(UTC)),
     )
-    async with in_background(controller.run()):
-        yield controller
+    try:
+        async with in_background(controller.run()):
+            yield controller
+    finally:
+        # Its last request would receive, and hide, what the test sends to the queue afterwards.
+        await asyncio.to_thread(controller._threads.shutdown)
 
 
 def counted(name: str, **wanted: str) -> float:
@@ -334,6 +353,7 @@ async def test_aws140_a_message_stays_until_its_node_is_tainted_and_its_claim_de
         await until(tried)
         assert world.leaving() == []
         assert await asyncio.to_thread(world.left) == 1
+        world.show_again()
         await world.emptied()
     assert world.leaving() == world.tainted() == [interrupted]
 
@@ -432,6 +452,7 @@ async def test_aws143_a_message_that_is_faster_than_ec2s_answer_comes_again(worl
         await until(asked)
         assert world.leaving() == []
         world.ends(node)
+        world.show_again()
         await world.emptied()
     assert world.leaving() == world.tainted() == [node]
     assert "InterruptionNotConfirmed" not in world.recorder.reasons()
@@ -442,7 +463,13 @@ async def test_aws143_a_message_stays_while_ec2_cannot_be_asked(world: World) ->
     world.ends(node)
     world.failures.append(EC2Error("ConnectionError", "away", retryable=True))
     world.send(about(state("terminated"), node))
+
+    async def failed() -> bool:
+        return not world.failures
+
     async with reading(world, lambda: OLD):
+        await until(failed)
+        world.show_again()
         await world.emptied()
     assert (world.leaving(), world.asked) == ([node], [node, node])
 
