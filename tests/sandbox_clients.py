@@ -11,13 +11,14 @@ from temporalio.client import Client
 
 from activities.kubernetes.client import Kube
 from sandbox.cluster import Sandbox
+from tests.watching_kube import WatchingKube
 from worker.runtime.temporal_client import connect
 
 
 @asynccontextmanager
 async def administrator(sandbox: Sandbox) -> AsyncIterator[Kube]:
     """A client that may do everything in the sandbox's cluster."""
-    client = await Kube.connect(str(sandbox.kubeconfig))
+    client = await WatchingKube.connect(str(sandbox.kubeconfig))
     try:
         yield client
     finally:

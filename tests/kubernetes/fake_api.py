@@ -165,7 +165,9 @@ def _line(kind: str, obj: dict[str, Any]) -> bytes:
 
 
 @asynccontextmanager
-async def serve(handler: Any, folder: Path, gate: Gate | None = None) -> AsyncIterator[Kube]:
+async def serve(
+    handler: Any, folder: Path, gate: Gate | None = None, *, client: type[Kube] = Kube
+) -> AsyncIterator[Kube]:
     """A client of a real HTTP server on the loopback that answers every request by ``handler(request)``."""
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", handler)
@@ -176,7 +178,7 @@ async def serve(handler: Any, folder: Path, gate: Gate | None = None) -> AsyncIt
     port = runner.addresses[0][1]
     config = folder / "kubeconfig"
     config.write_text(KUBECONFIG % port)
-    kube = await Kube.connect(str(config), gate=gate)
+    kube = await client.connect(str(config), gate=gate)
     try:
         yield kube
     finally:

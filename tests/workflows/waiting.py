@@ -1,12 +1,45 @@
-"""Waiting for a condition, never for a time."""
+"""Waiting for a condition, never for a time.
+
+A condition is evaluated again when something that it read has changed: a reader that hears of changes, such as
+`tests.watching_kube`, says so with `reads`. Other conditions are evaluated again after a short pause.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 
 FIRST_PAUSE, MAX_PAUSE = 0.02, 0.1
-"""Seconds between two looks: looking costs processor time that is then missing where the answer is made."""
+"""Seconds between two evaluations: each costs processor time that is then missing where the answer is made."""
+UNCHANGED_PAUSE = 0.5
+"""Seconds until the next evaluation if no change was heard of, because the condition may depend on other things too."""
+
+
+@dataclass(eq=False)
+class Changing:
+    """Something that conditions read, and that says when it changes."""
+
+    changes: int = 0
+    _waiting: set[asyncio.Event] = field(default_factory=set)
+
+    def changed(self) -> None:
+        """Wake every condition that read this."""
+        self.changes += 1
+        for event in self._waiting:
+            event.set()
+
+
+_READ: ContextVar[dict[Changing, int] | None] = ContextVar("read", default=None)
+"""What the condition has read that is evaluated now, and how often that had changed before."""
+
+
+def reads(changing: Changing) -> None:
+    """Call this before a read, so that a condition is evaluated again once what it reads has changed."""
+    read = _READ.get()
+    if read is not None:
+        read.setdefault(changing, changing.changes)
 
 
 async def until(condition: Callable[[], Awaitable[bool]], *, within: float = 60.0) -> None:
@@ -17,6 +50,32 @@ async def until(condition: Callable[[], Awaitable[bool]], *, within: float = 60.
     """
     pause = FIRST_PAUSE
     async with asyncio.timeout(within):
-        while not await condition():
-            await asyncio.sleep(pause)
+        while True:
+            read: dict[Changing, int] = {}
+            token = _READ.set(read)
+            try:
+                if await condition():
+                    return
+            finally:
+                _READ.reset(token)
+            await asyncio.sleep(pause)  # several changes at once need one evaluation
             pause = min(1.5 * pause, MAX_PAUSE)
+            if read:
+                await _change_of(read)
+
+
+async def _change_of(read: dict[Changing, int]) -> None:
+    """Return once one of these has changed since it was read, or after a pause."""
+    event = asyncio.Event()
+    for changing, changes in read.items():
+        changing._waiting.add(event)
+        if changing.changes != changes:
+            event.set()
+    try:
+        async with asyncio.timeout(UNCHANGED_PAUSE):
+            await event.wait()
+    except TimeoutError:
+        pass
+    finally:
+        for changing in read:
+            changing._waiting.discard(event)

@@ -1,0 +1,70 @@
+"""Conditions are evaluated again when something that they read has changed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from activities.kubernetes.resources import NODEPOOLS
+from tests.kubernetes.fake_api import FakeApi, http_handler, serve
+from tests.watching_kube import WatchingKube
+from tests.workflows import waiting
+from tests.workflows.waiting import Changing, reads, until
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def only_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a change, no condition is evaluated again."""
+    monkeypatch.setattr(waiting, "UNCHANGED_PAUSE", 3600.0)
+
+
+def third(changing: Changing, before_it: Callable[[], object]) -> Callable[[], Awaitable[bool]]:
+    """Holds when it is evaluated for the third time."""
+    evaluated = 0
+
+    async def condition() -> bool:
+        nonlocal evaluated
+        evaluated += 1
+        reads(changing)
+        before_it()
+        return evaluated == 3
+
+    return condition
+
+
+@pytest.mark.usefixtures("only_changes")
+async def test_a_change_after_the_read_is_not_missed() -> None:
+    changing = Changing()
+    await until(third(changing, changing.changed))
+
+
+@pytest.mark.usefixtures("only_changes")
+async def test_a_change_while_nothing_is_evaluated_ends_the_pause() -> None:
+    changing = Changing()
+    await until(third(changing, lambda: asyncio.get_running_loop().call_later(0.3, changing.changed)))
+
+
+async def test_a_condition_that_hears_of_no_change_is_evaluated_again_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may also depend on something that nobody watches."""
+    monkeypatch.setattr(waiting, "UNCHANGED_PAUSE", 0.0)
+    await until(third(Changing(), lambda: None))
+
+
+@pytest.mark.usefixtures("only_changes")
+async def test_a_client_of_a_cluster_hears_of_changes_also_after_its_watch_broke(tmp_path: Path) -> None:
+    api = FakeApi()
+    async with serve(http_handler(api), tmp_path, client=WatchingKube) as kube:
+
+        async def two() -> bool:
+            pools = await kube.list(NODEPOOLS)
+            if len(pools) < 2:
+                asyncio.get_running_loop().call_later(0.2, api.cut)
+                asyncio.get_running_loop().call_later(0.2, api.put, f"pool-{api.version}", "new")
+            return len(pools) >= 2
+
+        await until(two)
