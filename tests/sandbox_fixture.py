@@ -36,7 +36,7 @@ ON_SANDBOX = (
     "webhook/test_two_versions.py",
 )
 """Files, and folders of files, whose tests may use the fixture `sandbox`. The fixture refuses the others."""
-NARROWED = ("keyword", "markexpr", "ignore", "ignore_glob", "deselect", "lf", "last_failed", "stepwise", "fuzz")
+NARROWED = ("keyword", "markexpr", "ignore", "ignore_glob", "deselect", "lf", "last_failed", "stepwise", "fuzz", "unit")
 """Options with which a run is not the whole suite."""
 
 
@@ -77,16 +77,6 @@ def whole_suite(config: pytest.Config, *, both_runs: bool) -> bool:
     choice = config.getoption("sandbox")
     complete = choice is None or (choice == "only" and both_runs)
     return config.args_source is pytest.Config.ArgsSource.TESTPATHS and complete and not narrowed
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that need a sandbox come last, because an unused one takes processor time from the other tests.
-
-    Of these, files with a test that must be alone come first: other processes have no sandbox then.
-    """
-    alone = {item.path for item in items if item.get_closest_marker("alone") is not None}
-    items.sort(key=lambda item: (needs_sandbox(item.path), item.path not in alone))
 
 
 @pytest.fixture(scope="session")
