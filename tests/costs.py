@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import resource
-from collections import Counter
-from collections.abc import Generator
+from collections import defaultdict
+from collections.abc import Generator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ class Costs:
     """CPU seconds for each test file of this process, and under xdist those of all processes."""
 
     def __init__(self) -> None:
-        self.seconds = Counter[str]()
+        self.seconds = defaultdict[str, float](float)
         self._counted = 0.0
 
     def charge(self, name: str) -> None:
@@ -46,9 +46,10 @@ def cpu_seconds() -> float:
     return seconds
 
 
-def summary(seconds: Counter[str], count: int = SHOWN) -> list[str]:
+def summary(seconds: Mapping[str, float], count: int = SHOWN) -> list[str]:
     """Name the dearest files, and all they cost."""
-    lines = [f"{used:8.1f}  {name}" for name, used in seconds.most_common(count)]
+    dearest = sorted(seconds.items(), key=lambda cost: -cost[1])[:count]
+    lines = [f"{used:8.1f}  {name}" for name, used in dearest]
     return [*lines, f"{sum(seconds.values()):8.1f}  CPU-seconds in all"]
 
 
@@ -88,7 +89,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
     """Add up what a process of xdist reports when it ends."""
-    node.config.stash[_COSTS].seconds.update(getattr(node, "workeroutput", {}).get("costs", {}))
+    for name, used in getattr(node, "workeroutput", {}).get("costs", {}).items():
+        node.config.stash[_COSTS].seconds[name] += used
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
