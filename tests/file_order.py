@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import random
 import sys
-from collections import Counter
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -44,11 +44,12 @@ def measured(records: Path) -> dict[str, float]:
     """How long the slow files took, in seconds, by the records of a run; the slowest first."""
     from tests.audit import read
 
-    seconds = Counter[str]()
+    seconds = defaultdict[str, float](float)
     for run in read(records):
         for test in run.tests:
             seconds[test.test.partition("::")[0].removeprefix("tests/")] += test.ended - test.began
-    return {file: round(taken) for file, taken in seconds.most_common() if taken >= SLOW_SECONDS}
+    slowest = sorted(seconds.items(), key=lambda taken: -taken[1])
+    return {file: round(taken) for file, taken in slowest if taken >= SLOW_SECONDS}
 
 
 def _name(file: Path) -> str:
