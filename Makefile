@@ -41,8 +41,8 @@ check: $(SYNCED)  ## Fast checks: style, types, import rules, generated files
 	$(BIN)/lint-imports
 	$(BIN)/python -m tools.generate --check
 
-unit: $(SYNCED)  ## Tests that need neither a sandbox nor what `make setup` builds
-	$(PYTEST) -n $(JOBS) -q --sandbox none --ignore tests/deploy --ignore tests/image/test_container.py
+unit: $(SYNCED)  ## Tests that need no sandbox, server or other process, and nothing that `make setup` builds
+	$(PYTEST) -n $(JOBS) -q --unit --ignore tests/deploy
 
 test: export TENON_TEST_RECORDS := $(CURDIR)/build/test-records
 test: check setup  ## All checks and all tests but those of realpod and postgresql

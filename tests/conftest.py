@@ -5,6 +5,8 @@ pytest_plugins = [
     "tests.machine_lock",
     "tests.temporal_fixture",
     "tests.sandbox_fixture",
+    "tests.file_order",
     "tests.audit",
     "tests.costs",
+    "tests.isolation",
 ]

@@ -19,6 +19,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.integration
 def test_one_case_for_machines() -> None:
     done = run("--mix", "plain", "--pods", "50", "-o", "json")
     assert done.returncode == 0, done.stderr
@@ -30,6 +31,7 @@ def test_one_case_for_machines() -> None:
     assert row["podsPerSecond"] == pytest.approx(50 / row["seconds"])
 
 
+@pytest.mark.integration
 def test_the_seed_mix_buys_from_the_built_in_catalogue() -> None:
     done = run("--mix", "seed", "--pods", "10", "-o", "json")
     assert done.returncode == 0, done.stderr

@@ -36,6 +36,7 @@ def test_the_peak_is_that_of_the_sum() -> None:
     assert tally.peak_bytes == 110
 
 
+@pytest.mark.integration
 def test_groups_of_living_processes_are_looked_at_and_vanished_ones_passed_over() -> None:
     gone = psutil.Popen(["true"])
     gone.wait()
@@ -45,6 +46,7 @@ def test_groups_of_living_processes_are_looked_at_and_vanished_ones_passed_over(
     assert usage.tallies["own"].cpu_seconds >= 0
 
 
+@pytest.mark.integration
 def test_memory_that_processes_share_counts_once() -> None:
     """Two processes of one program share its code."""
     command = [sys.executable, "-c", "print(flush=True); input()"]
@@ -62,6 +64,7 @@ def test_memory_that_processes_share_counts_once() -> None:
     assert 0 < peaks["both"] < peaks["first"] + peaks["second"]
 
 
+@pytest.mark.integration
 def test_the_worker_of_a_benchmark_loads_no_grpcio() -> None:
     """As in the image, which does not contain it."""
     loaded = "import sys, temporalio.worker; print('grpc' in sys.modules)"

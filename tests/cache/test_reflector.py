@@ -279,6 +279,7 @@ def test_an_outage_and_its_end_are_logged_once_each(caplog: pytest.LogCaptureFix
     ]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("watch_list", [True, False])
 async def test_over_http_it_lists_watches_and_survives_a_cut(watch_list: bool, tmp_path: Path) -> None:
     api, copy = FakeApi(watch_list=watch_list), Copy()

@@ -17,6 +17,8 @@ from temporalio.api.common.v1 import Payload
 from cli.codec_server import MAX_BODY, application
 from worker.runtime.payload_codec import EncryptionCodec
 
+pytestmark = pytest.mark.integration
+
 UI = "https://temporal.example.com"
 PLAIN = Payload(metadata={"encoding": b"json/plain"}, data=b'"i-0123456789abcdef0"')
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from typer.testing import CliRunner
 
@@ -43,6 +44,7 @@ def test_an_unknown_node_ends_with_one_sentence(tmp_path: Path) -> None:
     assert found.stderr == "n9: is no Node or NodeClaim of a NodePool in the input\n"
 
 
+@pytest.mark.integration
 def test_without_files_the_cluster_is_read_at_the_current_time(server: type[ApiServer], tmp_path: Path) -> None:
     objects = [yaml.safe_load(text) for text in SHARED.split("\n---\n")]
     claim = {

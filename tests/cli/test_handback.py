@@ -16,6 +16,7 @@ from workflows import names
 from workflows.housekeeping import schedule_id
 
 
+@pytest.mark.integration
 async def test_every_workflow_of_the_cluster_ends_and_none_of_another(
     temporal: WorkflowEnvironment, cluster: str
 ) -> None:

@@ -32,6 +32,8 @@ from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.provisioner import ProvisionerWorkflow
 
+pytestmark = pytest.mark.integration
+
 NAME = "default-x1"
 Tenon = Callable[..., Result]
 

@@ -21,6 +21,8 @@ from tests.simulate.running import POOL, Answer, catalogue, command
 from tests.workflows.refusing_ec2 import Planning, provisioner, refusing
 from workflows.provisioner import ProvisionerWorkflow
 
+pytestmark = pytest.mark.integration
+
 WAITS = {"metadata": {"name": "waits", "namespace": "team", "uid": "u1"}, "spec": {"containers": [{"name": "main"}]}}
 
 

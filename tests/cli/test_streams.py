@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.integration
+
 MANIFEST = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n"
 
 

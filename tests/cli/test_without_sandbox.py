@@ -9,6 +9,8 @@ import pytest
 
 from cli.main import COMMANDS
 
+pytestmark = pytest.mark.integration
+
 ABSENT = ("sandbox", "flask", "flask_cors", "hypothesis", "jsonpath_ng", "moto", "psutil", "pytest", "werkzeug")
 """What only the extra `sandbox` and the dependency group of tests bring."""
 PROGRAM = """

@@ -73,7 +73,10 @@ def template() -> dict[str, Any]:
     return stacks.template()
 
 
-pytestmark = pytest.mark.filterwarnings("ignore:Tried to parse AWS.*supported by moto:UserWarning")
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.filterwarnings("ignore:Tried to parse AWS.*supported by moto:UserWarning"),
+]
 
 
 @pytest.fixture(

@@ -21,6 +21,7 @@ LEAST = 10
 COMMANDS = [each for document in DOCUMENTS for each in commands(name_of(document), text_of(document))]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("command", COMMANDS, ids=[f"{each.place} {each.text[:60]}" for each in COMMANDS])
 def test_each_command_of_a_runnable_block_works(command: Command, tmp_path: Path) -> None:
     path = folder_of_a_reader(tmp_path)

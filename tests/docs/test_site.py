@@ -42,12 +42,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.integration
 def test_every_document_is_a_page(site: Path) -> None:
     pages = {PAGES.get(name_of(document), document.name) for document in DOCUMENTS}
     missing = [page for page in pages if not (site / Path(page).with_suffix(".html")).is_file()]
     assert missing == []
 
 
+@pytest.mark.integration
 def test_a_page_loads_nothing_from_another_host(site: Path) -> None:
     loaded = set()
     for page in site.glob("*.html"):
@@ -59,6 +61,7 @@ def test_a_page_loads_nothing_from_another_host(site: Path) -> None:
     assert [address for address in loaded if not (site / address).is_file()] == []
 
 
+@pytest.mark.integration
 def test_links_to_other_files_of_the_repository_lead_to_them(site: Path) -> None:
     copied = [path.relative_to(site / "repository") for path in (site / "repository").rglob("*") if path.is_file()]
     assert copied
@@ -71,6 +74,7 @@ def test_each_drawing_can_be_drawn(source: str) -> None:
     assert "<svg" in mermaidx.render(source).svg()
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_headings_have_the_anchors_of_the_repository_host(site: Path, document: Path) -> None:
     page = Path(PAGES.get(name_of(document), document.name)).with_suffix(".html")

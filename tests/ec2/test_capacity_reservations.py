@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     from sandbox.ec2.server import Server
 
+pytestmark = pytest.mark.integration
+
 
 RESERVED = ("karpenter.sh/capacity-type", "In", ["reserved"])
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)

@@ -13,6 +13,8 @@ from tests.ec2.samples import rows
 if TYPE_CHECKING:
     from sandbox.ec2.server import Server
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture(scope="module")
 def few_types() -> None:

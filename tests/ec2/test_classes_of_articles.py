@@ -19,6 +19,8 @@ from tests.ec2.samples import node_claim
 if TYPE_CHECKING:
     from sandbox.ec2.server import Server
 
+pytestmark = pytest.mark.integration
+
 SEEDS = Path("examples/seeds")
 IMAGE, COPIED = "ami-of-a-team", f"amazon-eks-node-{AL2_KUBERNETES}-*"
 """What the pattern ``ami-*`` of an article finds, and what it is a copy of."""

@@ -23,6 +23,8 @@ from worker.settings import Settings, SettingsError
 if TYPE_CHECKING:
     from sandbox.ec2.server import Server
 
+pytestmark = pytest.mark.integration
+
 
 class Clock:
     """A clock that a test moves."""

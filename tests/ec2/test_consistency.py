@@ -16,6 +16,8 @@ from tests.ec2sandbox.conftest import Clock
 if TYPE_CHECKING:
     from sandbox.ec2.server import Server
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture
 def clock(server: Server) -> Iterator[Clock]:

@@ -17,6 +17,8 @@ from tests.ec2.test_pricing import Clock, Region, asked, fail, prices_of
 if TYPE_CHECKING:
     from sandbox.ec2.server import Server
 
+pytestmark = pytest.mark.integration
+
 DEDICATED = ("karpenter.k8s.aws/instance-tenancy", "In", ["dedicated"])
 ON_DEMAND = ("karpenter.sh/capacity-type", "In", ["on-demand"])
 

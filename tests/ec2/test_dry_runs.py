@@ -24,6 +24,8 @@ from tests.ec2.samples import node_class
 if TYPE_CHECKING:
     from sandbox.ec2.server import Server
 
+pytestmark = pytest.mark.integration
+
 CALLS = ("CreateLaunchTemplate", "CreateFleet", "RunInstances")
 
 

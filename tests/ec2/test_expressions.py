@@ -25,6 +25,7 @@ from tests.ec2.samples import instance_type, item, node_claim, node_class
 if TYPE_CHECKING:
     from sandbox.ec2.server import Server
 
+
 ENI_LIMITED = "((default_enis - 1) * (ips_per_eni - 1)) + 2"
 UNRESOLVED: dict[str, Any] = {"subnets": [], "securityGroups": [], "amis": [], "instanceProfile": None}
 
@@ -92,6 +93,7 @@ def validation(status: EC2NodeClassStatus) -> tuple[str, str]:
     return found.reason, found.message
 
 
+@pytest.mark.integration
 def test_gat07_without_the_gate_a_class_with_expressions_is_not_ready(provider: Ec2Provider) -> None:
     reason, message = validation(provider.resolve_node_class(written(maxPods=ENI_LIMITED)))
     assert reason == "KubeletExpressionsDisabled"
@@ -99,6 +101,7 @@ def test_gat07_without_the_gate_a_class_with_expressions_is_not_ready(provider: 
     assert validation(provider.resolve_node_class(written(maxPods=20)))[0] == "ValidationSucceeded"
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("kubelet", "reason", "words"),
     [
@@ -131,6 +134,7 @@ def configs(server: Server, admin: Administrator, names: list[str]) -> list[dict
     return found
 
 
+@pytest.mark.integration
 def test_ec15_user_data_has_the_numbers_and_equal_results_share_a_template(
     gated: Ec2Provider, admin: Administrator, server: Server
 ) -> None:

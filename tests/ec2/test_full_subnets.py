@@ -18,6 +18,8 @@ from tenon.lifecycle.messages.launch import LaunchRequest
 from tests.ec2.conftest import Administrator
 from tests.ec2.samples import node_claim, node_class
 
+pytestmark = pytest.mark.integration
+
 ZONE = "us-west-2d"
 TYPE = "node.kubernetes.io/instance-type"
 

@@ -14,6 +14,8 @@ from activities.ec2.errors import EC2Error, translated
 from activities.gate import Gate, StandingByError
 from sandbox.ec2.server import Server
 
+pytestmark = pytest.mark.integration
+
 RIVAL = "Karpenter (karpenter-7d_1f) leads by the Lease kube-system/karpenter-leader-election, and Tenon stands by"
 CALLS = 40
 

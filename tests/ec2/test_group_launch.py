@@ -19,6 +19,8 @@ from tests.ec2.samples import node_claim
 if TYPE_CHECKING:
     from sandbox.ec2.server import Server
 
+pytestmark = pytest.mark.integration
+
 SIZE = 5
 ON_DEMAND = ("karpenter.sh/capacity-type", "In", ["on-demand"])
 ONE_TYPE = ("node.kubernetes.io/instance-type", "In", ["m5.large"])

@@ -17,6 +17,8 @@ from tenon.ec2.interruption import Kind
 if TYPE_CHECKING:
     from sandbox.ec2.server import Server
 
+pytestmark = pytest.mark.integration
+
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
 LONG, SHORT = NOW - timedelta(seconds=120), NOW - timedelta(seconds=119)
 

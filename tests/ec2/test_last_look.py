@@ -27,6 +27,8 @@ from tests.lifecycle_k8s.world import World
 if TYPE_CHECKING:
     from sandbox.ec2.server import Server
 
+pytestmark = pytest.mark.integration
+
 
 class Counted:
     """A look that counts, and refuses the looks after the first ``passes``."""

@@ -136,6 +136,7 @@ def test_aws061_whatever_the_annotation_holds_it_can_be_read(value: object) -> N
     assert read_amounts({labels.LEARNED_AMOUNTS: "{"}) == {}
 
 
+@pytest.mark.integration
 def test_aws061_plans_get_the_learned_types_and_the_others_stay_the_same_objects(
     provider: Ec2Provider, ready_class: EC2NodeClass
 ) -> None:

@@ -83,6 +83,7 @@ def test_aws061_a_reported_figure_replaces_the_computed_one() -> None:
     assert abs(more - (REPORTED - stated.capacity["memory"]) / 10) <= 1
 
 
+@pytest.mark.integration
 def test_aws061_plans_get_the_learned_types_and_the_others_stay_the_same_objects(
     provider: Ec2Provider, ready_class: EC2NodeClass
 ) -> None:

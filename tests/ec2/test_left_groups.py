@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from activities.ec2.client import Ec2
 from activities.ec2.provider import Ec2Provider
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
@@ -19,6 +21,8 @@ from tests.lifecycle_k8s.fake_kube import Clock, FakeKube, Recorder, stamp
 
 if TYPE_CHECKING:
     from sandbox.ec2.server import Server
+
+pytestmark = pytest.mark.integration
 
 
 class Group:

@@ -14,6 +14,8 @@ from tenon.apis.ec2nodeclass import EC2NodeClass
 from tests.ec2.conftest import Administrator
 from tests.ec2.samples import node_claim, node_class
 
+pytestmark = pytest.mark.integration
+
 LOCAL = Zone("us-west-2-lax-1a", "us-west-2", "usw2-lax1-az1", zone_type="local-zone")
 SOLD = ("t3.medium", "m5.large")
 

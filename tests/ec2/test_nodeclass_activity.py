@@ -23,6 +23,8 @@ from tests.lifecycle_k8s.fake_kube import Clock, FakeKube, Recorder
 if TYPE_CHECKING:
     from sandbox.ec2.server import Server
 
+pytestmark = pytest.mark.integration
+
 
 class World:
     """One EC2NodeClass in a cluster, and the sandbox's EC2."""

@@ -47,6 +47,7 @@ def test_v1b04_ec14_what_the_class_may_not_have_the_pool_may_not_have_for_it() -
     assert own_kubelet_errors(broken, {}) == []
 
 
+@pytest.mark.integration
 def test_v1b04_a_pool_whose_own_settings_cannot_be_used_says_so(ready_class: EC2NodeClass) -> None:
     reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": ready_class.metadata.name}
     spec = {"template": {"spec": {"nodeClassRef": reference, "requirements": []}}}
@@ -61,6 +62,7 @@ def test_v1b04_without_annotation_nothing_is_carried() -> None:
     assert own_kubelet(annotated("{}")) == {labels.V1BETA1_KUBELET: "{}"}
 
 
+@pytest.mark.integration
 def test_v1b04_pools_of_one_class_have_types_of_their_own(provider: Ec2Provider, ready_class: EC2NodeClass) -> None:
     """Neither spoils what the other, or a plan in between, has worked out already."""
     plain = provider.instance_types(ready_class)
@@ -70,6 +72,7 @@ def test_v1b04_pools_of_one_class_have_types_of_their_own(provider: Ec2Provider,
     assert provider.instance_types(ready_class) is plain
 
 
+@pytest.mark.integration
 def test_v1b16_nothing_launches_from_a_class_of_ubuntu_that_names_no_images(provider: Ec2Provider) -> None:
     """What such a class of v1beta1 is in v1 asks for an image that is none."""
     old = {"apiVersion": "karpenter.k8s.aws/v1beta1", "kind": "EC2NodeClass", "metadata": {"name": "u"}}

@@ -22,6 +22,8 @@ from sandbox.ports import free_ports
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tests.ec2.samples import node_claim
 
+pytestmark = pytest.mark.integration
+
 ROOT = Path(__file__).resolve().parents[2]
 PARTITIONS = {"eu-central-1": "aws", "cn-north-1": "aws-cn", "us-gov-west-1": "aws-us-gov"}
 LARGE = {"eu-central-1": 0.096, "cn-north-1": 1.013, "us-gov-west-1": 0.121}

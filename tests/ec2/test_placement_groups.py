@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from sandbox.ec2.placement_groups import PlacementGroup
     from sandbox.ec2.server import Server
 
+pytestmark = pytest.mark.integration
+
 ON_DEMAND = ("karpenter.sh/capacity-type", "In", ["on-demand"])
 M5 = ("node.kubernetes.io/instance-type", "In", ["m5.large"])
 

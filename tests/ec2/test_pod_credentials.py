@@ -31,6 +31,8 @@ from worker.settings import Settings
 if TYPE_CHECKING:
     from sandbox.ec2.server import Server
 
+pytestmark = pytest.mark.integration
+
 ROLE = "arn:aws:iam::123456789012:role/TenonController-sandbox"
 LIFE = timedelta(minutes=5)
 """Short enough that the client fetches new credentials before each call."""

@@ -21,6 +21,11 @@ from tests.command_line import invoke
 BUILT_IN = Path(activities.ec2.__file__).parent / "data" / "prices"
 
 
+@pytest.fixture(scope="module")
+def few_types() -> None:
+    """Every type is offered, and has its price."""
+
+
 @pytest.fixture
 def served(server: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The sandbox's EC2, as a shell with credentials finds it."""
@@ -30,6 +35,7 @@ def served(server: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     return server
 
 
+@pytest.mark.integration
 def test_aws130_a_printed_table_has_the_prices_of_the_price_list(served: Any, tmp_path: Path) -> None:
     """And the worker reads it as it is."""
     printed = invoke(app, ["us-west-2"])
@@ -43,6 +49,7 @@ def test_aws130_a_printed_table_has_the_prices_of_the_price_list(served: Any, tm
     assert not table.is_old(datetime.now(UTC).date())
 
 
+@pytest.mark.integration
 def test_the_region_of_the_environment_is_the_default(served: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_REGION", "us-west-2")
     assert json.loads(invoke(app, []).stdout)["regions"] == ["us-west-2"]
@@ -53,6 +60,7 @@ def test_the_region_of_the_environment_is_the_default(served: Any, monkeypatch: 
     assert "set AWS_REGION" in refused.stderr
 
 
+@pytest.mark.integration
 def test_prices_that_cannot_be_read_print_no_table(served: Any) -> None:
     unknown = invoke(app, ["us-wset-2"])
     assert (unknown.exit_code, unknown.stdout) == (1, "")

@@ -45,6 +45,7 @@ def asked(server: Server, action: str) -> int:
     return len(server.world.calls.listing(action))
 
 
+@pytest.mark.integration
 def test_prices_come_from_the_services(clients: Ec2, server: Server) -> None:
     """AWS-131, AWS-132: spot prices are by zone."""
     _, prices = Pricing(clients).current()
@@ -52,6 +53,7 @@ def test_prices_come_from_the_services(clients: Ec2, server: Server) -> None:
     assert {zone for name, zone in prices.spot if name == "m5.large"} == {f"us-west-2{each}" for each in "abcd"}
 
 
+@pytest.mark.integration
 def test_aws131_the_price_list_is_asked_for_linux_on_demand_in_both_tenancies(server: Server) -> None:
     """Without one of the filters, AWS adds prices of Windows, of reservations, or of paid software."""
     fresh = clients_of(worker_key("sandbox"), server)
@@ -73,6 +75,7 @@ def test_aws131_the_price_list_is_asked_for_linux_on_demand_in_both_tenancies(se
     assert {one["ServiceCode"] for one in sent} == {"AmazonEC2"}
 
 
+@pytest.mark.integration
 def test_aws132_only_the_spot_prices_of_linux_that_hold_now_are_asked_for(clients: Ec2, server: Server) -> None:
     before = asked(server, "DescribeSpotPriceHistory")
     earliest = datetime.now(UTC)
@@ -85,6 +88,7 @@ def test_aws132_only_the_spot_prices_of_linux_that_hold_now_are_asked_for(client
         assert datetime.fromisoformat(sent["StartTime"]) >= earliest.replace(microsecond=0)
 
 
+@pytest.mark.integration
 def test_prices_are_asked_for_twice_a_day(clients: Ec2, server: Server) -> None:
     """AWS-133."""
     clock = Clock()
@@ -99,6 +103,7 @@ def test_prices_are_asked_for_twice_a_day(clients: Ec2, server: Server) -> None:
     assert asked(server, "DescribeSpotPriceHistory") > asked_before
 
 
+@pytest.mark.integration
 def test_list_prices_that_equal_the_built_in_ones_are_known(clients: Ec2, server: Server) -> None:
     """Without spot prices, they were taken for the built-in ones."""
     fail(server, "DescribeSpotPriceHistory")
@@ -109,6 +114,7 @@ def test_list_prices_that_equal_the_built_in_ones_are_known(clients: Ec2, server
     assert pricing.list_source == "the price list of us-west-2"
 
 
+@pytest.mark.integration
 def test_the_built_in_table_stands_in(clients: Ec2, server: Server) -> None:
     """AWS-130, AWS-133: a plan is made without any pricing service, and the services are asked again soon."""
     fail(server, "GetProducts", "DescribeSpotPriceHistory")
@@ -302,6 +308,7 @@ def sold(name: str, architecture: str = "arm64") -> dict[str, Any]:
     }
 
 
+@pytest.mark.integration
 def test_aws130_what_the_price_list_does_not_sell_is_no_warning(
     clients: Ec2, server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -342,6 +349,7 @@ def test_aws131_the_price_list_is_asked_in_the_partition(region: str, asked_in: 
     assert pricing_region(region) == asked_in
 
 
+@pytest.mark.integration
 def test_the_last_known_prices_stay(clients: Ec2, server: Server) -> None:
     """AWS-133."""
     clock = Clock()
@@ -352,6 +360,7 @@ def test_the_last_known_prices_stay(clients: Ec2, server: Server) -> None:
     assert pricing.current() == known
 
 
+@pytest.mark.integration
 def test_the_last_known_types_stay(clients: Ec2, server: Server, ready_class: EC2NodeClass) -> None:
     """A failing EC2 must not stop plans; but with nothing known, the failure is said."""
     catalogue = Catalogue(clients, Pricing(clients))

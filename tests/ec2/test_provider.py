@@ -30,6 +30,8 @@ from tests.ec2.samples import node_claim, node_class
 if TYPE_CHECKING:
     from sandbox.ec2.server import Server
 
+pytestmark = pytest.mark.integration
+
 MISSING = "i-0123456789abcdef0"
 TYPE = "node.kubernetes.io/instance-type"
 

@@ -112,6 +112,7 @@ def test_a_place_in_a_reservation_is_paid_for_already() -> None:
     assert cheapest("m5.16xlarge", *refusals, capacity_type=labels.RESERVED) is None
 
 
+@pytest.mark.integration
 def test_a_prepared_request_knows_the_cheapest_type_that_it_leaves_out(
     provider: Ec2Provider, ready_class: EC2NodeClass
 ) -> None:

@@ -221,6 +221,7 @@ def test_h7_calls_keep_their_distance_and_everybody_is_answered(
     assert len(server.asked) <= sum(len(set(items)) for _, items in wanted)
 
 
+@pytest.mark.integration
 def test_aws031_what_nodes_ask_of_their_instances_is_one_call(
     clients: Ec2, provider: Ec2Provider, server: Server, ready_class: EC2NodeClass
 ) -> None:
@@ -240,6 +241,7 @@ def test_aws031_what_nodes_ask_of_their_instances_is_one_call(
     assert len(server.world.calls.listing("DescribeInstances")) == 1
 
 
+@pytest.mark.integration
 def test_aws031_a_search_by_tag_is_one_call_for_many_nodes(
     clients: Ec2, provider: Ec2Provider, server: Server, ready_class: EC2NodeClass
 ) -> None:

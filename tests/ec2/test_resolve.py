@@ -25,6 +25,8 @@ from tests.ec2.samples import node_class
 if TYPE_CHECKING:
     from sandbox.ec2.server import Server
 
+pytestmark = pytest.mark.integration
+
 
 def status_of(provider: Ec2Provider, version: str = "", **spec: Any) -> EC2NodeClassStatus:
     return provider.resolve_node_class(node_class(**{"role": "KarpenterNodeRole-sandbox", **spec}), version)

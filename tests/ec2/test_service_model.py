@@ -13,6 +13,8 @@ from tests.ec2sandbox.conftest import make_client
 if TYPE_CHECKING:
     from sandbox.ec2.server import Server
 
+pytestmark = pytest.mark.integration
+
 
 def shapes_of(shape: Any, found: dict[str, tuple[str, list[str]]]) -> dict[str, tuple[str, list[str]]]:
     """Every shape that this one refers to: its type and the names of its members."""

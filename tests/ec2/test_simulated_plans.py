@@ -32,6 +32,8 @@ from tenon.simulation.document import plan_document
 from tests.simulate.running import command
 from worker.cache.planning_view import PlanningView
 
+pytestmark = pytest.mark.integration
+
 Object = dict[str, Any]
 AGENT = {"name": "main", "image": "app"}
 ON_DEMAND = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}

@@ -24,6 +24,8 @@ from tests.simulate.running import POOL, catalogue, command
 if TYPE_CHECKING:
     from sandbox.ec2.server import Server
 
+pytestmark = pytest.mark.integration
+
 
 class World:
     """A cluster with a class that selects a reservation of two places, and pods that fill a node each."""

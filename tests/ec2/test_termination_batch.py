@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import pytest
+
 from activities.ec2.errors import EC2Error, ThrottledError
 from activities.ec2.provider import Ec2Provider
 from activities.ec2.termination_batch import Terminations
@@ -137,6 +139,7 @@ async def test_patience_ends_with_the_last_state() -> None:
     assert not terminations._open, "an instance without a waiting caller is not looked at"
 
 
+@pytest.mark.integration
 def test_aws032_an_unknown_instance_does_not_save_the_others(
     provider: Ec2Provider, server: Server, ready_class: EC2NodeClass
 ) -> None:
@@ -150,6 +153,7 @@ def test_aws032_an_unknown_instance_does_not_save_the_others(
     assert len(server.world.calls.listing("TerminateInstances")) == 2
 
 
+@pytest.mark.integration
 def test_a_refusal_names_the_instance_that_it_is_about(
     provider: Ec2Provider, server: Server, ready_class: EC2NodeClass
 ) -> None:

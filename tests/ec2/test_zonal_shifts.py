@@ -23,6 +23,8 @@ from tests.ec2.samples import node_claim
 if TYPE_CHECKING:
     from sandbox.ec2.server import Server
 
+pytestmark = pytest.mark.integration
+
 HERE = ("topology.kubernetes.io/zone", "In", ["us-west-2a"])
 
 

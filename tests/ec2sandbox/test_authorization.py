@@ -13,6 +13,8 @@ from sandbox.ec2.authorization.judge import shipped_policy
 from tests.ec2sandbox.conftest import TEMPLATE, Aws, make_client
 from tests.unused_rights import UNUSED
 
+pytestmark = pytest.mark.integration
+
 USER = "arn:aws:sts::123456789012:assumed-role/TenonController-sandbox/worker"
 OWN = {"kubernetes.io/cluster/sandbox": "owned", "eks:eks-cluster-name": "sandbox", "karpenter.sh/nodepool": "web"}
 

@@ -71,6 +71,7 @@ def test_a_refused_call_takes_nothing_from_its_other_buckets() -> None:
     assert taken(buckets, "CreateFleet") == 50
 
 
+@pytest.mark.integration
 def test_the_limits_hold_unless_they_are_turned_off(aws: Aws) -> None:
     aws.server.world.buckets = Buckets(Clock())
     for _ in range(50):

@@ -11,6 +11,8 @@ from botocore.exceptions import ClientError
 
 from tests.ec2sandbox.conftest import Aws
 
+pytestmark = pytest.mark.integration
+
 
 def test_instance_types_are_regional_and_paged(aws: Aws) -> None:
     pages = list(aws.ec2.get_paginator("describe_instance_types").paginate())

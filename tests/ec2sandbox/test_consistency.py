@@ -9,6 +9,8 @@ from botocore.exceptions import ClientError
 
 from tests.ec2sandbox.conftest import TEMPLATE, Aws
 
+pytestmark = pytest.mark.integration
+
 TAG = [{"ResourceType": "instance", "Tags": [{"Key": "team", "Value": "red"}]}]
 
 

@@ -11,6 +11,8 @@ from activities.ec2.console import console_output
 from activities.ec2.errors import EC2Error
 from tests.ec2sandbox.conftest import Aws
 
+pytestmark = pytest.mark.integration
+
 
 class Clients:
     """The clients of a worker, as far as the console needs them."""

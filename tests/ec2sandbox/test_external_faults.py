@@ -11,6 +11,8 @@ from sandbox.ec2.boot import BootPlan, BootRule
 from sandbox.ec2.faults import Fault, FaultTable
 from tests.ec2sandbox.conftest import Aws
 
+pytestmark = pytest.mark.integration
+
 
 def test_a_killed_instance_shuts_down_with_somebody_elses_reason(aws: Aws) -> None:
     one = aws.launch()

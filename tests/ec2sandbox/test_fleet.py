@@ -9,6 +9,8 @@ from botocore.exceptions import ClientError
 
 from tests.ec2sandbox.conftest import TEMPLATE, Aws
 
+pytestmark = pytest.mark.integration
+
 
 def failures(answer: Any) -> list[tuple[str, str]]:
     return [

@@ -14,6 +14,8 @@ from botocore.exceptions import ClientError
 from sandbox.ec2.faults import CallLog, Throttle
 from tests.ec2sandbox.conftest import Aws, Clock
 
+pytestmark = pytest.mark.integration
+
 
 def test_injected_errors_end_after_their_count(aws: Aws) -> None:
     aws.admin.fault("CreateFleet", "InternalError", status=500, count=2)

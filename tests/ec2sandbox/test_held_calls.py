@@ -15,6 +15,8 @@ from botocore.exceptions import ClientError
 from tests.ec2sandbox.conftest import TEMPLATE, Aws
 from tests.workflows.waiting import until
 
+pytestmark = pytest.mark.integration
+
 LAUNCH = """
 import json, sys
 from tests.ec2sandbox.conftest import make_client

@@ -14,6 +14,8 @@ from sandbox.ec2.eventbridge import RETENTION_SECONDS
 from tenon.ec2.interruption import Kind, Notice, read_notice
 from tests.ec2sandbox.conftest import Aws
 
+pytestmark = pytest.mark.integration
+
 
 def url(aws: Aws) -> str:
     return str(aws.client("sqs").get_queue_url(QueueName="sandbox")["QueueUrl"])

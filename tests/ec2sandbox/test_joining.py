@@ -123,6 +123,7 @@ def test_the_newest_boot_rule_that_fits_wins() -> None:
     assert plan.due("c7g.large", 100.0, 108.0) is True
 
 
+@pytest.mark.integration
 def test_user_data_and_disk_come_from_the_launch_template(aws: Aws) -> None:
     aws.ec2.delete_launch_template(LaunchTemplateName=TEMPLATE)
     aws.template(
@@ -138,6 +139,7 @@ def test_user_data_and_disk_come_from_the_launch_template(aws: Aws) -> None:
     assert (boot.cpus, boot.eni_pods) == (2, 29)
 
 
+@pytest.mark.integration
 def test_the_console_shows_what_the_first_boot_said(aws: Aws) -> None:
     instance_id = aws.launch()
     machine = aws.server.world.book.get(instance_id)

@@ -9,6 +9,8 @@ from botocore.exceptions import ClientError
 
 from tests.ec2sandbox.conftest import Aws
 
+pytestmark = pytest.mark.integration
+
 
 def found(aws: Aws, **filters: str) -> list[str]:
     wanted = [{"Name": name.replace("_", "-"), "Values": [value]} for name, value in filters.items()]

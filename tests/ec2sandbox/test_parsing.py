@@ -12,6 +12,8 @@ from werkzeug.datastructures import MultiDict
 
 from tests.ec2sandbox.conftest import Aws
 
+pytestmark = pytest.mark.integration
+
 FLEET = {
     "Type": "instant",
     "ClientToken": "t",

@@ -29,6 +29,7 @@ def test_another_region_is_refused(region: str) -> None:
         check_region(region)
 
 
+@pytest.mark.integration
 def test_the_server_of_an_unknown_region_says_so_and_ends(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sandbox.ec2.server", "--port", "0", "--state", str(tmp_path)]
     variables = {**os.environ, "TENON_SANDBOX_REGION": "us-west-9"}

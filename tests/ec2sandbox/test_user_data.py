@@ -47,6 +47,7 @@ def bootstrap(**more: Any) -> Bootstrap:
     return replace(base, **more)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("family", READERS)
 def test_aws096_what_the_product_writes_is_what_the_kubelet_uses(family: AMIFamily) -> None:
     """AWS-096, AWS-098, AWS-099."""
@@ -69,6 +70,7 @@ def test_aws096_what_the_product_writes_is_what_the_kubelet_uses(family: AMIFami
     assert settings.eviction_hard == kubelet["evictionHard"]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("family", ["AL2", "Bottlerocket"])
 def test_aws073_raid0_is_asked_for_in_the_familys_own_way(family: AMIFamily) -> None:
     assert READERS[family](FAMILIES[family].user_data(bootstrap(raid0=True))).raid0
@@ -133,6 +135,7 @@ def test_bottlerocket_needs_to_know_its_cluster() -> None:
         bottlerocket.read("", FACTS)
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("script", "why"),
     [
@@ -150,6 +153,7 @@ def test_aws096_bootstrap_sh_refuses_wrong_arguments(script: str, why: str) -> N
         al2.read(f"#!/bin/bash\n{script}\n", FACTS)
 
 
+@pytest.mark.integration
 def test_al2_computes_max_pods_unless_a_flag_says_otherwise() -> None:
     assert al2.read("#!/bin/bash\n/etc/eks/bootstrap.sh test\n", FACTS).max_pods == 29
     assert al2.read("#!/bin/bash\n/etc/eks/bootstrap.sh test --use-max-pods false\n", FACTS).max_pods is None

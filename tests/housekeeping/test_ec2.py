@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
+
 from activities.ec2.client import Ec2
 from activities.ec2.provider import Ec2Provider
 from sandbox.ec2.client import Ec2Admin
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tests.ec2.conftest import Administrator
 from tests.ec2.samples import node_claim
+
+pytestmark = pytest.mark.integration
 
 NODECLAIM = "karpenter.sh/nodeclaim"
 

@@ -9,6 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from temporalio.client import Client, ScheduleActionExecutionStartWorkflow, ScheduleOverlapPolicy
 from temporalio.testing import WorkflowEnvironment
 
@@ -25,6 +26,8 @@ from workflows.housekeeping import schedule_id
 
 if TYPE_CHECKING:
     from sandbox.ec2.server import Server
+
+pytestmark = pytest.mark.integration
 
 
 async def test_the_schedule_is_made_once_and_mended(lost: Cluster, temporal: WorkflowEnvironment) -> None:

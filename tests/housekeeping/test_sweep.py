@@ -16,6 +16,8 @@ from tests.housekeeping.lost import LATER, Cluster, some
 from tests.workflows.waiting import until
 from workflows import names
 
+pytestmark = pytest.mark.integration
+
 AT_FIRST = timedelta(seconds=10)
 """Within every grace; the shortest is half a minute."""
 

@@ -16,6 +16,8 @@ from tests.housekeeping.lost import LATER, Cluster, some
 if TYPE_CHECKING:
     from sandbox.ec2.server import Server
 
+pytestmark = pytest.mark.integration
+
 
 async def test_a_list_that_misses_a_claim_ends_nothing(lost: Cluster) -> None:
     """The claim is asked for by name before anything is ended on the word of its absence."""

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from prometheus_client import REGISTRY
 
 from tenon.housekeeping.messages import Figures
 from tests.housekeeping.lost import LATER, Cluster
 from tests.lifecycle_k8s.fake_kube import stamp
+
+pytestmark = pytest.mark.integration
 
 
 async def test_another_controllers_finalizer_is_reported_and_starts_no_workflow(lost: Cluster) -> None:

@@ -18,6 +18,8 @@ from deploy.image.debian import PYTHON
 from deploy.image.wheels import SITE
 from tests.image.container import ARCHIVE, ROOT, SHARED, Container, unable
 
+pytestmark = pytest.mark.integration
+
 LOOK_AROUND = """
 import json, os, ssl
 from pathlib import Path

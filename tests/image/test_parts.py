@@ -52,6 +52,7 @@ def test_missing_programs_are_named_with_the_command_that_installs_them() -> Non
     )
 
 
+@pytest.mark.integration
 def test_a_program_that_fails_says_what_it_printed() -> None:
     with pytest.raises(ImageError, match=r"^`sh -c echo no room >&2; exit 3` failed with status 3: no room$"):
         run("sh", "-c", "echo no room >&2; exit 3")
@@ -107,6 +108,7 @@ def site_with(folder: Path, name: str, version: str) -> Path:
     return folder
 
 
+@pytest.mark.integration
 def test_cyclonedx_lists_the_packages_of_the_image_and_imports_its_own(tmp_path: Path) -> None:
     sites = [site_with(tmp_path / "deps", "attrs", "0.0.1"), site_with(tmp_path / "app", "project", "0.1.0")]
     (sites[0] / "attr.py").write_text("raise SystemExit('imported from the image')")

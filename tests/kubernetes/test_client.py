@@ -33,6 +33,8 @@ from activities.kubernetes.resources import EVENTS, NODECLAIMS, NODES, PODS
 from activities.kubernetes.transport import GATHER_SECONDS, StreamSilentError
 from tests.kubernetes.fake_api import KUBECONFIG, serve
 
+pytestmark = pytest.mark.integration
+
 
 def status(code: int, reason: str, message: str = "no", **details: Any) -> dict[str, Any]:
     return {"kind": "Status", "code": code, "reason": reason, "message": message, "details": details}

@@ -17,6 +17,8 @@ from activities.kubernetes.rate_limit import RequestClass
 from activities.kubernetes.resources import NODECLAIMS, NODES, PODS
 from tests.kubernetes.fake_api import serve
 
+pytestmark = pytest.mark.integration
+
 RIVAL = "Karpenter (karpenter-7d_1f) leads by the Lease kube-system/karpenter-leader-election, and Tenon stands by"
 CALLS = 40
 

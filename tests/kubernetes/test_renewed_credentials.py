@@ -19,6 +19,8 @@ from sandbox import kubeconfig
 from sandbox.certificates import Authority
 from sandbox.ports import free_ports
 
+pytestmark = pytest.mark.integration
+
 
 class Server:
     """An API server that says which token it was shown, and that trusts one authority at a time."""

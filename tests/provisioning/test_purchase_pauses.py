@@ -109,6 +109,7 @@ def test_sch018_a_changed_spec_is_another_group(change: dict[str, object]) -> No
     assert group_of(replace(pod("a"), **change)) != group_of(pod("a"))  # type: ignore[arg-type]
 
 
+@pytest.mark.integration
 def test_sch018_every_process_gives_a_group_the_same_name() -> None:
     """The next leader reads the names that this process has written."""
     code = (

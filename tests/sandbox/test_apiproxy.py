@@ -21,6 +21,8 @@ from sandbox.layout import Layout
 from sandbox.status import Addresses
 from tests.workflows.waiting import until
 
+pytestmark = pytest.mark.integration
+
 CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
 PODS = "/api/v1/pods"
 

@@ -80,6 +80,7 @@ def test_an_old_go_gives_way_to_the_one_from_pypi(monkeypatch: pytest.MonkeyPatc
     assert golang.find((1, 26, 0)) == Path("/new/go")
 
 
+@pytest.mark.integration
 def test_too_old_and_missing_go_are_reported_in_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(golang, "in_virtualenv", lambda _: None)
     monkeypatch.setattr(golang, "on_path", lambda _: go_that(tmp_path, "echo go1.20.3"))
@@ -90,6 +91,7 @@ def test_too_old_and_missing_go_are_reported_in_one_sentence(monkeypatch: pytest
         golang.find((1, 26, 0))
 
 
+@pytest.mark.integration
 def test_a_failed_build_shows_what_go_said_and_leaves_nothing(
     no_cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -100,6 +102,7 @@ def test_a_failed_build_shows_what_go_said_and_leaves_nothing(
     assert [path.suffix for path in (no_cache / "controlplane").iterdir()] == [".lock"]
 
 
+@pytest.mark.integration
 def test_a_build_is_made_once_and_found_again(no_cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     names = " ".join(f'"${{out}}{name}"' for name in ("server", *build.PROGRAMS[:-1]))
     script = f'[ "$1" = list ] && exit 0; while [ "$1" != -o ]; do shift; done; out="$2"; touch {names}'

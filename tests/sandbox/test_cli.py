@@ -23,6 +23,7 @@ def test_down_and_status_of_nothing_say_so(tmp_path: Path) -> None:
     assert "there is no sandbox" in status.stdout
 
 
+@pytest.mark.integration
 def test_status_as_json_has_no_colour_and_all_addresses(tmp_path: Path) -> None:
     addresses = Addresses(kubernetes="https://127.0.0.1:1", temporal="127.0.0.1:2", temporal_ui="http://127.0.0.1:3")
     Status(state=State.READY, supervisor=Process.of(os.getpid()), addresses=addresses).write(tmp_path / "status.json")
@@ -33,6 +34,7 @@ def test_status_as_json_has_no_colour_and_all_addresses(tmp_path: Path) -> None:
     assert document["kubeconfig"] == str(tmp_path / "kubeconfig")
 
 
+@pytest.mark.integration
 def test_a_stopped_component_is_named_and_the_sandbox_does_not_count_as_ready(tmp_path: Path) -> None:
     own = Process.of(os.getpid())
     running = ComponentStatus(state=State.READY, process=own)

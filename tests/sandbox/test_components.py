@@ -20,6 +20,8 @@ from sandbox.temporal import VARIABLE as TEMPORAL_VARIABLE
 from sandbox.temporal import TemporalKind, programs
 from workflows.names import SEARCH_ATTRIBUTES
 
+pytestmark = pytest.mark.integration
+
 
 def rendered(tmp_path: Path, options: Options | None = None) -> dict[str, Component]:
     parts = components(Layout.at(tmp_path), Ports.free(), Path("/bin"), Path("/temporal"), options or Options())

@@ -10,6 +10,8 @@ from sandbox import golang
 from sandbox.build import BuildError
 from sandbox.go_tool import GoTool
 
+pytestmark = pytest.mark.integration
+
 
 def tool_with_go_that(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> GoTool:
     go = tmp_path / "go"

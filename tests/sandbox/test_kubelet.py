@@ -138,6 +138,7 @@ def test_other_requests_are_refused(head: str) -> None:
         forwarders.connect_target(head)
 
 
+@pytest.mark.integration
 def test_the_chart_takes_the_values_of_the_sandbox(tmp_path: Path) -> None:
     file = tmp_path / "values.json"
     file.write_text(json.dumps(release.values("localhost/tenon:0.1.0", "https://127.0.0.1:1")))
@@ -149,6 +150,7 @@ def test_the_chart_takes_the_values_of_the_sandbox(tmp_path: Path) -> None:
     assert spec["nodeSelector"] == {"kubernetes.io/os": "linux", "sandbox.tenon.sh/role": "real"}
 
 
+@pytest.mark.integration
 async def test_pid_one_reaps_orphans_until_an_essential_process_ends() -> None:
     """In a process of its own, because it reaps every child."""
     script = (

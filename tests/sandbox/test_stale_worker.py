@@ -10,6 +10,8 @@ import pytest
 
 from sandbox import stale_worker
 
+pytestmark = pytest.mark.integration
+
 WAITS = "import sys; sys.stdin.read()"
 
 

@@ -23,6 +23,8 @@ from sandbox.status import Addresses, Process, State, Status, read
 from sandbox.supervisor import Supervisor
 from tests.workflows.waiting import until
 
+pytestmark = pytest.mark.integration
+
 NAMES = ("etcd", API_SERVER, "kube-controller-manager", "kwok")
 
 

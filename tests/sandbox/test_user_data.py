@@ -22,6 +22,8 @@ from tenon.ec2.families import FAMILIES
 from tenon.kube.taints import Taint
 from tenon.resources import parse_resources
 
+pytestmark = pytest.mark.integration
+
 MIME = """MIME-Version: 1.0
 Content-Type: multipart/mixed; boundary="//"
 

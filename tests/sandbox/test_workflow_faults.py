@@ -18,6 +18,8 @@ from sandbox.layout import Layout
 from sandbox.status import Addresses
 from workflows.names import nodeclaim_id
 
+pytestmark = pytest.mark.integration
+
 
 @workflow.defn(sandboxed=False)
 class Node:

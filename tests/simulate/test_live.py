@@ -12,6 +12,8 @@ from tests.simulate.api_server import ApiServer
 from tests.simulate.live_server import server
 from tests.simulate.running import POOL, catalogue, command, deployment, node
 
+pytestmark = pytest.mark.integration
+
 __all__ = ["server"]
 
 PENDING = {"metadata": {"name": "waits", "namespace": "team", "uid": "u1"}, "spec": {"containers": [{"name": "main"}]}}

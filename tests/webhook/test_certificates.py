@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from datetime import UTC, datetime, timedelta
 
+import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -20,6 +21,8 @@ from worker.webhook.certificates import (
     trusts,
     why_renew,
 )
+
+pytestmark = pytest.mark.integration
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 NAMES = ["tenon.tenon.svc", "127.0.0.1"]

@@ -21,6 +21,8 @@ from tests.apis.versions.reviews import claim, review
 from worker.webhook.certificates import Served, issued
 from worker.webhook.server import MAX_BODY, MAX_CONNECTIONS, MAX_CONVERSIONS, WebhookServer
 
+pytestmark = pytest.mark.integration
+
 
 @pytest.fixture
 def served() -> Served:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from prometheus_client import REGISTRY
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.testing import WorkflowEnvironment
@@ -12,6 +13,8 @@ from tests.worker.fake_temporal import Cache
 from tests.workflows.waiting import until
 from worker.controllers.blocked_nodes import BlockedNodesController
 from workflows import names
+
+pytestmark = pytest.mark.integration
 
 
 def counted(pool: str) -> float | None:

@@ -24,6 +24,7 @@ def metadata(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
+@pytest.mark.integration
 @pytest.mark.usefixtures("metadata")
 def test_the_region_is_that_of_the_instance_where_no_variable_names_one(monkeypatch: pytest.MonkeyPatch) -> None:
     assert region_of_environment() == "eu-north-1"
@@ -31,6 +32,7 @@ def test_the_region_is_that_of_the_instance_where_no_variable_names_one(monkeypa
     assert region_of_environment() == "us-west-2"
 
 
+@pytest.mark.integration
 @pytest.mark.usefixtures("metadata")
 def test_without_variable_and_metadata_the_worker_says_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")

@@ -19,6 +19,8 @@ import pytest
 from worker.runtime.child_processes import REPORT_FD, report_failure, report_health
 from worker.runtime.health import LATE_LIMIT, SILENCE_LIMIT, Health, serve_metrics, serve_probes
 
+pytestmark = pytest.mark.integration
+
 
 def says(health: Health, name: str, why: str = "") -> None:
     """A child reports; an empty reason means ready."""

@@ -35,6 +35,8 @@ from worker.cache.planning_view import PlanningView
 from worker.controllers.instance_type_metrics import SOON, InstanceTypeMetricsController, measured
 from worker.runtime.health import serve_metrics
 
+pytestmark = pytest.mark.integration
+
 CPU = "karpenter_cloudprovider_instance_type_cpu_cores"
 MEMORY = "karpenter_cloudprovider_instance_type_memory_bytes"
 AVAILABLE = "karpenter_cloudprovider_instance_type_offering_available"

@@ -70,6 +70,7 @@ async def test_set16_without_a_limit_nothing_is_measured() -> None:
     assert looks == []
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("part_of_a_worker", [True, False])
 def test_set16_what_the_processes_of_a_worker_hold_is_counted_together(part_of_a_worker: bool) -> None:
     ballast = bytearray(b"x" * (256 * 2**20))

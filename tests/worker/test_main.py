@@ -12,6 +12,8 @@ import pytest
 
 from worker import main
 
+pytestmark = pytest.mark.integration
+
 WAITS = "import signal; signal.pause()"
 
 

@@ -127,6 +127,7 @@ async def watched(tmp_path: Path) -> AsyncIterator[tuple[ApiServer, Readiness, K
         yield server, readiness, kube
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("status", [0, 500, 503])
 async def test_an_api_server_that_is_away_makes_a_worker_unready_and_its_return_ready(
     status: int, tmp_path: Path
@@ -140,6 +141,7 @@ async def test_an_api_server_that_is_away_makes_a_worker_unready_and_its_return_
         await until(lambda: _true(readiness() == ""))
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize("status", [401, 403, 404, 429])
 async def test_an_api_server_that_refuses_the_question_is_there(status: int, tmp_path: Path) -> None:
     """Hardened clusters show /readyz to nobody."""

@@ -16,6 +16,8 @@ from tests.workflows.waiting import until
 from worker.runtime.health import serve_metrics
 from worker.runtime.profiling import asked, sample, serve_profiles
 
+pytestmark = pytest.mark.integration
+
 
 def get(port: int, path: str) -> str:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=60) as answer:

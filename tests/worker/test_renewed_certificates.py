@@ -25,6 +25,8 @@ from worker.runtime.process import Readiness
 from worker.runtime.temporal_client import watch_temporal
 from worker.runtime.temporal_connection import Connection
 
+pytestmark = pytest.mark.integration
+
 LOOK = 0.2
 
 

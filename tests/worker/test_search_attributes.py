@@ -20,6 +20,8 @@ from worker.runtime.search_attributes import ensure_search_attributes
 from worker.runtime.temporal_client import TemporalError
 from workflows.names import SEARCH_ATTRIBUTES
 
+pytestmark = pytest.mark.integration
+
 OPERATOR, COUNT = "OperatorService", "CountWorkflowExecutions"
 
 

@@ -7,8 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from sandbox.ports import free_ports
 from worker.runtime.child_processes import EXIT_UNUSABLE
+
+pytestmark = pytest.mark.integration
 
 
 def test_what_is_missing_at_the_start_is_one_sentence_for_both_processes(tmp_path: Path) -> None:

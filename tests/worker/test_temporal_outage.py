@@ -19,6 +19,8 @@ from worker.runtime.process import Readiness
 from worker.runtime.temporal_client import TemporalError, connect, watch_temporal
 from worker.runtime.temporal_connection import Connection, connected
 
+pytestmark = pytest.mark.integration
+
 
 @pytest_asyncio.fixture
 async def server(tmp_path: Path) -> AsyncIterator[DevServer]:

@@ -27,6 +27,8 @@ from worker.runtime.assembly import ENDS_ON
 from worker.runtime.temporal_plugin import TenonPlugin
 from workflows.nodeclaim import NodeClaimWorkflow
 
+pytestmark = pytest.mark.integration
+
 OLD_STEP, OLD_APPLY = machine.next_step, machine.apply
 
 

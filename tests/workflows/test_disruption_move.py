@@ -38,6 +38,8 @@ from tests.workflows.waiting import until
 from workflows import names
 from workflows.disruption_move import DisruptionMoveWorkflow
 
+pytestmark = pytest.mark.integration
+
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 Handle = WorkflowHandle[DisruptionMoveWorkflow, DisruptResult]
 

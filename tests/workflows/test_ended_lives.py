@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from tests.cache.objects import claim
@@ -10,6 +11,8 @@ from tests.workflows.fake_activities import FakeWorld
 from tests.workflows.node_workers import served
 from worker.controllers.nodeclaim_workflows import NodeClaimWorkflowController
 from workflows import names
+
+pytestmark = pytest.mark.integration
 
 
 async def test_a_life_that_ended_stays_ended(temporal: WorkflowEnvironment, cluster: str) -> None:

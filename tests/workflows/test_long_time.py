@@ -34,6 +34,8 @@ from tests.workflows.node_workflow import Handle, at, called, called_times, live
 from tests.workflows.waiting import until
 from workflows.nodeclaim import NodeClaimWorkflow
 
+pytestmark = pytest.mark.integration
+
 DAY = timedelta(days=1)
 
 

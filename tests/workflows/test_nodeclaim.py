@@ -51,6 +51,8 @@ from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.options import DRAINING, ENDING
 
+pytestmark = pytest.mark.integration
+
 
 async def test_whole_life_is_a_runbook_within_its_budget(temporal: WorkflowEnvironment, cluster: str) -> None:
     """Launch to release, one activity a stage; at most 110 events over both runs, a resting run at most 10."""

@@ -13,6 +13,8 @@ from tenon.lifecycle.messages.base import ActivityName
 from tenon.lifecycle.messages.nodeclass import NodeClassInput, NodeClassResult
 from workflows.nodeclass import REFRESH, REFRESH_UNREADY, NodeClassWorkflow
 
+pytestmark = pytest.mark.integration
+
 
 class Resolver:
     """Resolves a class a few times, then finds it gone."""

@@ -46,6 +46,8 @@ from workflows.disruption import DisruptionInput, DisruptionWorkflow
 from workflows.disruption_move import DisruptionMoveWorkflow
 from workflows.provisioner import ProvisionerInput, ProvisionerWorkflow
 
+pytestmark = pytest.mark.integration
+
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 
+import pytest
 from temporalio.testing import WorkflowEnvironment
 
 from tenon.lifecycle.messages.provisioning import LaunchReport
 from tests.workflows.refusing_ec2 import Planning, provisioner
 from tests.workflows.waiting import until
 from workflows.provisioner import MAX_REPORTS, ProvisionerWorkflow
+
+pytestmark = pytest.mark.integration
 
 PLANS = 10
 """More than fit into a second: a run that counted from its own start would repeat a number."""

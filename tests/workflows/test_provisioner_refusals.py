@@ -20,6 +20,8 @@ from worker.runtime.launch_reports import report_launches
 from workflows import names
 from workflows.provisioner import MAX_REPORTS, ProvisionerWorkflow
 
+pytestmark = pytest.mark.integration
+
 
 async def test_a_breaker_is_heard_by_the_planner_at_once_and_so_is_its_end(
     temporal: WorkflowEnvironment, cluster: str

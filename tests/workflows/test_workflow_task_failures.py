@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from prometheus_client import REGISTRY
 from temporalio import workflow
 from temporalio.testing import WorkflowEnvironment
@@ -9,6 +10,8 @@ from temporalio.worker import Worker
 
 from tests.workflows.waiting import until
 from worker.runtime.temporal_plugin import TenonPlugin
+
+pytestmark = pytest.mark.integration
 
 COUNTER = "tenon_workflow_task_failures_total"
 
