@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import NamedTuple
 
 from prometheus_client import Counter, Gauge, Histogram
+
+from tenon import __version__
 
 _DURATIONS = (
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 450, 600,
@@ -371,4 +372,4 @@ IGNORED_LEASES = Gauge(
 BUILD_INFO = Gauge(
     "karpenter_build_info", "The version that runs; always 1.", ["version"], multiprocess_mode="mostrecent"
 )
-BUILD_INFO.labels(version("tenon")).set(1)
+BUILD_INFO.labels(__version__).set(1)

@@ -12,6 +12,7 @@ from typer.main import get_command
 from cli.application import Group, create_app
 from cli.missing_extra import missing, stand_in
 from cli.streams import open_what_is_closed, report_unwritable_output
+from tenon import __version__
 
 COMMANDS = {
     "codec-server": "cli.codec_server",
@@ -29,7 +30,18 @@ COMMANDS = {
     "worker": "cli.worker",
 }
 """Module that contains the ``app`` of each command."""
-OF_THE_SANDBOX = ("demo", "sandbox")
+EXTRAS = {
+    "codec-server": "worker",
+    "demo": "sandbox",
+    "doctor": "worker",
+    "handback": "worker",
+    "node": "worker",
+    "prices": "worker",
+    "sandbox": "sandbox",
+    "settings": "worker",
+    "worker": "worker",
+}
+"""The extra that each command needs. The others run with the plain wheel, as long as they read only files."""
 
 
 class Commands(Group):
@@ -43,8 +55,9 @@ class Commands(Group):
         """Return the command with this name, or None if it does not exist."""
         if cmd_name not in COMMANDS:
             return None
-        if cmd_name in OF_THE_SANDBOX and (package := missing()):
-            return stand_in(cmd_name, package)
+        extra = EXTRAS.get(cmd_name, "")
+        if extra and (package := missing(extra)):
+            return stand_in(cmd_name, extra, package)
         command = get_command(import_module(COMMANDS[cmd_name]).app)
         command.name = cmd_name
         return command
@@ -74,9 +87,7 @@ def main() -> None:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
-
-        print(f"tenon {version('tenon')}")
+        print(f"tenon {__version__}")
         raise typer.Exit
 
 

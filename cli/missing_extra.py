@@ -1,4 +1,4 @@
-"""Replaces the sandbox's commands if the extra `sandbox` is not installed, as in the worker's image."""
+"""Replaces the commands whose extra is not installed, as those of the sandbox in the worker's image."""
 
 from __future__ import annotations
 
@@ -8,14 +8,27 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
-PACKAGES = ("sandbox", "psutil", "moto", "flask", "flask_cors", "werkzeug", "jsonpath_ng")
-"""Import names of the sandbox's own package and of the packages that the extra installs."""
+DISTRIBUTION = "tenon-autoscaler"
+"""What `pip` calls Tenon. The name `tenon` belongs to another project."""
+PACKAGES = {
+    "worker": (
+        "temporalio",
+        "kubernetes",
+        "boto3",
+        "aiohttp",
+        "cryptography",
+        "opentelemetry",
+        "pythonjsonlogger",
+    ),
+    "sandbox": ("sandbox", "psutil", "moto", "flask", "flask_cors", "werkzeug", "jsonpath_ng"),
+}
+"""Import names of the packages that each extra installs, and of the sandbox's own."""
 ANYTHING = {"ignore_unknown_options": True, "allow_extra_args": True}
 
 
-def missing() -> str:
-    """Return the first missing package of the sandbox, or an empty string."""
-    return next((name for name in PACKAGES if not _is_installed(name)), "")
+def missing(extra: str) -> str:
+    """Return the first missing package of an extra, or an empty string."""
+    return next((name for name in PACKAGES[extra] if not _is_installed(name)), "")
 
 
 def _is_installed(name: str) -> bool:
@@ -25,16 +38,21 @@ def _is_installed(name: str) -> bool:
         return False
 
 
-def stand_in(command: str, package: str) -> TyperCommand:
+def refuse(command: str, extra: str, package: str) -> None:
+    """Print what to install, and exit."""
+    typer.echo(
+        f"{command} needs the extra `{extra}`, which is not installed here ({package} is missing): "
+        f"pip install '{DISTRIBUTION}[{extra}]'",
+        err=True,
+    )
+    raise typer.Exit(2)
+
+
+def stand_in(command: str, extra: str, package: str) -> TyperCommand:
     """Return a command that accepts any arguments and prints what to install."""
 
-    def refuse(**_: Any) -> None:
-        typer.echo(
-            f"tenon {command} needs the extra `sandbox`, which is not installed here ({package} is missing): "
-            "clone Tenon's repository and run `make setup` there, or `pip install '.[sandbox]'`.",
-            err=True,
-        )
-        raise typer.Exit(2)
+    def refusing(**_: Any) -> None:
+        refuse(f"tenon {command}", extra, package)
 
-    help_ = "Not installed here: needs the extra `sandbox`."
-    return TyperCommand(command, callback=refuse, help=help_, context_settings=ANYTHING, add_help_option=False)
+    help_ = f"Not installed here: needs the extra `{extra}`."
+    return TyperCommand(command, callback=refusing, help=help_, context_settings=ANYTHING, add_help_option=False)

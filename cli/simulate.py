@@ -16,6 +16,7 @@ from typing import Annotated
 import typer
 
 from cli.application import create_app
+from cli.missing_extra import missing, refuse
 from cli.simulating import builtin
 from cli.simulating.again import read_problem, solve_again
 from cli.simulating.cluster import FiledCache, fill
@@ -168,6 +169,8 @@ def simulated(given: Given) -> Report:
     Raises:
         InputError: the input cannot be used.
     """
+    if given.live and (package := missing("worker")):
+        refuse("Reading a cluster", "worker", package)
     chosen, faults, notes = read_settings(given.settings)
     live, disruption, catalog = given.live, given.disruption, given.catalog
     objects = read_files(given.files)

@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
-from botocore.exceptions import BotoCoreError, ClientError, CredentialRetrievalError, NoCredentialsError
-
 from activities import loggers, metrics
 from activities.gate import StandingByError
 from tenon.ec2 import errors as codes
@@ -99,6 +97,9 @@ def log_encoded_text(operation: str, message: str) -> None:
 @contextmanager
 def translated(operation: str) -> Iterator[None]:
     """Convert botocore's exceptions to those of this module. Messages and metrics name the call by ``operation``."""
+    # Here, because plans from files use this module without AWS's library.
+    from botocore.exceptions import BotoCoreError, ClientError, CredentialRetrievalError, NoCredentialsError
+
     began = time.perf_counter()
     try:
         yield

@@ -69,6 +69,10 @@ class ApiUnreachableError(ApiError):
         return self.message
 
 
+class StreamSilentError(ApiUnreachableError):
+    """A stream was open, but nothing arrived on it within the reader's idle timeout."""
+
+
 class WriteStoppedError(ApiUnreachableError, StandingByError):
     """The write was not sent, because Tenon stands by. Callers handle it like an outage of the API server."""
 

@@ -18,7 +18,13 @@ import aiohttp
 from activities import metrics
 from activities.gate import Gate
 from activities.kubernetes.access import Access
-from activities.kubernetes.errors import ApiUnreachableError, TooManyRequestsError, WriteStoppedError, from_status
+from activities.kubernetes.errors import (
+    ApiUnreachableError,
+    StreamSilentError,
+    TooManyRequestsError,
+    WriteStoppedError,
+    from_status,
+)
 from activities.kubernetes.rate_limit import RateLimit
 
 CONNECT_SECONDS = 10.0
@@ -37,10 +43,6 @@ wake the event loop, which costs more than reading the line.
 """
 BACKLOG = 32 * 1024
 """A stream that reads this many bytes at once is behind, and reads on immediately."""
-
-
-class StreamSilentError(ApiUnreachableError):
-    """A stream was open, but nothing arrived on it within the reader's idle timeout."""
 
 
 class Transport:

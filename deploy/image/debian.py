@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -102,15 +103,19 @@ def source_lines(targets: Iterable[str], keyring: Path | None) -> list[str]:
     return list(found) if any(line.endswith(f" {RELEASE} main") for line in found) else []
 
 
-def fetch(folder: Path, mirrors: Iterable[str]) -> None:
-    """Download the wanted packages and all that they depend on into a folder; apt checks their signatures."""
+def fetch(folder: Path, mirrors: Iterable[str], architecture: str) -> None:
+    """Download the wanted packages and all that they depend on into a folder; apt checks their signatures.
+
+    None of them runs, so they may be those of another architecture.
+    """
     folder.mkdir(parents=True)
     run(
         "mmdebstrap",
         "--variant=extract",
+        f"--architectures={architecture}",
         f"--include={','.join(WANTED)}",
         "--format=null",
-        f"--extract-hook=copy-out /var/cache/apt/archives {folder}",
+        f'--extract-hook=cp "$1"/var/cache/apt/archives/*.deb {shlex.quote(str(folder))}',
         RELEASE,
         "/dev/null",
         *mirrors,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shutil
 import stat
 import tarfile
 from collections.abc import Mapping
@@ -25,6 +27,8 @@ ENVIRONMENT = {
 MODIFIED = int(datetime(1980, 1, 1, tzinfo=UTC).timestamp())
 """The time of every file: a layer whose files did not change has the digest that it had in the image before."""
 CONTAINERD_NAME = "io.containerd.image.name"
+REFERENCE = "org.opencontainers.image.ref.name"
+INDEX = "application/vnd.oci.image.index.v1+json"
 
 
 def pack(folder: Path, file: Path) -> int:
@@ -57,10 +61,16 @@ def plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
 
 
 def write(
-    archive: Path, layers: Mapping[str, Path], *, name: str, tag: str, created: int, labels: Mapping[str, str]
+    layout: Path,
+    layers: Mapping[str, Path],
+    *,
+    name: str,
+    tag: str,
+    architecture: str,
+    created: int,
+    labels: Mapping[str, str],
 ) -> str:
-    """Write the image that has these layers, from the lowest on, and return the digest of its manifest."""
-    layout = archive.with_suffix(".oci")
+    """Write the image that has these layers, from the lowest on, to a folder. Returns the digest of its manifest."""
     image = f"{layout}:{tag}"
     time = datetime.fromtimestamp(created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     run("umoci", "init", "--layout", layout)
@@ -68,11 +78,32 @@ def write(
     for layer, file in layers.items():
         history = (f"--history.created={time}", f"--history.created_by={layer}")
         run("umoci", "raw", "add-layer", "--image", image, *history, file)
-    run("umoci", "config", "--image", image, "--no-history", f"--created={time}", *_settings(labels))
+    of_the_image = (f"--created={time}", f"--architecture={architecture}", *_settings(labels))
+    run("umoci", "config", "--image", image, "--no-history", *of_the_image)
     run("umoci", "gc", "--layout", layout)
-    digest = _name_for_containerd(layout / "index.json", f"{name}:{tag}")
-    pack(layout, archive)
-    return digest
+    return _name_for_containerd(layout / "index.json", f"{name}:{tag}")
+
+
+def join(layouts: Mapping[str, Path], joined: Path, *, name: str, tag: str) -> str:
+    """Write the images of some architectures as one image to a folder. Returns the digest of its index.
+
+    A registry and containerd choose from the index by architecture, so a chart can name one digest for all.
+    """
+    manifests = []
+    for architecture, layout in layouts.items():
+        shutil.copytree(layout / "blobs", joined / "blobs", dirs_exist_ok=True)
+        shutil.copyfile(layout / "oci-layout", joined / "oci-layout")
+        (manifest,) = json.loads((layout / "index.json").read_text())["manifests"]
+        described = {key: manifest[key] for key in ("mediaType", "digest", "size")}
+        manifests.append(described | {"platform": {"architecture": architecture, "os": "linux"}})
+    index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests}
+    content = json.dumps(index, sort_keys=True).encode()
+    checksum = hashlib.sha256(content).hexdigest()
+    (joined / "blobs/sha256" / checksum).write_bytes(content)
+    names = {REFERENCE: tag, CONTAINERD_NAME: f"{name}:{tag}"}
+    entry = {"mediaType": INDEX, "digest": f"sha256:{checksum}", "size": len(content), "annotations": names}
+    (joined / "index.json").write_text(json.dumps({"schemaVersion": 2, "manifests": [entry]}, sort_keys=True))
+    return f"sha256:{checksum}"
 
 
 def _settings(labels: Mapping[str, str]) -> list[str]:

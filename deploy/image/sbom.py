@@ -34,8 +34,11 @@ def python_packages(sites: Iterable[Path], project: Path, created: int) -> dict[
     program = Path(sys.executable).with_name("cyclonedx-py")
     output = run(program, "environment", *options, interpreter, env={"SOURCE_DATE_EPOCH": str(created)})
     document: dict[str, Any] = json.loads(output)
-    listed = {(each["name"], each["version"]) for each in [*document["components"], document["metadata"]["component"]]}
+    root = document["metadata"]["component"]
     installed = {(each.name, each.version) for each in distributions(path=folders)}
+    # pyproject.toml reads the version from a file, and cyclonedx-py does not.
+    root.setdefault("version", dict(installed).get(root["name"]))
+    listed = {(each["name"], each["version"]) for each in [*document["components"], root]}
     if listed != installed:
         raise ImageError(f"cyclonedx-py listed other packages than the image has: {sorted(listed ^ installed)}.")
     return document

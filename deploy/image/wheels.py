@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,12 +10,15 @@ from deploy.image.commands import ImageError, run
 from deploy.image.debian import PYTHON
 
 SITE = f"usr/local/lib/python{PYTHON}/dist-packages"
-SOURCES = ("README.md", "pyproject.toml", "uv.lock", "activities", "cli", "tenon", "worker", "workflows")
+SOURCES = (
+    *("LICENSE", "README.md", "pyproject.toml", "uv.lock"),
+    *("activities", "cli", "tenon", "tenon_autoscaler", "worker", "workflows"),
+)
 """What the wheel is built from. The package `sandbox` is not among them."""
 COMMAND = f"""#!/usr/bin/python{PYTHON}
 import sys
 
-from cli.main import main
+from tenon_autoscaler.__main__ import main
 
 sys.exit(main())
 """
@@ -39,38 +41,40 @@ def unpack(archive: Path, folder: Path) -> None:
     run("tar", "--extract", f"--file={archive}", f"--directory={folder}")
 
 
-def install_dependencies(uv: str, source: Path, root: Path) -> None:
-    """Install the locked dependencies, without extras and groups, for the image's interpreter, which does not run."""
+def install_dependencies(uv: str, source: Path, root: Path, machine: str) -> None:
+    """Install the locked dependencies of the worker for the image's interpreter, which does not run."""
     requirements = source.with_suffix(".txt")
-    export = ("--frozen", "--no-default-groups", "--no-emit-project", "--format=requirements.txt")
+    export = ("--frozen", "--extra=worker", "--no-default-groups", "--no-emit-project", "--format=requirements.txt")
     run(uv, "export", "--quiet", *export, "--output-file", requirements, "--project", source, env=UV)
-    _install(uv, root, "--require-hashes", "--only-binary=:all:", "--requirements", requirements)
+    _install(uv, root, machine, "--require-hashes", "--only-binary=:all:", "--requirements", requirements)
 
 
-def install_project(uv: str, source: Path, root: Path) -> None:
+def install_project(uv: str, source: Path, root: Path, machine: str) -> None:
     """Build the project's wheel and install it with its command."""
     dist = source.with_suffix(".dist")
     run(uv, "build", "--quiet", "--wheel", "--out-dir", dist, source, env=UV)
     (wheel,) = dist.glob("*.whl")
-    _install(uv, root, wheel)
+    _install(uv, root, machine, wheel)
     command = root / "usr/local/bin/tenon"
     command.parent.mkdir(parents=True)
     command.write_text(COMMAND)
     command.chmod(0o755)
 
 
-def _install(uv: str, root: Path, *what: str | Path) -> None:
+def _install(uv: str, root: Path, machine: str, *what: str | Path) -> None:
     target = root / SITE
     target.mkdir(parents=True)
-    machine = ("--python-version", PYTHON, "--python-platform", f"{platform.machine()}-manylinux_2_36")
-    run(uv, "pip", "install", "--quiet", "--no-deps", *machine, "--target", target, *what, env=UV)
+    platform = ("--python-version", PYTHON, "--python-platform", f"{machine}-manylinux_2_36")
+    run(uv, "pip", "install", "--quiet", "--no-deps", *platform, "--target", target, *what, env=UV)
     for pattern in OF_THE_BUILD:
         for path in target.glob(pattern):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def compile_byte_code(base: Path, root: Path, folder: str) -> None:
-    """Write byte code for the modules in a folder below ``root``, by the interpreter in ``base``.
+    """Write byte code for the modules in a folder below ``root``, by the interpreter in ``base``, which runs here.
+
+    Byte code is the same on all architectures, so ``root`` may be for another one.
 
     The root file system of a container is read-only, so without it each process would compile every module again. The
     byte code names no time. One process compiles in the order of names, because the bytes depend on the order.

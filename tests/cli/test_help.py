@@ -12,6 +12,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from cli.main import app
+from cli.missing_extra import DISTRIBUTION
 
 NARROW = {"COLUMNS": "80"}
 
@@ -44,4 +45,4 @@ def test_a_flag_states_the_variable_that_sets_its_default() -> None:
 
 def test_the_version_is_that_of_the_package() -> None:
     shown = CliRunner().invoke(app, ["--version"])
-    assert (shown.exit_code, shown.stdout) == (0, f"tenon {version('tenon')}\n")
+    assert (shown.exit_code, shown.stdout) == (0, f"tenon {version(DISTRIBUTION)}\n")

@@ -16,8 +16,7 @@ from aiohttp import web
 
 from activities.gate import Gate
 from activities.kubernetes.client import Kube
-from activities.kubernetes.errors import ApiError, ApiUnreachableError, GoneError
-from activities.kubernetes.transport import StreamSilentError
+from activities.kubernetes.errors import ApiError, ApiUnreachableError, GoneError, StreamSilentError
 
 KUBECONFIG = """
 apiVersion: v1

@@ -26,11 +26,12 @@ from activities.kubernetes.errors import (
     ForbiddenError,
     GoneError,
     NotFoundError,
+    StreamSilentError,
     TooManyRequestsError,
     from_status,
 )
 from activities.kubernetes.resources import EVENTS, NODECLAIMS, NODES, PODS
-from activities.kubernetes.transport import GATHER_SECONDS, StreamSilentError
+from activities.kubernetes.transport import GATHER_SECONDS
 from tests.kubernetes.fake_api import KUBECONFIG, serve
 
 pytestmark = pytest.mark.integration

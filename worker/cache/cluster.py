@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from activities import loggers
 from activities.kubernetes import resources
-from activities.kubernetes.client import Kube
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.decode import (
     decode_daemonset,
@@ -36,6 +35,9 @@ from worker.cache.state import ClusterState
 from worker.cache.table import Table
 from worker.cache.usage import pool_usages
 from worker.log_rate_limit import LogRateLimiter
+
+if TYPE_CHECKING:  # plans from files use this cache without the client's libraries
+    from activities.kubernetes.client import Kube
 
 log = loggers.CACHE
 

@@ -17,16 +17,14 @@ import logging
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import msgspec
 from msgspec import Raw, field
 
 from activities import loggers
-from activities.kubernetes.client import Kube
-from activities.kubernetes.errors import ApiError, ApiUnreachableError, GoneError, from_status
+from activities.kubernetes.errors import ApiError, ApiUnreachableError, GoneError, StreamSilentError, from_status
 from activities.kubernetes.resources import Resource
-from activities.kubernetes.transport import StreamSilentError
 from tenon.kube.records import Record
 from tenon.kube.structs import Metadata, Wire
 
@@ -35,6 +33,10 @@ MAX_BACKOFF_SECONDS = 30.0
 RETRY_AFTER_CAP = 60.0
 R = TypeVar("R", bound=Record)
 R_contra = TypeVar("R_contra", bound=Record, contravariant=True)
+
+if TYPE_CHECKING:  # not loaded by plans from files: see cluster.py
+    from activities.kubernetes.client import Kube
+
 log = loggers.CACHE
 PAGE_SIZE = 500
 WATCH_SECONDS = (240, 300)

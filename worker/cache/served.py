@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+from typing import TYPE_CHECKING
 
 from activities import loggers
-from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError, NotFoundError
 from activities.kubernetes.resources import Resource
 from worker.log_rate_limit import LogRateLimiter
+
+if TYPE_CHECKING:  # not loaded by plans from files: see cluster.py
+    from activities.kubernetes.client import Kube
 
 log = loggers.CACHE
 

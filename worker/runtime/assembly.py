@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
-from importlib.metadata import version
 from typing import Any
 
 import botocore.session
@@ -36,6 +35,7 @@ from activities.kubernetes.resources import SERVICES
 from activities.launch_breakers import LaunchBreakers
 from activities.nodeclaim_lifecycle import NodeActivities
 from activities.nodeclasses import NodeClassActivities
+from tenon import __version__
 from tenon.ec2.cluster import Cluster
 from worker.runtime.activity_retries import RetryAfterInterceptor
 from worker.runtime.concurrency import concurrency
@@ -68,7 +68,7 @@ ENDS_ON: Sequence[type[BaseException]] = (NondeterminismError,)
 started. Such a workflow ends instead of failing task after task, and the NodeClaim controller starts it again from the
 state of the cluster and of EC2.
 """
-BUILD_ID = version("tenon")
+BUILD_ID = __version__
 """Set explicitly, because the SDK otherwise hashes the code of every loaded module, which takes seconds."""
 
 

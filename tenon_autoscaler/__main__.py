@@ -1,0 +1,28 @@
+"""The command ``tenon``, also as ``python -m tenon_autoscaler``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+PACKAGES = Path(__file__).with_name("packages")
+"""Where the wheel has Tenon's packages. In a checkout they are on the path already."""
+START_PYTHON = ("demo", "sandbox", "worker")
+"""The commands whose processes start more processes of Python, which must find the packages too."""
+
+
+def main() -> None:
+    """Run the command and exit the process with its status."""
+    if PACKAGES.is_dir():
+        sys.path.insert(0, str(PACKAGES))
+        # Not for every command: a kubeconfig may run somebody else's program, which may be in Python.
+        if sys.argv[1:2] and sys.argv[1] in START_PYTHON:
+            os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(PACKAGES), os.environ.get("PYTHONPATH"))))
+    from cli.main import main as run
+
+    run()
+
+
+if __name__ == "__main__":
+    main()
