@@ -17,7 +17,7 @@ SANDBOXES ?= 6
 # Sets of strings have the same order in every run: see tests/fuzzing.py.
 unit test: export PYTHONHASHSEED := 0
 
-.PHONY: help setup check test demo unit fuzz clean generate docs compare-aws image previous-image image-test realpod realpod-e2e postgresql
+.PHONY: help setup check test demo unit fuzz clean generate docs compare-aws image image-test release release-check realpod realpod-e2e postgresql
 
 help:  ## List the targets
 	@grep -E '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -70,13 +70,16 @@ compare-aws: $(SYNCED)  ## Compare rights, instance types, prices and CRDs with 
 image: $(SYNCED)  ## Build the image of the current commit in build/image, as root, without a registry
 	UV=$(UV) SOURCES=$(SOURCES) $(BIN)/python -m deploy.image build/image
 
-previous-image: $(SYNCED)  ## Build the image that upgrades come from, once: deploy/image/previous.py
-	UV=$(UV) SOURCES=$(SOURCES) $(BIN)/python -m deploy.image --previous build/image
+release: $(SYNCED)  ## Build everything that a release of the current commit has in build/release, as root: docs/releasing.md
+	UV=$(UV) SOURCES=$(SOURCES) $(BIN)/python -m deploy.release build/release
+
+release-check: release  ## Build the release twice and compare the files
+	UV=$(UV) SOURCES=$(SOURCES) $(BIN)/python -m deploy.release --compare build/release
 
 image-test: $(SYNCED)  ## Run that image in a container, as root
 	$(BIN)/pytest -q tests/image
 
-realpod: setup image previous-image  ## Run these images in real pods on a real kubelet, as root on Debian with cgroup v1
+realpod: setup image  ## Run that image in real pods on a real kubelet, as root on Debian with cgroup v1
 	$(BIN)/pytest -q tests/realpod
 
 realpod-e2e: setup image  ## The end-to-end tests with the worker in a real pod, where realpod runs too

@@ -21,7 +21,9 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).parents[1]
 PAGES = {
     "README.md": "index.md",
+    "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security-policy.md",
     "deploy/README.md": "deploy.md",
     "benchmarks/README.md": "running-benchmarks.md",
     "examples/seeds/README.md": "examples-seeds.md",

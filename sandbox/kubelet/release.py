@@ -79,7 +79,8 @@ def values(image: str, kubernetes: str) -> dict[str, Any]:
     }
     return {
         "controller": {
-            "image": {"repository": repository, "tag": tag},
+            # The charts of a release name a digest, and containerd knows an imported image only by its name.
+            "image": {"repository": repository, "tag": tag, "digest": ""},
             "env": [{"name": name, "value": value} for name, value in environment.items()],
         },
         "nodeSelector": {"sandbox.tenon.sh/role": ROLE},
