@@ -230,8 +230,6 @@ class LaunchBreakers:
         self._avoided_until = {**by_offering(kept.refused, now), **self._avoided_until}
         for key, breaker in rules.by_key(kept.breakers).items():
             launches = breaker.pool in self._answered and not breaker.instance_types
-            if breaker.boots and breaker.pool:
-                continue  # an earlier version counted by NodePool, and no Node that joins would end it
             if not launches and not rules.untried(breaker, now):
                 self._open.setdefault(key, breaker)
                 if self._open[key] is breaker:

@@ -37,17 +37,7 @@ class WaitingNodeClass:
 
 @workflow.defn(name="DisruptionCommand")
 class WaitingCommand:
-    """A disruption command whose nodes never answer."""
-
-    @workflow.run
-    async def run(self, _: Any) -> None:
-        """Wait forever."""
-        await workflow.wait_condition(lambda: False)
-
-
-@workflow.defn(name="DisruptionMove")
-class WaitingMove:
-    """A disruption command with pods that never ends."""
+    """A disruption command that never ends."""
 
     @workflow.run
     async def run(self, _: Any) -> None:
@@ -64,4 +54,4 @@ class WaitingHousekeeping:
         """Complete at once."""
 
 
-WAITING = (WaitingNodeClaim, WaitingNodeClass, WaitingCommand, WaitingMove, WaitingHousekeeping)
+WAITING = (WaitingNodeClaim, WaitingNodeClass, WaitingCommand, WaitingHousekeeping)

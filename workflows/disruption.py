@@ -34,7 +34,6 @@ with workflow.unsafe.imports_passed_through():
     )
     from workflows import names
     from workflows.disruption_command import DisruptionCommandWorkflow
-    from workflows.disruption_move import DisruptionMoveWorkflow
     from workflows.planner_call import PlannerCaller
 
 REFUSED_PAUSE = timedelta(seconds=30)
@@ -44,10 +43,6 @@ COMMAND_GRACE = timedelta(minutes=10)
 
 MOVE_GRACE = timedelta(minutes=75)
 """The same for a command that moves pods, which reports its end. It covers the longest command and a slow drain."""
-
-
-LEARNS = "learn-saving"
-"""The patch with which the planner is asked again once it must know what a command saved."""
 
 
 class DisruptionInput(Message):
@@ -89,7 +84,7 @@ class DisruptionWorkflow(PlannerCaller):
                 self.by_claim = commands_without(self.by_claim, decision.gone)
                 if decision.cursor is not None:
                     self.cursor = decision.cursor
-                for command in (*decision.commands, *decision.moves):
+                for command in decision.commands:
                     await self._start(command)
             if workflow.info().is_continue_as_new_suggested() or workflow.info().get_current_history_length() > 500:
                 await workflow.wait_condition(workflow.all_handlers_finished)
@@ -130,8 +125,7 @@ class DisruptionWorkflow(PlannerCaller):
     async def _announce_to(self, command: str, queue: str) -> None:
         handle = workflow.get_external_workflow_handle(names.command_id(self.cluster, command))
         try:
-            await handle.signal("planner_serves", queue)
-            await handle.signal("planner_started")
+            await handle.signal("planner_started", queue)
         except Exception as error:  # it has ended: only its nodes have not left yet
             workflow.logger.debug("A command did not hear of the new leader", extra={"error": str(error)})
 
@@ -143,8 +137,8 @@ class DisruptionWorkflow(PlannerCaller):
                 command=command.id,
                 reason=command.reason,
                 pool=candidate.pool,
-                until=now + MOVE_GRACE if command.moves_pods else candidate.due + COMMAND_GRACE,
-                due=None if command.moves_pods else candidate.due,
+                until=now + (MOVE_GRACE if command.moves_pods else COMMAND_GRACE),
+                due=None if command.moves_pods else now,
                 since=now,
                 hosts=[] if position else sorted(command.arrivals),
             )
@@ -155,7 +149,7 @@ class DisruptionWorkflow(PlannerCaller):
 
     async def _start_child(self, command: DisruptionCommand) -> None:
         child = await workflow.start_child_workflow(
-            DisruptionMoveWorkflow.run if command.moves_pods else DisruptionCommandWorkflow.run,
+            DisruptionCommandWorkflow.run,
             DisruptInput(cluster=self.cluster, command=command, plan_queue=self.plan_queue),
             id=names.command_id(self.cluster, command.id),
             parent_close_policy=ParentClosePolicy.ABANDON,
@@ -196,8 +190,7 @@ class DisruptionWorkflow(PlannerCaller):
             found = remember(self.savings.pop(pool, None), saving, started=given.started, now=now)
             if found is not None:
                 self.savings[pool] = found
-        # an earlier version received the signal without knowing it, and its open call went on
-        if self.savings != before and workflow.patched(LEARNS):
+        if self.savings != before:
             self.input_changed = True
 
     @workflow.query

@@ -1,34 +1,295 @@
-"""The workflow of one disruption command that only removes empty nodes: it asks their workflows to leave."""
+"""The workflow of one disruption command. Empty nodes are asked to leave. Others are replaced first.
+
+A command that moves pods keeps new pods away from its candidates and waits until everything that comes in their place
+is ready (DIS-60 to DIS-65). If anything fails before the candidates are asked to leave, it undoes what it did. A
+candidate that leaves for another reason meanwhile is not a failure: its replacement serves its pods.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+from datetime import timedelta
+from typing import TypeVar
+
 from temporalio import workflow
+from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
-    from tenon.lifecycle.messages.base import ActivityName
-    from tenon.lifecycle.messages.disruption import DisruptInput, DisruptResult
+    from tenon.apis.reasons import traits_of
+    from tenon.disruption.leaving_together import VALIDATION_DELAY
+    from tenon.disruption.savings import total
+    from tenon.errors import TenonError
+    from tenon.evolve import evolve
+    from tenon.lifecycle.messages.base import ActivityName, Message
+    from tenon.lifecycle.messages.disruption import (
+        DisruptInput,
+        DisruptionCommand,
+        DisruptResult,
+        FinishInput,
+        MeasuredSaving,
+        MeasureInput,
+        MeasureResult,
+        Postponement,
+        ReplacementsInput,
+        SavingReport,
+        StepResult,
+    )
+    from tenon.sentences import for_temporal_ui
     from workflows import names
     from workflows.options import OPTIONS
+    from workflows.planner_call import PlannerCaller
+
+REPLACEMENTS_WITHIN = timedelta(minutes=10)
+"""How long the replacements may take to be initialized (DIS-65)."""
+LOOK_AGAIN = timedelta(seconds=60)
+"""How long a command waits for a signal about its replacements before it looks at them anyway."""
+SURGE_WITHIN = timedelta(minutes=10)
+"""How long Deployments may take to start their new pods."""
+FAILED_PAUSE = timedelta(minutes=5)
+"""How long the candidates of a command that failed are left alone."""
+UNTOUCHED_PAUSE = timedelta(seconds=30)
+"""The same if the command failed before it touched anything, because the cluster had changed since the decision."""
+CANCELLED = "an operator cancelled it"
+
+Answer = TypeVar("Answer", bound=Message)
+
+
+class CommandFailedError(TenonError):
+    """A step says that the command cannot go on. The command is undone, and its result says why."""
 
 
 @workflow.defn(name="DisruptionCommand")
-class DisruptionCommandWorkflow:
-    """Runs one command: asks the workflow of each candidate to leave."""
+class DisruptionCommandWorkflow(PlannerCaller):
+    """Runs one command. Its result says which candidates leave."""
+
+    @workflow.init
+    def __init__(self, begin: DisruptInput) -> None:
+        super().__init__(begin.plan_queue)
+        self.begin = begin
+        self.timeline: list[str] = []
+        self.cancelled = False
+        self.replacements_changed = False
+        """A signal said that a replacement is initialized or leaves, and no look has begun since."""
+        self.prepared = False
+        """Something of the command may be in the cluster, so that a failure must be undone."""
 
     @workflow.run
     async def run(self, begin: DisruptInput) -> DisruptResult:
-        """Return which candidates accepted and which refused, and report the refusals to the disruption workflow."""
-        options = OPTIONS[ActivityName.DISRUPT]
-        result: DisruptResult = await workflow.execute_activity(
-            ActivityName.DISRUPT.value,
-            begin,
-            result_type=DisruptResult,
+        """Return which candidates accepted and which refused. A cancellation undoes the command after its current step.
+
+        No cancellation interrupts a step.
+        """
+        command = begin.command
+        running = asyncio.create_task(
+            self._replace_and_remove(command) if command.moves_pods else self._remove_empty_nodes()
+        )
+        while True:
+            try:
+                return await asyncio.shield(running)
+            except asyncio.CancelledError:
+                if running.done() or workflow.cancellation_reason() is None:
+                    raise  # no operator cancelled it: the worker evicts the workflow from its cache
+                self.cancelled = True
+
+    @workflow.signal
+    def replacement_changed(self, claim: str) -> None:  # noqa: ARG002 - the name is for readers of the history
+        """Receive that a replacement is initialized, or that it leaves or is gone."""
+        self.replacements_changed = True
+
+    async def _remove_empty_nodes(self) -> DisruptResult:
+        result = await self._ask()
+        if result.refused:
+            await self._report("settled", sorted(result.refused))
+        return result
+
+    async def _replace_and_remove(self, command: DisruptionCommand) -> DisruptResult:
+        try:
+            await self._prepare(command)
+        except CommandFailedError as error:
+            return await self._undo(str(error))
+        except ActivityError as error:
+            return await self._undo(str(error.cause or error))
+        try:
+            result = await self._ask()
+        except ActivityError as error:
+            return await self._undo(str(error.cause or error), asked=True)
+        stay = sorted(set(result.refused) - set(result.leaving))
+        self._record(f"asked {len(result.accepted)} nodes to leave")
+        for claim, why in sorted(result.refused.items()):
+            self._record(f"NodeClaim {claim}: {why}")
+        # What leaves for another reason needs its replacement all the same.
+        await self._finish(stay, undo=not (result.accepted or result.leaving))
+        await self._postpone(stay, FAILED_PAUSE)
+        left = sorted({*result.accepted, *result.leaving})
+        if left:
+            return evolve(result, saving=await self._measure(left))
+        return result
+
+    async def _measure(self, left: list[str]) -> MeasuredSaving | None:
+        """Compare what the command saves with what was predicted, and report it to the disruption workflow."""
+        begin = self.begin
+        given = MeasureInput(cluster=begin.cluster, command=begin.command, left=left)
+        try:
+            result = await self.call(ActivityName.MEASURE_SAVING, given, MeasureResult, self._summary())
+        except ActivityError as error:
+            self._record(f"what it saves is not known: {error.cause or error}")
+            return None
+        if not result.pools:
+            self._record("what it saves is not known, because a price is not known")
+            return None
+        saving = total(result.pools.values())
+        self._record(f"saves {saving.reached:.4f} USD/h; {saving.predicted:.4f} USD/h was predicted")
+        if traits_of(begin.command.reason).counts_savings:
+            report = SavingReport(command=begin.command.id, started=workflow.info().start_time, pools=result.pools)
+            await self._report("saved", report)
+        return saving
+
+    async def _prepare(self, command: DisruptionCommand) -> None:
+        if command.graceful:
+            self._record("waits before it is validated")
+            await self._sleep(VALIDATION_DELAY, "is validated, if the candidates are still the same")
+        if self.cancelled:
+            raise CommandFailedError(CANCELLED)
+        valid = await self.call(ActivityName.VALIDATE_COMMAND, self.begin, StepResult, self._summary())
+        if valid.failure:
+            raise CommandFailedError(valid.failure)
+        if valid.instead is not None:
+            self.begin = evolve(self.begin, command=valid.instead)
+            command = valid.instead
+            self._record("takes other replacements, because its pods need other nodes by now")
+        self.prepared = True
+        await self._step(ActivityName.TAINT_CANDIDATES)
+        self._record("new pods are kept away from the candidates")
+        if command.replacements:
+            await self._step(ActivityName.CREATE_REPLACEMENTS)
+            self._record(f"created {', '.join(one.name for one in command.replacements)}")
+            await self._await_replacements(command)
+        if command.surge:
+            await self._start_new_pods_first(command)
+        await self._await_others(command)
+        await self._step(ActivityName.CHECK_CANDIDATES)
+
+    async def _await_others(self, command: DisruptionCommand) -> None:
+        """Let other commands of the same look taint their nodes, so that no pod goes to one of these."""
+        if command.leaves_from is None:
+            return
+        pause = command.leaves_from - workflow.now()
+        if pause > timedelta():
+            self._show("waits until other commands that were decided with it keep new pods away too")
+            await self._sleep(pause, "evicts its pods, together with other commands")
+
+    async def _start_new_pods_first(self, command: DisruptionCommand) -> None:
+        """Let Deployments that ask for it start their new pods before the old ones stop."""
+        if self.cancelled:
+            raise CommandFailedError(CANCELLED)
+        self._show(f"waits for new pods of {', '.join(command.surge)}")
+        given = ReplacementsInput(cluster=self.begin.cluster, command=command, until=workflow.now() + SURGE_WITHIN)
+        if failure := (await self._run(ActivityName.SURGE, given, StepResult)).failure:
+            raise CommandFailedError(failure)
+        self._record(f"{', '.join(command.surge)} had their new pods ready before the old ones left")
+
+    async def _await_replacements(self, command: DisruptionCommand) -> None:
+        """Look at the replacements when a signal says that one changed, and at least every `LOOK_AGAIN`.
+
+        No activity runs in between, because launching the replacements needs the worker slot that it would hold.
+        """
+        until = workflow.now() + REPLACEMENTS_WITHIN
+        given = ReplacementsInput(cluster=self.begin.cluster, command=command, until=until)
+        while True:
+            if self.cancelled:
+                raise CommandFailedError(CANCELLED)
+            self.replacements_changed = False
+            result = await self._run(ActivityName.AWAIT_REPLACEMENTS, given, StepResult)
+            if result.failure:
+                raise CommandFailedError(result.failure)
+            if not result.waits:
+                break
+            if workflow.now() >= until:
+                raise CommandFailedError(f"its replacements were not initialized in time: {result.waits}")
+            self._show(f"waits for its replacements: {result.waits}")
+            with contextlib.suppress(TimeoutError):
+                await workflow.wait_condition(
+                    lambda: self.replacements_changed or self.cancelled,
+                    timeout=min(LOOK_AGAIN, until - workflow.now()),
+                    timeout_summary="looks at its replacements",
+                )
+        self._record("all replacements are initialized")
+
+    async def _sleep(self, pause: timedelta, summary: str) -> None:
+        """Wait, or until an operator cancels the command. ``summary``: what it does then."""
+        with contextlib.suppress(TimeoutError):
+            await workflow.wait_condition(lambda: self.cancelled, timeout=pause, timeout_summary=summary)
+
+    async def _step(self, activity: ActivityName) -> None:
+        if self.cancelled:
+            raise CommandFailedError(CANCELLED)
+        result = await self._run(activity, self.begin, StepResult)
+        if result.failure:
+            raise CommandFailedError(result.failure)
+
+    async def _ask(self) -> DisruptResult:
+        return await self._run(ActivityName.DISRUPT, self.begin, DisruptResult)
+
+    async def _run(self, activity: ActivityName, given: Message, answer: type[Answer]) -> Answer:
+        options = OPTIONS[activity]
+        result: Answer = await workflow.execute_activity(
+            activity.value,
+            given,
+            result_type=answer,
             start_to_close_timeout=options.try_for,
             schedule_to_close_timeout=options.give_up_after,
+            heartbeat_timeout=options.heartbeat,
             retry_policy=options.retry,
-            summary=f"{begin.command.reason}: {len(begin.command.candidates)} nodes",
+            summary=self._summary(),
         )
-        if result.refused:
-            handle = workflow.get_external_workflow_handle(names.disruption_id(begin.cluster))
-            await handle.signal("settled", sorted(result.refused))
         return result
+
+    def _summary(self) -> str:
+        command = self.begin.command
+        return f"{command.reason}: {len(command.candidates)} nodes"
+
+    async def _undo(self, failure: str, *, asked: bool = False) -> DisruptResult:
+        """Undo the command.
+
+        ``asked``: some candidates may have accepted and leave, so their replacements stay, as ordinary nodes.
+        """
+        self._record(f"failed: {failure}")
+        claims = sorted(candidate.claim for candidate in self.begin.command.candidates)
+        if self.prepared:
+            await self._finish(claims, undo=not asked)
+            self._record("undone, but the replacements stay" if asked else "undone")
+        else:
+            workflow.logger.info(
+                "A disruption command ended before it touched anything",
+                extra={"command": self.begin.command.id, "nodeclaims": claims, "reason": failure},
+            )
+        await self._postpone(claims, FAILED_PAUSE if self.prepared or self.cancelled else UNTOUCHED_PAUSE)
+        return DisruptResult(refused=dict.fromkeys(claims, failure), failure=failure)
+
+    async def _finish(self, stay: list[str], *, undo: bool) -> None:
+        given = FinishInput(cluster=self.begin.cluster, command=self.begin.command, stay=stay, undo=undo)
+        await self._run(ActivityName.FINISH_COMMAND, given, StepResult)
+
+    async def _postpone(self, claims: list[str], pause: timedelta) -> None:
+        """Ask the disruption workflow to leave these nodes alone for a while."""
+        if claims:
+            await self._report("postpone", Postponement(claims=claims, seconds=pause.total_seconds()))
+
+    async def _report(self, signal: str, what: Message | list[str]) -> None:
+        handle = workflow.get_external_workflow_handle(names.disruption_id(self.begin.cluster))
+        try:
+            await handle.signal(signal, what)
+        except Exception as error:  # it is not running: a new one has no memory of this command anyway
+            workflow.logger.warning(
+                "The command failed to report its result to the disruption workflow", extra={"error": str(error)}
+            )
+
+    def _record(self, line: str) -> None:
+        self.timeline.append(f"{workflow.now():%H:%M:%S} {line}")
+        self._show("")
+
+    def _show(self, waits: str) -> None:
+        command = self.begin.command
+        lines = [*command.explanation, "", *self.timeline, *([waits] if waits else [])]
+        workflow.set_current_details(for_temporal_ui("\n\n".join(lines)) if lines else command.reason)

@@ -2,8 +2,7 @@
 
 `machine.next_step` determines the order of the commands, on which replay depends. The run continues as new each time
 the node enters stage `live` after the workflow did something, the first time a minute later. An idle node therefore has
-only a few history events, which are the same under every version of this code, and a deploy or a rollback only has to
-decode its state.
+only a few history events, and a deploy or a rollback only has to decode its state.
 """
 
 from __future__ import annotations
@@ -24,9 +23,8 @@ with workflow.unsafe.imports_passed_through():
     from tenon.lifecycle import disruption_requests, expiration, machine
     from tenon.lifecycle.leave_text import operator_text
     from tenon.lifecycle.messages.base import ActivityName, ErrorType, Message
-    from tenon.lifecycle.messages.launch import LaunchResult, OfferingRef
     from tenon.lifecycle.messages.node import Disrupt, DisruptAnswer, Keep, Operator, Poke
-    from tenon.lifecycle.state import REVISION, NodeClaimInput, NodeClaimResult, NodeState, Stage
+    from tenon.lifecycle.state import NodeClaimInput, NodeClaimResult, NodeState, Stage
     from tenon.lifecycle.steps import DeadlinePassed, End, Failed, LeaveRequest, Run, Wait
     from tenon.lifecycle.timeline import details, result_of
     from workflows import names
@@ -39,12 +37,6 @@ LONG_HISTORY = 200
 CONTINUES_AFTER = timedelta(minutes=1)
 """How long the run that started a node waits before it continues as new. Many nodes become live together, and the
 machine is busy with their pods then. A node that leaves at once needs no second run."""
-
-LAUNCH_GOES_ON = "launch-goes-on"
-"""The patch id of runs that retry a launch that timed out without an outcome. Earlier runs end the claim instead."""
-
-EXPIRES_WITHIN_BUDGETS = "expires-within-budgets"
-"""The patch id of runs in which an expired node asks whether its NodePool makes it wait. Earlier runs leave at once."""
 
 
 @workflow.defn(name="NodeClaim")
@@ -60,8 +52,6 @@ class NodeClaimWorkflow:
             began_at=workflow.info().start_time,
         )
         self.at_start = self.state
-        self.local_steps = begin.local_steps
-        self.revision = begin.revision
         self.continues_at: datetime | None = None
         self.inbox: deque[Message] = deque()
         self.shown: tuple[Any, ...] | None = None
@@ -104,14 +94,12 @@ class NodeClaimWorkflow:
 
     def _continue_as_new(self, begin: NodeClaimInput) -> NoReturn:
         """Continue as new with the current state."""
-        # A node at rest does the same under every revision, so an earlier version can go on with this run.
-        revision = REVISION if self.state.stage is Stage.LIVE else self.revision
-        workflow.continue_as_new(evolve(begin, state=self.state, local_steps=True, revision=revision))
+        workflow.continue_as_new(evolve(begin, state=self.state))
 
     async def _run(self, step: Run) -> None:
         self.acted = True
         options = OPTIONS[step.activity]
-        if self.local_steps and options.local_for is not None:
+        if options.local_for is not None:
             event = await self._run_locally(step, options.result, options.local_for)
             if event is not None:
                 self._apply(event)
@@ -121,7 +109,6 @@ class NodeClaimWorkflow:
             step.input,
             task_queue=names.lane_queue(workflow.info().task_queue, options.lane),
             result_type=options.result,
-            schedule_to_start_timeout=options.taken_within,
             start_to_close_timeout=options.try_for,
             schedule_to_close_timeout=options.give_up_after,
             heartbeat_timeout=options.heartbeat,
@@ -139,17 +126,13 @@ class NodeClaimWorkflow:
             event = await call
         except ActivityError as error:
             kind = _type_of(error)
-            goes_on = step.activity is ActivityName.LAUNCH and kind != ErrorType.CLAIM_GONE
-            again = goes_on and workflow.patched(LAUNCH_GOES_ON)
             event = Failed(
                 activity=step.activity,
                 message=str(error.cause or error),
-                again=again,
+                again=step.activity is ActivityName.LAUNCH and kind != ErrorType.CLAIM_GONE,
                 not_managed=kind == ErrorType.NOT_MANAGED,
             )
         self._apply(event)
-        if isinstance(event, LaunchResult) and event.unavailable:
-            await self._signal_provisioner(event.unavailable)
 
     async def _run_locally(self, step: Run, result: type[Message], within: timedelta) -> Message | None:
         """Try the step once as a local activity. Returns None if it failed: the activity has the retries."""
@@ -166,26 +149,16 @@ class NodeClaimWorkflow:
             return None
         return event
 
-    async def _signal_provisioner(self, unavailable: list[OfferingRef]) -> None:
-        handle = workflow.get_external_workflow_handle(names.provisioner_id(self.state.claim.cluster))
-        try:
-            await handle.signal("offerings_unavailable", unavailable)
-        except Exception as error:  # the provisioner may not be running; its next plan will meet the refusal itself
-            workflow.logger.warning(
-                "The workflow failed to report unavailable offerings to the provisioner", extra={"error": str(error)}
-            )
-
     async def _wait(self, step: Wait) -> None:
         timeout = None if step.until is None else max(timedelta(), step.until - workflow.now())
         try:
             await workflow.wait_condition(lambda: bool(self.inbox), timeout=timeout, timeout_summary=step.what)
         except TimeoutError:
-            expires = expiration.asks_before_it_expires(self.state, workflow.now())
-            self._apply(DeadlinePassed(asks_first=expires and workflow.patched(EXPIRES_WITHIN_BUDGETS)))
+            self._apply(DeadlinePassed())
 
     async def _paused(self, step: Wait) -> bool:
         """Wait until the run may continue as new. Returns False if something else came first."""
-        if self.revision == 0 or self.at_start.stage is Stage.LIVE or self._has_grown():
+        if self.at_start.stage is Stage.LIVE or self._has_grown():
             return True
         now = workflow.now()
         if self.continues_at is None:
@@ -226,10 +199,8 @@ class NodeClaimWorkflow:
         return info.is_continue_as_new_suggested() or info.get_current_history_length() > MAX_HISTORY
 
     def _should_continue_as_new(self) -> bool:
-        if self.state.stage is not Stage.LIVE or self.state.pending is not None:
-            return False
         # Whatever makes the node live, or changes when it expires, is followed by an activity.
-        return self.acted or self._has_grown()
+        return self.state.stage is Stage.LIVE and (self.acted or self._has_grown())
 
     def _has_grown(self) -> bool:
         """Whether an idle run must continue as new although it has changed nothing."""
@@ -273,8 +244,6 @@ class NodeClaimWorkflow:
 
     def _shown_by_start(self) -> bool:
         """Whether the attributes with which the workflow was started still say all that matters."""
-        if self.revision == 0:
-            return self.state.stage is Stage.PREPARING and not self.state.blocked
         changed = self.state.blocked or self.at_start.blocked or self.state.instance is not None
         return not changed and visible_stage(self.state) == "launching"
 
@@ -310,7 +279,7 @@ class NodeClaimWorkflow:
         state = self.state
         for event in self.inbox:
             state = machine.apply(state, event, workflow.now())
-        answer = disruption_requests.answer(state, command, workflow.now())
+        answer = disruption_requests.answer(state, workflow.now())
         if answer.accepted:
             self.inbox.append(command)
         return answer

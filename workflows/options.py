@@ -45,9 +45,6 @@ LOCAL_FOR = timedelta(seconds=5)
 DRAINING, ENDING = "draining", "ending"
 """Lanes: activities that wait long for pods, volumes or instances have their own worker slots, so that they never delay
 a launch."""
-LANE_WITHIN = timedelta(minutes=10)
-"""A task that no worker takes from a lane within this time fails, and the workflow schedules it again. An older version
-to which a cluster was rolled back serves no lanes: it schedules the same task on the common queue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,11 +67,6 @@ class Options:
     A local activity needs no task of its own, so it costs Temporal less. But it holds the workflow task open, so an
     outage of the API server must not prolong it.
     """
-
-    @property
-    def taken_within(self) -> timedelta | None:
-        """How long a task may wait for a worker; None means no limit."""
-        return LANE_WITHIN if self.lane else None
 
     @property
     def retry(self) -> RetryPolicy:

@@ -27,7 +27,6 @@ class PlannerCaller:
         self.plan_queue = plan_queue
         """The task queue of the leader. Empty while no leader is known; each leader also serves the shared queue."""
         self.planner_changed = False
-        self._next_queue = ""
 
     async def poll(
         self,
@@ -93,19 +92,7 @@ class PlannerCaller:
             return None
 
     @workflow.signal
-    def planner_serves(self, queue: str) -> None:
-        """Receive the task queue of the leader that announces itself next with `planner_started`.
-
-        This is a separate signal without any effect of its own, because earlier versions of this code do not know it
-        and must be able to replay what follows.
-        """
-        self._next_queue = queue
-
-    @workflow.signal
-    def planner_started(self) -> None:
-        """Call the leader that just started, which has no open call of this workflow yet.
-
-        A leader that named no queue with `planner_serves` serves the shared queue.
-        """
-        self.plan_queue, self._next_queue = self._next_queue, ""
+    def planner_started(self, queue: str) -> None:
+        """Call the leader that serves this task queue. It has no open call of this workflow yet."""
+        self.plan_queue = queue
         self.planner_changed = True

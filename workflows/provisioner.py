@@ -19,10 +19,9 @@ from temporalio import workflow
 from tenon.evolve import evolve
 
 with workflow.unsafe.imports_passed_through():
-    from tenon.ec2.avoided import UNAVAILABLE_OFFERINGS_TTL, by_offering, grouped
+    from tenon.ec2.avoided import by_offering, grouped
     from tenon.lifecycle import breaker
     from tenon.lifecycle.messages.base import ActivityName, Message
-    from tenon.lifecycle.messages.launch import OfferingRef
     from tenon.lifecycle.messages.provisioning import (
         AwaitBatchInput,
         BatchSummary,
@@ -32,7 +31,6 @@ with workflow.unsafe.imports_passed_through():
         PlanResult,
         PurchasePause,
         RefusedTypes,
-        UnavailableOffering,
     )
     from workflows.planner_call import PlannerCaller
 
@@ -44,12 +42,7 @@ class ProvisionerInput(Message):
     """The state that each run passes on when it continues as new."""
 
     cluster: str
-    idle_seconds: float = 1.0
-    """Like `max_seconds`, only earlier versions read this. The batch window is now a setting of the planner."""
-    max_seconds: float = 10.0
     batch: int = 0
-    unavailable: list[UnavailableOffering] = Field(default_factory=list)
-    """From earlier versions; `refused` holds the same in a more compact form."""
     refused: list[RefusedTypes] = Field(default_factory=list)
     breakers: list[LaunchBreaker] = Field(default_factory=list)
     pauses: list[PurchasePause] = Field(default_factory=list)
@@ -68,8 +61,7 @@ class ProvisionerWorkflow(PlannerCaller):
         # Batch numbers start at the wall clock, so that a provisioner that was terminated and started again never
         # reuses the number of an earlier batch, and with it the NodeClaim names.
         self.batch = begin.batch or int(workflow.now().timestamp())
-        self.avoided = {u.offering.key: u.until for u in begin.unavailable}
-        self.avoided |= by_offering(begin.refused, workflow.now())
+        self.avoided = by_offering(begin.refused, workflow.now())
         self.breakers = breaker.by_key(begin.breakers)
         self.pauses = begin.pauses
         self.reports = 0
@@ -90,7 +82,6 @@ class ProvisionerWorkflow(PlannerCaller):
                     evolve(
                         begin,
                         batch=self.batch,
-                        unavailable=[],
                         refused=grouped(self.avoided),
                         breakers=list(self.breakers.values()),
                         pauses=self.pauses,
@@ -128,15 +119,6 @@ class ProvisionerWorkflow(PlannerCaller):
             f"Batch {self.batch}: {planned.pods} pods, {len(planned.claims)} NodeClaims, "
             f"{planned.price:.4f} USD/h, {planned.unschedulable} unschedulable"
         )
-
-    @workflow.signal
-    def offerings_unavailable(self, offerings: list[OfferingRef]) -> None:
-        """Receive refused offerings from a NodeClaim workflow whose launch ran on an earlier version.
-
-        Current versions send `launches_reported` instead.
-        """
-        until = workflow.now() + UNAVAILABLE_OFFERINGS_TTL
-        self.avoided |= {offering.key: until for offering in offerings}
 
     @workflow.signal
     def launches_reported(self, report: LaunchReport) -> None:

@@ -16,7 +16,7 @@ from tenon.housekeeping.facts import ObservedWorkflow
 from tenon.lifecycle import ids
 from tenon.lifecycle.messages.base import ClaimRef
 from tenon.lifecycle.messages.node import Poke
-from tenon.lifecycle.state import REVISION, NodeClaimInput
+from tenon.lifecycle.state import NodeClaimInput
 
 CLUSTER = SearchAttributeKey.for_keyword(ids.CLUSTER_ATTRIBUTE)
 POOL = SearchAttributeKey.for_keyword(ids.POOL_ATTRIBUTE)
@@ -26,9 +26,7 @@ STAGE = SearchAttributeKey.for_keyword(ids.STAGE_ATTRIBUTE)
 class NodeWorkflows:
     """The NodeClaim workflows of one cluster. A list may be some moments old; a lookup by id is current."""
 
-    def __init__(self, client: Client, cluster: str, task_queue: str, revision: int = REVISION) -> None:
-        """``revision``: that of the workflows that are started here."""
-        self._revision = revision
+    def __init__(self, client: Client, cluster: str, task_queue: str) -> None:
         self._client = client
         self._cluster = cluster
         self._task_queue = task_queue
@@ -67,12 +65,7 @@ class NodeWorkflows:
             attributes.append(SearchAttributePair(POOL, pool))
         await self._client.start_workflow(
             ids.NODECLAIM_WORKFLOW,
-            NodeClaimInput(
-                claim=ClaimRef(cluster=self._cluster, name=claim, uid=uid),
-                pool=pool,
-                local_steps=True,
-                revision=self._revision,
-            ),
+            NodeClaimInput(claim=ClaimRef(cluster=self._cluster, name=claim, uid=uid), pool=pool),
             id=self._id(claim),
             task_queue=self._task_queue,
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,

@@ -30,7 +30,6 @@ from tenon.housekeeping.facts import Graces, Observations
 from tenon.housekeeping.findings import Finding, Kind
 from tenon.housekeeping.instances import left_to_workflows
 from tenon.housekeeping.messages import COLLECT_GARBAGE, Figures, HousekeepingInput, HousekeepingResult
-from tenon.lifecycle.state import REVISION
 
 log = loggers.HOUSEKEEPING
 
@@ -54,10 +53,7 @@ class Housekeeping:
         now: Callable[[], datetime] = utc_now,
         pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
         graces: Graces = GRACES,
-        revision: int = REVISION,
     ) -> None:
-        """``revision``: that of the nodes' workflows that a sweep starts."""
-        self._revision = revision
         self._kube = kube
         self._recorder = recorder
         self._ec2 = ec2
@@ -69,7 +65,7 @@ class Housekeeping:
     @activity.defn(name=COLLECT_GARBAGE)
     async def collect(self, given: HousekeepingInput) -> HousekeepingResult:
         """Compare Kubernetes, EC2 and Temporal, end or repair what is lost, and return figures."""
-        workflows = NodeWorkflows(activity.client(), given.cluster, activity.info().task_queue, self._revision)
+        workflows = NodeWorkflows(activity.client(), given.cluster, activity.info().task_queue)
         seen, unread = await observe(self._kube, self._ec2, workflows, self._now, given.left_since)
         for source, why in unread.items():
             metrics.HOUSEKEEPING_UNREAD.labels(source).inc()

@@ -107,7 +107,7 @@ class Disruptor:
             if self._moves is not None:
                 rest = commands_without(given.ledger, gone)
                 if found := self._moves.take(replace(situation, postponed=claims_of(rest, postponed=True))):
-                    return self._answer(moves=found, gone=gone)
+                    return self._answer(commands=found, gone=gone)
                 if self._moves.cursor != self._kept:
                     return self._answer(gone=gone)  # the workflow keeps it
                 look = self._moves.start(situation.nodes, rest)
@@ -118,9 +118,7 @@ class Disruptor:
             await self._pace.wait(give_up - loop.time())
         return DisruptionDecision()
 
-    def _answer(
-        self, *, gone: list[str], commands: Sequence[DisruptionCommand] = (), moves: Sequence[DisruptionCommand] = ()
-    ) -> DisruptionDecision:
+    def _answer(self, *, gone: list[str], commands: Sequence[DisruptionCommand] = ()) -> DisruptionDecision:
         """Return a decision, and note what it changes: a validation may come before the workflow's next report."""
         now = self._now()
         started = {
@@ -132,12 +130,12 @@ class Disruptor:
                 since=now,
                 hosts=[] if position else sorted(command.arrivals),
             )
-            for command in (*commands, *moves)
+            for command in commands
             for position, candidate in enumerate(command.candidates)
         }
         self._open_commands = {**commands_without(self._open_commands, {*gone, *started}), **started}
         self._kept = self._moves.cursor if self._moves is not None else None
-        return DisruptionDecision(commands=list(commands), moves=list(moves), gone=gone, cursor=self._kept)
+        return DisruptionDecision(commands=list(commands), gone=gone, cursor=self._kept)
 
     def _message(self, command: Command) -> DisruptionCommand:
         """Return the command's message. One that does not depend on empty nodes may be repeated for the same nodes."""
@@ -198,6 +196,5 @@ def _report(command: Command) -> None:
                 "nodepool": candidate.node.pool,
                 "reason": command.reason,
                 "since": candidate.since.isoformat(),
-                "leaves-at": candidate.leaves_at.isoformat(),
             },
         )

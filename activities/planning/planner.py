@@ -399,9 +399,7 @@ class Planner:
 
     def _avoided(self, given: PlanInput) -> dict[OfferingKey, datetime]:
         """The offerings that EC2 refused recently, each with the time until which plans avoid it."""
-        now = self._now()
-        single = {u.offering.key: u.until for u in given.unavailable if u.until > now}
-        return {**single, **by_offering(given.refused, now)}
+        return by_offering(given.refused, self._now())
 
     def _remember(self, made: _Decision, written: Written, given: PlanInput) -> None:
         self._waiting.planned(made.asking, made.waits)

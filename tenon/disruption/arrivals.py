@@ -40,7 +40,7 @@ class Arrival:
     times: Mapping[str, int]
     """By `workload_mark`, how often commands have moved these pods in the last day, this time included."""
     pods: Mapping[str, int] = field(default_factory=dict)
-    """By `workload_mark`, how many pods were expected. Missing in what earlier versions wrote."""
+    """By `workload_mark`, how many pods were expected."""
 
 
 def workload_mark(pod: Pod) -> str:
@@ -119,11 +119,11 @@ def read_arrivals(text: str) -> tuple[Arrival, ...]:
         return ()
 
 
-def _arrival(at: str, times: Mapping[str, int], pods: Mapping[str, int] | None = None) -> Arrival:
+def _arrival(at: str, times: Mapping[str, int], pods: Mapping[str, int]) -> Arrival:
     parsed = parse_instant(at)
     if parsed is None:
         raise ValueError(f"{at!r} is not a time")
-    return Arrival(parsed, _read(times), _read(pods or {}))
+    return Arrival(parsed, _read(times), _read(pods))
 
 
 def _read(numbers: Mapping[str, int]) -> dict[str, int]:
@@ -145,4 +145,4 @@ def with_arrival(text: str, at: datetime, times: Mapping[str, int], pods: Mappin
 
 def _document(arrival: Arrival) -> list[object]:
     times, pods = (dict(sorted(each.items())) for each in (arrival.times, arrival.pods))
-    return [format_instant(arrival.at), times, *([pods] if pods else [])]
+    return [format_instant(arrival.at), times, pods]

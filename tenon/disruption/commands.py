@@ -54,7 +54,6 @@ def to_message(
             uid=candidate.node.uid,
             pool=candidate.node.pool,
             since=candidate.since,
-            due=candidate.leaves_at,
             pods=[pod_mark(pod.uid) for pod in moved.get(candidate.node.claim, ())],
             price=known.get(candidate.node.claim, 0.0),
         )
@@ -70,7 +69,7 @@ def to_message(
         consolidation_type=command.consolidation_type,
         replacements=list(replacements),
         saving=round(command.saving, 6),
-        predicted=round(command.expected, 6) if command.moves_pods else None,
+        predicted=round(command.expected, 6),
         pods=sum(len(found) for found in moved.values()),
         surge=sorted(set(surge)),
         explanation=list(command.explanation),

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from tenon.apis.reasons import Reason
 from tenon.lifecycle.messages.disruption import DisruptionCandidate, DisruptionCommand
 from tenon.lifecycle.messages.node import Disrupt
 
 
 def disrupt_request(command: DisruptionCommand, candidate: DisruptionCandidate) -> Disrupt:
     """Return the request to a candidate's workflow."""
-    only_if_empty = command.only_if_empty
-    if only_if_empty is None:  # from an earlier version, which knew only the reason Empty
-        only_if_empty = command.reason == Reason.EMPTY
     return Disrupt(
         command=command.id,
         reason=command.reason,
         detail=next(iter(command.explanation), ""),
         since=candidate.since,
-        not_before=candidate.due,
-        only_if_empty=only_if_empty,
+        only_if_empty=command.only_if_empty,
     )

@@ -266,8 +266,6 @@ class Candidate:
     node: ManagedNode
     since: datetime
     """When the method's reason started to hold."""
-    leaves_at: datetime
-    """When the node leaves if the reason still holds then; if not in the future, at once."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,4 +62,4 @@ def _is_over(entry: OpenCommand, node: ManagedNode, now: datetime) -> bool:
     if entry.due is not None:
         return now > entry.due + (timedelta() if entry.postponed else GRACE_PERIOD)
     # A command that moves pods marks its candidates. If it was terminated, the mark is removed.
-    return entry.since is not None and now > entry.since + PREPARED_WITHIN and node.disrupted_by != entry.command
+    return now > entry.since + PREPARED_WITHIN and node.disrupted_by != entry.command

@@ -46,7 +46,7 @@ def measured(
     gone = [one for one in command.candidates if one.claim in left]
     came = [prices.get(one.name, 0.0) for one in command.replacements]
     known = min([*came, *(one.price for one in command.candidates)], default=0.0) > 0
-    if command.predicted is None or not gone or not known:
+    if not gone or not known:
         return None
     reached = _price(gone) - sum(came)
     whole = _price(command.candidates)

@@ -29,7 +29,7 @@ def chosen(
 
     ``due``: the nodes that may leave, each with the time since when. The earliest comes first, then the name decides.
     """
-    candidates = [Candidate(node, since=since, leaves_at=situation.now) for since, node in due if since is not None]
+    candidates = [Candidate(node, since=since) for since, node in due if since is not None]
     places = min(MAX_NODES, MAX_OPEN - len(situation.under_command))
     leaving: list[Candidate] = []
     for candidate in sorted(candidates, key=lambda candidate: (candidate.since, candidate.node.claim)):

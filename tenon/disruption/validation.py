@@ -53,7 +53,7 @@ def validated(command: DisruptionCommand, situation: Situation, expired: Expired
     """Return whether the command may start, and what starts in its place. The parameters are those of `why_invalid`."""
     why, plan = _check(command, situation, expired)
     must_pay = traits_of(command.reason).counts_savings
-    if plan is None or must_pay or len(command.candidates) != 1 or not _leaves_room(plan, situation):
+    if plan is None or must_pay or not _leaves_room(plan, situation):
         return Validation(why)
     return Validation(instead=replacement_of(command.candidates[0].claim, plan, situation))
 

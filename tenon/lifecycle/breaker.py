@@ -188,7 +188,7 @@ def merged(present: Mapping[str, LaunchBreaker], report: LaunchReport, now: date
     every = {key: breaker for key, breaker in present.items() if key not in report.closed}
     for key, breaker in by_key(report.breakers).items():
         before = every.get(key)
-        if not breaker.boots or breaker.pool or before is None:  # an earlier version counted by NodePool
+        if not breaker.boots or before is None:
             every[key] = breaker
         elif before.boots:
             every[key] = added_up(before, breaker, now)

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from tenon.apis.reasons import Reason
 from tenon.evolve import evolve
 from tenon.lifecycle import disruption_requests, expiration, launch_retry, launch_stages, startup_stages, termination
-from tenon.lifecycle.leave_text import WORKFLOW, command_text, deletion, operator_text
+from tenon.lifecycle.leave_text import WORKFLOW, deletion, operator_text
 from tenon.lifecycle.messages.base import ActivityName, Message
 from tenon.lifecycle.messages.launch import LaunchResult, LaunchWait, PrepareLaunchResult
 from tenon.lifecycle.messages.node import (
@@ -91,7 +91,7 @@ def apply(state: NodeState, event: Message, now: datetime) -> NodeState:
         case Poke():
             return _poked(state, event, now)
         case Keep():
-            kept = evolve(state, keep_until=event.until, keep_recorded=False, pending=None, expired=False)
+            kept = evolve(state, keep_until=event.until, keep_recorded=False, expired=False)
             who = operator_text(event.operator)
             return record(kept, now, f"kept until {event.until:%Y-%m-%d %H:%M} ({who})")
         case Disrupt():
@@ -99,7 +99,7 @@ def apply(state: NodeState, event: Message, now: datetime) -> NodeState:
         case LeaveRequest():
             return termination.leave(state, event, now)
         case DeadlinePassed():
-            return _deadline(state, event, now)
+            return _deadline(state, now)
         case Failed():
             return _failed(state, event, now)
         case _:
@@ -113,8 +113,6 @@ def _end_without_changes(state: NodeState, now: datetime) -> NodeState:
 
 
 def _poked(state: NodeState, event: Poke, now: datetime) -> NodeState:
-    if event.not_managed:
-        return _end_without_changes(state, now)
     if event.instance_gone:
         return termination.instance_gone(state, now)
     if state.stage.leaving:
@@ -134,24 +132,16 @@ def _poked(state: NodeState, event: Poke, now: datetime) -> NodeState:
     return evolve(state, look=True, node_name=node_name)
 
 
-def _deadline(state: NodeState, event: DeadlinePassed, now: datetime) -> NodeState:
+def _deadline(state: NodeState, now: datetime) -> NodeState:
     due = expiration.next_expiry(state)
     if not state.stage.leaving and due is not None and now >= due:
         if (waits := expiration.staggered(state, due, now)) is not None:
             return waits
-        if event.asks_first and expiration.asks_before_it_expires(state, now):
+        if expiration.asks_before_it_expires(state, now):
             return evolve(state, expired=True)
         request = LeaveRequest(reason=Reason.EXPIRED, detail="its time to live is over", actor=WORKFLOW)
         return termination.leave(state, request, now)
     if state.stage is Stage.LIVE:
-        pending = state.pending
-        if pending is not None and now >= pending.due:
-            if (waits := expiration.staggered(state, pending.due, now)) is not None:
-                return waits
-            request = LeaveRequest(
-                reason=pending.reason, detail=pending.detail, actor=command_text(pending.command), since=pending.since
-            )
-            return termination.leave(state, request, now, only_if_empty=pending.only_if_empty)
         return evolve(state, spread_until=None)
     if state.deadline is None or now < state.deadline:
         return state

@@ -70,10 +70,7 @@ def next_step(state: NodeState, now: datetime) -> Step:
                 return Run(ActivityName.CHECK_EXPIRATION, given, f"may a node of {state.pool} leave at once?")
             if state.spread_until is not None:
                 return Wait(state.spread_until, "leaves later, because many nodes are overdue")
-            leaves_at = state.pending.due if state.pending else None
             expires_at = next_expiry(state)
-            if leaves_at is not None and (expires_at is None or leaves_at <= expires_at):
-                return Wait(leaves_at, "leaves, if nothing changed")
             return Wait(expires_at, "expires" if expires_at == expiry(state) else "waits for the budgets, asks again")
         case Stage.CORDONING | Stage.DRAINING | Stage.DETACHING | Stage.TERMINATING | Stage.RELEASING:
             return _leaving_step(state, now)

@@ -68,17 +68,6 @@ class Leave(Removal):
     asked_at: datetime
 
 
-class PendingDisruption(Message):
-    """A disruption that waits until it is due."""
-
-    command: str
-    reason: str
-    detail: str = ""
-    due: datetime
-    since: datetime | None = None
-    only_if_empty: bool = False
-
-
 class Blocked(Message):
     """What keeps a node from its next stage. `tenon.lifecycle.timeline.why_blocked` makes the sentence."""
 
@@ -122,7 +111,6 @@ class NodeState(Message):
     keep_recorded: bool = True
     look: bool = False
     """Something changed in the cluster since the last check of the node."""
-    pending: PendingDisruption | None = None
     leave: Leave | None = None
     force_at: datetime | None = None
     volumes_attached: int = 0
@@ -136,7 +124,7 @@ class NodeState(Message):
     timeline: tuple[TimelineEntry, ...] = ()
     first_run_id: str = ""
     began_at: datetime | None = None
-    """When the first run of this workflow began; None if that was under an earlier version."""
+    """When the first run of this workflow began."""
     instance_gone: bool = False
     """EC2 no longer has the instance, so there is nothing left to drain or to wait for."""
     last_look: bool = False
@@ -159,25 +147,12 @@ class NodeState(Message):
     """When this node leaves, if it is overdue together with many others after an outage."""
 
 
-REVISION = 1
-"""What new runs do, unless the setting WORKFLOW_REVISION holds them back for code that does not know it yet. Runs that
-began under an earlier revision keep its order of commands, on which replay depends.
-
-0: a live node's run continues as new at once, and the workflow writes search attributes before its launch.
-1: it continues as new after a pause, and the workflow's start has set the attributes that are known before a launch.
-"""
-
-
 class NodeClaimInput(Message):
     """Starts a node's workflow: a new one with only the claim, a continued one with the state of the previous run."""
 
     claim: ClaimRef
     pool: str = ""
     state: NodeState | None = None
-    local_steps: bool = False
-    """Quick steps run as local activities. False in runs of an earlier version, until they continue as new."""
-    revision: int = 0
-    """See `REVISION`."""
 
 
 class NodeClaimResult(Message):

@@ -52,9 +52,6 @@ class Failed(Message):
 class DeadlinePassed(Message):
     """The time of a `Wait` has come."""
 
-    asks_first: bool = False
-    """An expired node asks whether its NodePool makes it wait. False in runs of earlier versions."""
-
 
 class LeaveRequest(Removal):
     """An operator, an expiry, a command or a deletion removes the node. ``force`` deletes pods without eviction."""

@@ -28,7 +28,7 @@ BLOCKED_RETRY = timedelta(seconds=30)
 MAX_BLOCKED_RETRY = timedelta(minutes=5)
 GOES_ON = timedelta(seconds=1)
 """How soon to continue a drain that evicted pods although others are still blocked, as under a PodDisruptionBudget that
-lets one pod go at a time. Runs of earlier versions have a timer here, so this must not be zero."""
+lets one pod go at a time."""
 SHOWN = 3
 """How many different things that block a drain the state keeps."""
 FIRST_DRAIN_SECONDS, DRAIN_SECONDS = 15.0, 60.0
@@ -59,7 +59,7 @@ def leave(state: NodeState, request: LeaveRequest, now: datetime, *, only_if_emp
         new_leave = evolve(_leave(request, now), only_if_empty=only_if_empty)
     else:
         new_leave = evolve(present, force=True, only_if_empty=only_if_empty, asked_at=now)
-    update: dict[str, object] = {"leave": new_leave, "pending": None}
+    update: dict[str, object] = {"leave": new_leave}
     if not state.stage.leaving:
         update |= {"stage": Stage.CORDONING, "deadline": None, "request": None, "look": False}
         update["deletion_started_at"] = now

@@ -100,9 +100,6 @@ def details(state: NodeState) -> str:
     ]
     if state.keep_until:
         rows.append(("Kept until", clock(state.keep_until)))
-    if state.pending:
-        since = f" since {clock(state.pending.since)}" if state.pending.since else ""
-        rows.append(("Pending", f"{state.pending.reason}{since}; leaves at {clock(state.pending.due)} if still so"))
     if state.leave:
         rows.append(("Leaving", "; ".join(map(removal_text, (state.leave, *state.leave.later)))))
     if state.force_at:

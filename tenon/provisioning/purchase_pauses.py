@@ -154,8 +154,6 @@ def list_sentence(pause: PurchasePause) -> str:
 
 def named_pods(pause: PurchasePause) -> str:
     """Name the pods that wait: 'pods shop/a, shop/b, shop/c and 2 more'."""
-    if not pause.pods:  # from an earlier version
-        return f"pods of NodePool {pause.pool}"
     more = pause.waiting - len(pause.pods)
     noun = "pod" if pause.waiting == 1 else "pods"
     return f"{noun} {', '.join(pause.pods)}" + (f" and {more} more" if more > 0 else "")

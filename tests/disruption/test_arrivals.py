@@ -114,7 +114,7 @@ def test_pods_that_are_too_many_for_the_annotation_are_written_all_the_same() ->
 @pytest.mark.parametrize("text", ["", "{}", "1", "[1]", '[["x", {}]]', '[["2026-11-21T12:00:00Z", 1]]', "[[]]"])
 def test_an_annotation_that_cannot_be_read_is_no_arrival(text: str) -> None:
     assert read_arrivals(text) == ()
-    assert json.loads(with_arrival(text, NOW, {"0a0b0c0d": 1}, {})) == [["2026-11-21T12:00:00Z", {"0a0b0c0d": 1}]]
+    assert json.loads(with_arrival(text, NOW, {"0a0b0c0d": 1}, {})) == [["2026-11-21T12:00:00Z", {"0a0b0c0d": 1}, {}]]
 
 
 def decided(given: Situation) -> Decision:
@@ -273,7 +273,7 @@ def test_wsh01_a_pod_that_kube_scheduler_bound_elsewhere_has_moved_too() -> None
     ("given", "why"),
     [
         (moved_to("a", "b", sent=1), "all that were sent came"),
-        (moved_to("b", sent=0), "an earlier version did not say how many"),
+        (moved_to("b", sent=0), "no pod was sent"),
         (moved_to("b", sent=1, at=MOVED - timedelta(hours=1)), "the pod is older"),
     ],
 )

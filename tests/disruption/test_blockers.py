@@ -23,7 +23,6 @@ from tenon.kube.protection import node_protection
 from tenon.lifecycle.disruption_requests import answer
 from tenon.lifecycle.messages.base import ClaimRef
 from tenon.lifecycle.messages.disruption import DisruptionCommand
-from tenon.lifecycle.messages.node import Disrupt
 from tenon.lifecycle.state import NodeState, Stage
 from tenon.scheduling.deadline import never
 from tests.disruption.clusters import NOW, Cluster, situation
@@ -172,7 +171,7 @@ def test_a_nodes_workflow_refuses_what_the_table_keeps(
     """The workflow has the last word, about its own state only: it knows of a request to keep the node first."""
     keep_until = None if kept_for is None else NOW + kept_for
     workflow = NodeState(claim=ClaimRef(cluster="c", name="spare", uid="u"), stage=stage, keep_until=keep_until)
-    assert answer(workflow, Disrupt(command="c-1", reason="Drifted"), NOW).accepted is accepted
+    assert answer(workflow, NOW).accepted is accepted
     (spare,) = (node for node in cluster().nodes if node.claim == "spare")
     node = replace(
         spare,

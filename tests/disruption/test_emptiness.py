@@ -46,7 +46,7 @@ def test_dis30_a_node_leaves_at_once_when_its_time_has_passed(overdue: timedelta
     """DIS-30, DIS-45: the command counts from now, also for a node that a budget kept for an hour."""
     late = replace(NODE, quiet_since=NOW - TTL - overdue)
     found, _ = empty_nodes([late], POLICIES, under_command=NOBODY, now=NOW)
-    assert [(e.node.claim, e.since, e.leaves_at) for e in found] == [("default-a", NOW - TTL - overdue, NOW)]
+    assert [(e.node.claim, e.since) for e in found] == [("default-a", NOW - TTL - overdue)]
 
 
 def test_dis30_before_that_nothing_is_decided_and_the_next_look_is_known() -> None:

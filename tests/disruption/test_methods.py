@@ -22,7 +22,6 @@ from tenon.disruption.methods.base import Method
 from tenon.disruption.methods.emptiness import Emptiness
 from tenon.disruption.model import Candidate, Command, ManagedNode, PoolPolicy, Proposal, Situation
 from tenon.disruption.pool_budgets import PoolBudgets
-from tenon.lifecycle.messages.disruption import DisruptionCommand
 from tenon.scheduling.deadline import never
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -46,7 +45,7 @@ class Greedy:
         return "a test asks for it"
 
     def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
-        every = tuple(Candidate(node, since=NOW, leaves_at=NOW) for node in situation.nodes)
+        every = tuple(Candidate(node, since=NOW) for node in situation.nodes)
         return Proposal((Command(self.name, self.reason, self.consolidation_type, every),))
 
 
@@ -62,7 +61,7 @@ class Modest:
         return "a test asks for it"
 
     def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
-        chosen = tuple(Candidate(n, since=NOW, leaves_at=NOW) for n in eligible if budgets.take(n.pool))[:1]
+        chosen = tuple(Candidate(n, since=NOW) for n in eligible if budgets.take(n.pool))[:1]
         return Proposal(
             (Command(self.name, self.reason, self.consolidation_type, chosen),) if chosen else (),
             NOW + timedelta(minutes=1),
@@ -170,13 +169,4 @@ def test_a_command_travels_with_what_its_nodes_are_asked() -> None:
     explained = message.model_copy(update={"explanation": ["NodeClassDrift since noon", "nothing is bought"]})
     assert disrupt_request(explained, message.candidates[0]).detail == "NodeClassDrift since noon"
     assert (wish.reason, wish.only_if_empty, wish.command) == ("Empty", True, message.id)
-    assert (wish.since, wish.not_before) == (NOW - timedelta(hours=1), NOW)
-
-
-@pytest.mark.parametrize(("reason", "only_if_empty"), [("Empty", True), ("Drifted", False)])
-def test_a_command_of_an_earlier_version_means_what_it_meant(reason: str, only_if_empty: bool) -> None:
-    """Its message did not say whether the nodes must be empty: only the reason did."""
-    (command,) = decide(Situation([node("a")], POLICIES, NOW)).commands
-    recorded = to_message(command).model_dump(exclude={"only_if_empty"}) | {"reason": reason}
-    message = DisruptionCommand.model_validate(recorded)
-    assert disrupt_request(message, message.candidates[0]).only_if_empty is only_if_empty
+    assert wish.since == NOW - timedelta(hours=1)

@@ -25,7 +25,11 @@ from tenon.lifecycle.messages.disruption import OpenCommand
 DUE = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 NODE = ManagedNode("a", "u", "default", True, True, False, True, DUE)
 LEAVING = ManagedNode("a", "u", "default", True, True, True, True, DUE)
-OPEN = {"a": OpenCommand(command="c1", reason="Empty", pool="default", until=DUE + timedelta(minutes=10), due=DUE)}
+OPEN = {
+    "a": OpenCommand(
+        command="c1", reason="Empty", pool="default", until=DUE + timedelta(minutes=10), due=DUE, since=DUE
+    )
+}
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def test_9000_nodes_leave_in_messages_that_temporal_takes(reason: Reason) -> Non
 
 def moving(number: int, replacements: int, size: int) -> DisruptionCommand:
     """A command whose replacements have NodeClaims of so many bytes."""
-    candidate = DisruptionCandidate(claim=f"c{number}", uid=f"u{number}", pool="general-purpose", since=NOW, due=NOW)
+    candidate = DisruptionCandidate(claim=f"c{number}", uid=f"u{number}", pool="general-purpose", since=NOW)
     body = {"metadata": {"annotations": {"tenon.sh/why": "x" * size}}}
     return DisruptionCommand(
         id=f"drifted-{number}",

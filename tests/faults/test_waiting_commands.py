@@ -65,7 +65,7 @@ async def test_dis63_a_pod_gets_its_node_while_more_commands_wait_than_there_are
         await other.deploy(1, cpu="5")
         await other.running(1, within=120)
         assert wait <= await waiting(), "the commands still wait"
-        query = "WorkflowType = 'DisruptionMove' AND ExecutionStatus = 'Running'"
+        query = "WorkflowType = 'DisruptionCommand' AND ExecutionStatus = 'Running'"
         assert len([found async for found in client.list_workflows(query)]) > SLOTS
     finally:
         ec2.clear_boot()

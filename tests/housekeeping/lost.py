@@ -22,7 +22,7 @@ from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.housekeeping.messages import HousekeepingInput, HousekeepingResult
 from tenon.lifecycle.messages.base import ClaimRef
 from tenon.lifecycle.messages.launch import LaunchRequest
-from tenon.lifecycle.state import REVISION, NodeClaimInput
+from tenon.lifecycle.state import NodeClaimInput
 from tests.ec2.conftest import Administrator
 from tests.ec2.samples import node_claim
 from tests.housekeeping.life import Life
@@ -79,8 +79,6 @@ class Cluster:
     pauses: list[float] = field(default_factory=list)
     sweeps: int = 0
     bought: int = 0
-    revision: int = REVISION - 1
-    """That of the version before, as during an upgrade."""
 
     def now(self) -> datetime:
         return datetime.now(UTC) + self.late
@@ -89,7 +87,7 @@ class Cluster:
         async def pause(seconds: float) -> None:
             self.pauses.append(seconds)
 
-        return Housekeeping(self.kube, self.recorder, self.provider, now=self.now, pause=pause, revision=self.revision)
+        return Housekeeping(self.kube, self.recorder, self.provider, now=self.now, pause=pause)
 
     async def sweep(self, **given: Any) -> HousekeepingResult:
         self.sweeps += 1

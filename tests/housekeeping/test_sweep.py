@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import timedelta
 
 import pytest
@@ -229,18 +228,6 @@ async def test_ctl15_a_ready_node_outlives_what_ec2_says(lost: Cluster) -> None:
     lost.late = LATER
     assert "claim_without_instance" not in (await lost.sweep()).figures
     assert await lost.open() == {"kept"}
-
-
-async def test_a_workflow_that_was_missing_begins_with_the_revision_of_the_settings(lost: Cluster) -> None:
-    """As those that the leader starts: else a rollback would find runs that its code cannot replay."""
-    provider_id = lost.buy("idle", Name="node-idle")
-    lost.put_claim("idle", provider_id, "Registered")
-    lost.put_node("idle", provider_id)
-    lost.late = LATER
-    await lost.sweep()
-    history = await lost.client.get_workflow_handle(names.nodeclaim_id(lost.name, "idle")).fetch_history()
-    (given,) = history.events[0].workflow_execution_started_event_attributes.input.payloads
-    assert json.loads(given.data)["revision"] == lost.revision
 
 
 async def test_a_node_that_is_being_deleted_does_not_hang(lost: Cluster) -> None:

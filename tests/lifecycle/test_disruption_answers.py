@@ -10,7 +10,7 @@ import pytest
 from tenon.lifecycle.disruption_requests import answer, disrupted
 from tenon.lifecycle.messages.base import ClaimRef
 from tenon.lifecycle.messages.node import Disrupt
-from tenon.lifecycle.state import Leave, NodeState, PendingDisruption, Stage
+from tenon.lifecycle.state import Leave, NodeState, Stage
 from tests.lifecycle_k8s.fake_kube import START
 
 COMMAND = Disrupt(command="c-1", reason="Empty")
@@ -21,29 +21,24 @@ def node(**fields: Any) -> NodeState:
     return NodeState(claim=ClaimRef(cluster="sandbox", name="web-1", uid="u"), **given)
 
 
-def pending(command: str) -> PendingDisruption:
-    return PendingDisruption(command=command, reason="Empty", due=START + timedelta(hours=1))
-
-
 @pytest.mark.parametrize(
     ("state", "why"),
     [
         (node(stage=Stage.INITIALIZING), "not live yet: initializing"),
         (node(keep_until=START + timedelta(seconds=1)), "kept until"),
-        (node(pending=pending("c-2")), "command c-2 is already waiting here"),
         (node(stage=Stage.DRAINING, leave=Leave(reason="drain", asked_at=START)), "already leaving: drain"),
     ],
 )
 def test_a_node_that_refuses_a_command_says_why_and_stays(state: NodeState, why: str) -> None:
-    refused = answer(state, COMMAND, START)
+    refused = answer(state, START)
     assert not refused.accepted
     assert why in refused.why
     assert refused.leaving is state.stage.leaving
     assert disrupted(state, COMMAND, START) == state
 
 
-@pytest.mark.parametrize("state", [node(), node(keep_until=START), node(pending=pending("c-1"))])
+@pytest.mark.parametrize("state", [node(), node(keep_until=START)])
 def test_a_live_node_accepts_a_command(state: NodeState) -> None:
-    """Also when the time for which it was kept is over, and if the same command waits there."""
-    assert answer(state, COMMAND, START).accepted
+    """Also when the time for which it was kept is over."""
+    assert answer(state, START).accepted
     assert disrupted(state, COMMAND, START).stage is Stage.CORDONING

@@ -9,7 +9,7 @@ import pytest
 from tenon.lifecycle import cordon, machine
 from tenon.lifecycle.messages.base import ActivityName
 from tenon.lifecycle.messages.node import DrainInput, Poke
-from tenon.lifecycle.state import Leave, NodeState, PendingDisruption, Stage
+from tenon.lifecycle.state import Leave, NodeState, Stage
 from tenon.lifecycle.steps import LeaveRequest, Run, Wait, Withdrawn
 from tests.lifecycle.launched import INSTANCE, NOW, REF
 
@@ -18,13 +18,13 @@ TAINTED = Poke(node_name="n1", disrupted=True)
 
 
 def test_dis66_a_live_node_loses_the_taint_and_goes_on() -> None:
-    pending = PendingDisruption(command="c1", reason="Empty", due=NOW + timedelta(hours=1))
-    state = machine.apply(LIVE.model_copy(update={"pending": pending}), TAINTED, NOW)
+    expires_at = NOW + timedelta(hours=1)
+    state = machine.apply(LIVE.model_copy(update={"expires_at": expires_at}), TAINTED, NOW)
     step = machine.next_step(state, NOW)
     assert isinstance(step, Run)
     assert step.activity is ActivityName.WITHDRAW
     state = machine.apply(state, Withdrawn(removed=True), NOW)
-    assert machine.next_step(state, NOW) == Wait(pending.due, "leaves, if nothing changed")
+    assert machine.next_step(state, NOW) == Wait(expires_at, "expires")
     assert state.timeline[-1].text == "removed a disruption taint that no command followed"
 
 

@@ -41,7 +41,7 @@ def test_nodes_that_are_overdue_together_leave_spread_out(uids: list[object]) ->
     assert len({int(turn.total_seconds() // 10) for turn in turns}) >= 3
 
 
-ASKS = DeadlinePassed(asks_first=True)
+ASKS = DeadlinePassed()
 
 
 def test_wsh28_an_expired_node_asks_its_pool_and_leaves_at_once_unless_it_must_wait() -> None:
@@ -76,8 +76,8 @@ def test_wsh28_a_node_that_waits_for_the_budgets_asks_again_and_says_it_once() -
 def test_wsh28_a_command_removes_a_node_that_waits_for_the_budgets() -> None:
     asks = machine.apply(at_live(pool="default", expires_at=NOW), ASKS, NOW)
     waits = machine.apply(asks, ExpirationResult(waits=True), NOW)
-    command = Disrupt(command="expired-1", reason="expired", not_before=NOW)
-    assert disruption_requests.answer(waits, command, NOW).accepted
+    command = Disrupt(command="expired-1", reason="expired")
+    assert disruption_requests.answer(waits, NOW).accepted
     left = machine.apply(waits, command, NOW)
     assert left.leave is not None
     assert (left.leave.reason, left.leave.only_if_empty) == ("expired", False)

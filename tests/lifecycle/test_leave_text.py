@@ -13,7 +13,7 @@ from tenon.lifecycle.leave_text import SOMEBODY, life, recorded, why_it_leaves, 
 from tenon.lifecycle.messages.base import ActivityName, ClaimRef
 from tenon.lifecycle.messages.launch import Instance
 from tenon.lifecycle.messages.node import CordonInput, CordonResult, Disrupt, DrainInput, Poke, Removal
-from tenon.lifecycle.state import NodeState, PendingDisruption, Stage
+from tenon.lifecycle.state import NodeState, Stage
 from tenon.lifecycle.steps import DeadlinePassed, LeaveRequest, Run
 from tenon.sentences import lasting
 from tests.lifecycle_k8s.fake_kube import START
@@ -42,15 +42,10 @@ def live(**fields: Any) -> NodeState:
     return NodeState(claim=claim, stage=Stage.LIVE, created_at=START, instance=INSTANCE, **fields)
 
 
-def pending(due: timedelta) -> PendingDisruption:
-    return PendingDisruption(command="c-1", reason="Empty", due=NOW + due, since=EMPTY_SINCE)
-
-
 @pytest.mark.parametrize(
     ("state", "event", "why"),
     [
         (live(), Disrupt(command="c-1", reason="Empty", since=EMPTY_SINCE), "Empty for 15s (command c-1)"),
-        (live(pending=pending(timedelta())), DeadlinePassed(), "Empty for 15s (command c-1)"),
         (live(), Disrupt(command="c-1", reason="Drifted"), "Drifted (command c-1)"),
         (live(), Disrupt(command="c-1", reason="Underutilized"), "Underutilized (command c-1)"),
         (live(expires_at=NOW), DeadlinePassed(), "Expired: its time to live is over (the node's workflow)"),

@@ -100,7 +100,6 @@ NEWS = st.sampled_from(
         LeaveRequest(reason="force_drain", force=True),
         Keep(until=NOW + timedelta(days=1)),
         Disrupt(command="c1", reason="Empty", only_if_empty=True),
-        Disrupt(command="c2", reason="Empty", not_before=NOW + timedelta(hours=1)),
     ]
 )
 
@@ -126,7 +125,7 @@ def test_every_life_ends_and_never_goes_backwards(data: st.DataObject) -> None:
             case Wait(until=until):
                 assert until is not None or state.stage is Stage.LIVE, "only a live node may wait for ever"
                 now = max(now, until) if until else now + timedelta(hours=1)
-                state = machine.apply(state, DeadlinePassed(asks_first=data.draw(st.booleans())), now)
+                state = machine.apply(state, DeadlinePassed(), now)
             case Run(activity=activity):
                 fails = turn < 60 and data.draw(st.integers(0, 9)) == 0
                 failed = Failed(activity=activity, message="boom", again=data.draw(st.booleans())) if fails else None
@@ -199,7 +198,7 @@ def test_ctl06_a_drain_that_makes_progress_goes_on_at_once() -> None:
 )
 def test_disruption_is_refused_with_a_reason(state: NodeState, why: str) -> None:
     """A node that leaves, starts or is kept takes no command."""
-    answer = disruption_requests.answer(state, Disrupt(command="c1", reason="Empty"), NOW)
+    answer = disruption_requests.answer(state, NOW)
     assert not answer.accepted
     assert why in answer.why
 

@@ -20,7 +20,7 @@ from tenon.lifecycle.messages.node import (
     ReleaseInput,
     Removal,
 )
-from tenon.lifecycle.state import NodeState, PendingDisruption, Stage
+from tenon.lifecycle.state import NodeState, Stage
 from tenon.lifecycle.steps import DeadlinePassed, Failed, LeaveRequest, Run
 from tenon.lifecycle.timeline import details, result_of
 from tests.lifecycle.launched import INSTANCE, NOW, REF, VIEW, at_live
@@ -73,12 +73,6 @@ WAYS: list[tuple[str, NodeState, Message, Removal]] = [
         at_live(),
         Disrupt(command="d-1", reason="Drifted", detail="its AMI is old"),
         Removal(reason="Drifted", detail="its AMI is old", actor="command d-1"),
-    ),
-    (
-        "command that waited",
-        at_live(pending=PendingDisruption(command="e-1", reason="Empty", detail="no pods", due=NOW)),
-        DeadlinePassed(),
-        Removal(reason="Empty", detail="no pods", actor="command e-1"),
     ),
     (
         "expiry",

@@ -53,7 +53,7 @@ def replacement(**annotations: str) -> dict[str, Any]:
 def command(*pods: str, **fields: Any) -> DisruptionCommand:
     """The command that replaces the world's node, on which it expects these pods."""
     candidate = DisruptionCandidate(
-        claim=REF.name, uid=REF.uid, pool="web", since=START, due=START, pods=[pod_mark(f"uid-{name}") for name in pods]
+        claim=REF.name, uid=REF.uid, pool="web", since=START, pods=[pod_mark(f"uid-{name}") for name in pods]
     )
     given: dict[str, Any] = {"reason": "Underutilized", **fields}
     return DisruptionCommand(

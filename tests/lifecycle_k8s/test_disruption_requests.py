@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -41,10 +40,7 @@ class Nodes:
 
 async def ask(**answers: DisruptAnswer | Exception) -> DisruptResult:
     """The result of a command whose candidates answer so, by name."""
-    candidates = [
-        DisruptionCandidate(claim=name, uid=name, pool="web", since=START, due=START + timedelta(days=1))
-        for name in answers
-    ]
+    candidates = [DisruptionCandidate(claim=name, uid=name, pool="web", since=START) for name in answers]
     command = DisruptionCommand(id="drifted-1", reason=Reason.DRIFTED, candidates=candidates)
     environment = ActivityEnvironment(client=cast("Any", Nodes(**answers)))
     result: DisruptResult = await environment.run(disrupt, DisruptInput(cluster="sandbox", command=command))

@@ -50,7 +50,7 @@ class Scripted:
 
 def command(*names: str, reason: Reason = Reason.UNDERUTILIZED, kind: str = "multi", **fields: Any) -> Command:
     """A command that deletes these nodes."""
-    nodes = tuple(Candidate(managed(name, empty=False), since=START, leaves_at=START) for name in names)
+    nodes = tuple(Candidate(managed(name, empty=False), since=START) for name in names)
     return Command("scripted", reason, kind, nodes, moves_pods=True, **fields)
 
 

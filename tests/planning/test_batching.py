@@ -265,15 +265,13 @@ async def test_what_was_said_of_a_pod_is_forgotten_once_it_no_longer_waits() -> 
 
 
 async def test_set01_set02_the_window_is_that_of_the_process_which_collects() -> None:
-    """The workflow that asks was begun once and asks for ever; a worker that is begun with other settings acts on them.
-    The question of an older worker's workflow, which names a window, changes nothing."""
-    older = AwaitBatchInput.model_validate({**QUESTION.model_dump(), "idle_seconds": 1.0, "max_seconds": 10.0})
+    """The workflow that asks is begun once. A worker that is begun with other settings acts on them."""
     at = Setting(Window(idle=3.0, longest=2.0))
     at.view.add(pod("a"))
-    await at.batcher.await_batch(older)
+    await at.batcher.await_batch(QUESTION)
     assert at.now() - START == timedelta(seconds=2.0)
     again = Batcher(at.view, at.now, window=Window(idle=30.0, longest=60.0))
-    await again.await_batch(older)
+    await again.await_batch(QUESTION)
     assert at.now() - START == timedelta(seconds=32.0)
 
 

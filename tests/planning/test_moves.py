@@ -132,7 +132,7 @@ async def test_dis46_met33_evt02_a_failed_validation_is_counted_and_reported(
 async def test_dis46_a_node_that_another_command_took_meanwhile_is_not_validated() -> None:
     at = Setting("a")
     given = to_message(command("a"))
-    entry = OpenCommand(command=given.id, reason=given.reason, pool="default", until=START)
+    entry = OpenCommand(command=given.id, reason=given.reason, pool="default", until=START, since=START)
     other = entry.model_copy(update={"command": "another"})
     taken = "NodeClaim a: an open disruption command removes it"
     assert (await at.finder.validate(given, {"a": other})).failure == taken
@@ -177,7 +177,7 @@ async def test_dis62_no_command_removes_a_node_that_a_command_with_another_plan_
         return Validation(why=",".join(situation.nominated))
 
     monkeypatch.setattr(moves, "validated", nominated)
-    entry = OpenCommand(command=given.id, reason=given.reason, pool="default", until=START)
+    entry = OpenCommand(command=given.id, reason=given.reason, pool="default", until=START, since=START)
     failed = entry.model_copy(update={"postponed": True})
     found = [
         (await at.finder.validate(to_message(command("b")), ledger)).failure
@@ -192,9 +192,9 @@ async def test_dis46_a_validation_knows_that_the_nodes_last_command_is_over() ->
     disruptor = Disruptor(at.view, lambda: START + timedelta(hours=1), moves=at.finder)
     dead = OpenCommand(command="dead", reason="Underutilized", pool="default", until=START, since=START)
     found = await disruptor.await_candidates(AwaitDisruptionInput(cluster="c", ledger={"a": dead}))
-    assert (found.gone, [one.candidates[0].claim for one in found.moves]) == (["a"], ["a", "b"])
+    assert (found.gone, [one.candidates[0].claim for one in found.commands]) == (["a"], ["a", "b"])
     taken = "NodeClaim a: an open disruption command removes it"
-    assert (await disruptor.validate(found.moves[0])).failure != taken
+    assert (await disruptor.validate(found.commands[0])).failure != taken
     assert (await disruptor.validate(to_message(command("a"), ident="another"))).failure == taken
 
 

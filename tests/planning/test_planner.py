@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -16,8 +16,7 @@ from tenon.apis import labels
 from tenon.kube.pod_rules import PodRules, PodTerm
 from tenon.kube.requirements import Requirements
 from tenon.kube.selectors import LabelSelector
-from tenon.lifecycle.messages.launch import OfferingRef
-from tenon.lifecycle.messages.provisioning import PlanInput, PlanResult, UnavailableOffering
+from tenon.lifecycle.messages.provisioning import PlanInput, RefusedTypes
 from tenon.provisioning.claims import largest_capacity
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.scheduling.model import Node
@@ -118,7 +117,7 @@ async def test_half_a_batch_written_leaves_the_other_half_for_the_next() -> None
     at.kube.refuse_after = None
     at.restart()
     assert (await at.planner.plan(BATCH)).claims == begun.claims
-    rest = await at.planner.plan(BATCH.model_copy(update={"batch": 42, "last_plan": begun}))
+    rest = await at.planner.plan(BATCH.model_copy(update={"batch": 42}))
     assert rest.pods == 1
     assert at.pools_used() == {"left", "right"}
     assert len(at.kube.objects) == 2
@@ -130,7 +129,7 @@ async def test_a_plan_on_a_cache_behind_the_last_one_catches_up_first() -> None:
     last = await at.planner.plan(BATCH)
     at.restart()
     at.view.on_catch_up = lambda: at.view.claim(last.claims[0], "uid-a")
-    after = await at.planner.plan(PlanInput(cluster="c", batch=42, last_plan=last))
+    after = await at.planner.plan(PlanInput(cluster="c", batch=42))
     assert (after.pods, after.claims) == (0, [])
     assert [set(names) for names in at.view.behind] == [set(last.claims)]
     assert len(at.kube.objects) == 1
@@ -229,12 +228,6 @@ async def _nothing_yet(*_: object, **__: object) -> list[dict[str, Any]]:
     return []
 
 
-async def test_a_claim_of_the_last_plan_that_ended_since_holds_nothing_up() -> None:
-    at = Setting(pod("a"))
-    last = PlanResult(batch=40, claims=["default-gone"])
-    assert (await at.planner.plan(PlanInput(cluster="c", batch=41, last_plan=last))).pods == 1
-
-
 async def test_an_unsynced_cache_is_refused_for_a_retry() -> None:
     """A plan on half a picture would buy nodes that exist."""
     at = Setting(pod("a"))
@@ -247,8 +240,8 @@ async def test_an_unsynced_cache_is_refused_for_a_retry() -> None:
 
 async def test_decided_pods_are_not_planned_again() -> None:
     at = Setting(pod("a"))
-    first = await at.planner.plan(BATCH)
-    again = await at.planner.plan(PlanInput(cluster="c", batch=42, last_plan=first))
+    await at.planner.plan(BATCH)
+    again = await at.planner.plan(PlanInput(cluster="c", batch=42))
     assert (again.pods, again.claims) == (0, [])
 
 
@@ -349,20 +342,18 @@ async def test_a_pool_mended_while_the_plan_was_made_is_tried_at_once() -> None:
 async def test_refused_offerings_are_avoided_until_their_time_is_over() -> None:
     """AWS-033."""
     cheapest = (await _types_bought(()))[0]
-    refused = OfferingRef(capacity_type="spot", instance_type=cheapest, zone="us-west-2a")
     until = START + timedelta(minutes=3)
-    assert cheapest not in await _types_bought([UnavailableOffering(offering=refused, until=until)])
-    assert cheapest in await _types_bought([UnavailableOffering(offering=refused, until=START)])
+    assert cheapest not in await _types_bought([_refused(cheapest, until)])
+    assert cheapest in await _types_bought([_refused(cheapest, START)])
 
 
 async def test_an_unschedulable_pod_is_planned_again_when_a_refused_offering_expires() -> None:
     """After some plans in vain its own pause would be longer."""
     at = Setting(pod("a", cpu="5000"))
-    offering = OfferingRef(capacity_type="spot", instance_type=CATALOG[0].name, zone="us-west-2a")
     for number in range(3):
         at.now += timedelta(minutes=2)
-        refused = UnavailableOffering(offering=offering, until=at.now + timedelta(seconds=15))
-        given = {"batch": 41 + number, "unavailable": [refused]}
+        refused = _refused(CATALOG[0].name, at.now + timedelta(seconds=15))
+        given = {"batch": 41 + number, "refused": [refused]}
         assert (await at.planner.plan(BATCH.model_copy(update=given))).unschedulable == 1
     at.now += timedelta(seconds=14)
     assert at.batcher.undecided() == []
@@ -370,9 +361,13 @@ async def test_an_unschedulable_pod_is_planned_again_when_a_refused_offering_exp
     assert [found.name for found in at.batcher.undecided()] == ["a"]
 
 
-async def _types_bought(unavailable: Sequence[UnavailableOffering]) -> Sequence[str]:
+def _refused(instance_type: str, until: datetime) -> RefusedTypes:
+    return RefusedTypes(capacity_type="spot", zone="us-west-2a", instance_types=[instance_type], until=until)
+
+
+async def _types_bought(refused: Sequence[RefusedTypes]) -> Sequence[str]:
     at = Setting(pod("a"))
-    result = await at.planner.plan(BATCH.model_copy(update={"unavailable": list(unavailable)}))
+    result = await at.planner.plan(BATCH.model_copy(update={"refused": list(refused)}))
     return at.types_of(result.claims[0])
 
 

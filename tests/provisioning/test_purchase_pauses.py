@@ -20,7 +20,6 @@ from tenon.provisioning.purchase_pauses import (
     group_of,
     is_open,
     kept,
-    list_sentence,
     pause_sentence,
     supply_version,
     with_pods,
@@ -137,10 +136,6 @@ def test_sch018_what_a_workflow_keeps_of_a_pause_is_bounded() -> None:
     assert len(pause.refusal) <= MAX_REFUSAL + 1
     assert (len(pause.pods), pause.waiting) == (MAX_NAMED, 1000)
     assert with_refusal(pause, "").refusal == pause.refusal, "a pod that cannot be read says nothing"
-
-
-def test_sch018_a_pause_of_an_earlier_version_names_its_nodepool() -> None:
-    assert "bought 2 nodes for pods of NodePool default, and" in list_sentence(after(1, 2))
 
 
 def test_sch018_a_workflow_keeps_the_latest_pauses() -> None:

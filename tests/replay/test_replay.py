@@ -1,72 +1,76 @@
-"""Recorded lives replay: a deploy must not break the workflows that are open when it comes.
+"""Recorded workflows replay: a deploy must not break the workflows that are open when it comes.
 
-When one of these fails, the order of a workflow's commands changed. Guard the change with ``workflow.patched`` instead
-of recording again.
+When one of these fails, the order of a workflow's commands changed. From release 0.1.0 on, guard the change with
+``workflow.patched`` instead of recording again.
 """
 
 from __future__ import annotations
 
+import gzip
+import itertools
 import json
+from collections.abc import Callable
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 import pytest
 from pydantic import create_model
+from temporalio import workflow
 from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
 from temporalio.workflow import NondeterminismError, _Definition
 
+from tenon.housekeeping.messages import COLLECT_GARBAGE
 from tenon.lifecycle import machine
 from tenon.lifecycle.messages.base import ActivityName
 from tenon.lifecycle.state import NodeClaimInput, NodeState, Stage
 from tenon.lifecycle.steps import Run, Step
-from tests.replay.record import SCENARIOS, happened, played
-from tests.replay.sandbox_scenarios import SCENARIOS as HAPPENED
+from tests.replay.record import SCENARIOS, recording
 from worker.runtime.assembly import WORKFLOWS
 from worker.runtime.temporal_plugin import TenonPlugin
 from workflows import names
 
-EXPECTED_RUNS = {
-    "whole-life": 2,
-    "local-steps": 2,
-    "rests-after-a-minute": 2,
-    "force-drain": 2,
-    "no-capacity": 1,
-    "keep": 3,
-    "deleted-while-joining": 1,
-    "cancelled": 2,
-    "not-empty-after-all": 3,
-    "never-joins": 1,
-    "instance-gone": 2,
-    "taken-up-again": 2,
-    "disruption-taint": 3,
-    "not-managed": 2,
-    "refused": 1,
-    "expired-waits": 4,
-    "expired-leaves": 2,
-}
+DEFINITIONS = {str(_Definition.must_from_class(each).name): _Definition.must_from_class(each) for each in WORKFLOWS}
+"""By name, what each workflow receives."""
+NAMES = sorted(DEFINITIONS)
+CONTINUES = {"NodeClaim", "Provisioner", "Disruption"}
+"""The workflows that hand state to their next run."""
+
+
+@cache
+def _recorded(scenario: str) -> dict[str, list[dict[str, Any]]]:
+    content: dict[str, list[dict[str, Any]]] = json.loads(gzip.decompress(recording(scenario).read_bytes()))
+    return content
 
 
 def recorded(scenario: str) -> list[WorkflowHistory]:
-    """The runs of a played scenario's node."""
-    workflow_id = names.nodeclaim_id(scenario, "default-x1")
-    runs: list[dict[str, Any]] = json.loads(played(scenario).read_text(encoding="utf-8"))
-    return [WorkflowHistory.from_json(workflow_id, run) for run in runs]
-
-
-def from_sandbox(scenario: str) -> list[WorkflowHistory]:
-    """The runs of every workflow that a sandbox had, closed or open."""
-    workflows: dict[str, list[dict[str, Any]]] = json.loads(happened(scenario).read_text(encoding="utf-8"))
-    return [WorkflowHistory.from_json(workflow_id, run) for workflow_id, runs in workflows.items() for run in runs]
+    """The runs of every workflow of a scenario."""
+    return [WorkflowHistory.from_json(name, run) for name, runs in _recorded(scenario).items() for run in runs]
 
 
 def replayer(*, guarded: bool = False) -> Replayer:
     return Replayer(workflows=WORKFLOWS, plugins=[TenonPlugin(guarded=guarded)])
 
 
-def kind(history: WorkflowHistory) -> str:
-    """The type of the workflow."""
-    return history.events[0].workflow_execution_started_event_attributes.workflow_type.name
+def corpus(name: str) -> list[WorkflowHistory]:
+    """Every run of this type of workflow."""
+    return [
+        WorkflowHistory.from_json(workflow_id, run)
+        for scenario in sorted(SCENARIOS)
+        for workflow_id, runs in _recorded(scenario).items()
+        for run in runs
+        if run["events"][0]["workflowExecutionStartedEventAttributes"]["workflowType"]["name"] == name
+    ]
+
+
+def acts(history: WorkflowHistory) -> list[Any]:
+    """The activities that a run scheduled, in order."""
+    return [
+        event.activity_task_scheduled_event_attributes
+        for event in history.events
+        if event.HasField("activity_task_scheduled_event_attributes")
+    ]
 
 
 def carried_state() -> dict[str, Any]:
@@ -78,30 +82,81 @@ def carried_state() -> dict[str, Any]:
 
 @pytest.mark.parametrize("guarded", [False, True], ids=["as-a-worker", "guarded"])
 @pytest.mark.parametrize("scenario", sorted(SCENARIOS))
-async def test_recorded_lives_replay(scenario: str, guarded: bool) -> None:
-    histories = recorded(scenario)
-    assert len(histories) == EXPECTED_RUNS[scenario]
-    for history in histories:
+async def test_recorded_workflows_replay(scenario: str, guarded: bool) -> None:
+    for history in recorded(scenario):
         await replayer(guarded=guarded).replay_workflow(history)
 
 
-@pytest.mark.parametrize("scenario", sorted(HAPPENED))
-async def test_what_happened_on_a_sandbox_replays(scenario: str) -> None:
-    """All workflows of a cluster, the cluster's own and those of its nodes and classes."""
-    histories = from_sandbox(scenario)
-    assert {"NodeClaim", "Provisioner", "Disruption", "NodeClass", "Housekeeping"} <= {kind(h) for h in histories}
-    for history in histories:
-        await replayer().replay_workflow(history)
+@pytest.mark.parametrize("name", NAMES)
+def test_the_corpus_holds_every_message_and_end_of_a_workflow(name: str) -> None:
+    """A workflow, a signal or an update that no recording holds could change unnoticed."""
+    events = [event for history in corpus(name) for event in history.events]
+    signals = {event.workflow_execution_signaled_event_attributes.signal_name for event in events}
+    assert set(DEFINITIONS[name].signals) <= signals
+    updates = {
+        event.workflow_execution_update_accepted_event_attributes.accepted_request.input.name for event in events
+    }
+    assert set(DEFINITIONS[name].updates) <= updates
+    continues = any(event.HasField("workflow_execution_continued_as_new_event_attributes") for event in events)
+    assert continues or name not in CONTINUES
 
 
-def test_every_workflow_is_in_the_corpus() -> None:
-    """A workflow that no recording holds could change unnoticed."""
-    found = {kind(history) for scenario in HAPPENED for history in from_sandbox(scenario)}
-    assert found == {_Definition.must_from_class(workflow).name for workflow in WORKFLOWS}
+def test_the_corpus_holds_every_activity() -> None:
+    called = {each.activity_type.name for name in NAMES for history in corpus(name) for each in acts(history)}
+    assert called == {*(activity.value for activity in ActivityName), COLLECT_GARBAGE}
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_replay_notices_another_step_in_every_run(name: str) -> None:
+    """The history says that the last step was another one than the code takes."""
+    edited = 0
+    for history in corpus(name):
+        if steps := acts(history):
+            steps[-1].activity_type.name = "another step"
+            edited += 1
+            with pytest.raises(NondeterminismError):
+                await replayer().replay_workflow(history)
+    assert edited
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_replay_notices_steps_in_another_order(name: str) -> None:
+    """Two different steps that follow each other change places."""
+    edited = 0
+    for history in corpus(name):
+        steps = acts(history)
+        for first, second in itertools.pairwise(steps):
+            if first.activity_type.name != second.activity_type.name:
+                before, after = first.activity_type.name, second.activity_type.name
+                first.activity_type.name, second.activity_type.name = after, before
+                edited += 1
+                with pytest.raises(NondeterminismError):
+                    await replayer().replay_workflow(history)
+                break
+    assert edited or len({each.activity_type.name for history in corpus(name) for each in acts(history)}) == 1
+
+
+def _after_a_new_command(call: Callable[..., Any]) -> Callable[..., Any]:
+    def changed(*args: Any, **options: Any) -> Any:
+        workflow.upsert_search_attributes([names.STAGE.value_set("new")])
+        return call(*args, **options)
+
+    return changed
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_replay_notices_a_new_command_before_a_step(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The code writes a search attribute before it calls an activity."""
+    for function in ("start_activity", "execute_activity"):
+        monkeypatch.setattr(workflow, function, _after_a_new_command(getattr(workflow, function)))
+    for history in corpus(name):
+        if acts(history):
+            with pytest.raises(NondeterminismError):
+                await replayer().replay_workflow(history)
 
 
 async def test_replay_notices_a_changed_order_of_stages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Binding before initialization would be another life: the recorded one must refuse it."""
+    """Binding before initialization changes what the node does."""
     original = machine.next_step
 
     def binds_first(state: NodeState, now: datetime) -> Step:
@@ -126,26 +181,11 @@ async def test_replay_notices_a_stage_that_is_skipped(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(machine, "next_step", never_drains)
     with pytest.raises(NondeterminismError):
-        await replayer().replay_workflow(recorded("whole-life")[1])
-
-
-async def test_replay_notices_a_new_activity_before_a_life_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An addition breaks open workflows just as a removal does."""
-    original = machine.next_step
-
-    def looks_twice(state: NodeState, now: datetime) -> Step:
-        step = original(state, now)
-        if isinstance(step, Run) and step.activity is ActivityName.TERMINATE and not state.volumes_attached:
-            return Run(ActivityName.DETACH_VOLUMES, step.input, step.summary)
-        return step
-
-    monkeypatch.setattr(machine, "next_step", looks_twice)
-    with pytest.raises(NondeterminismError):
-        await replayer().replay_workflow(recorded("whole-life")[1])
+        await replayer().replay_workflow(recorded("whole-life")[-1])
 
 
 def test_a_state_of_today_decodes_with_the_fields_of_tomorrow() -> None:
-    """A newer version that only adds optional fields takes over every open life."""
+    """A newer version that only adds optional fields takes over every open workflow."""
     newer = create_model("NodeState", __base__=NodeState, repaired_at=(datetime | None, None), repairs=(int, 0))
     state = newer.model_validate(carried_state())
     assert (state.stage, state.node_name) == (Stage.LIVE, "ip-10-0-0-1")
@@ -153,7 +193,7 @@ def test_a_state_of_today_decodes_with_the_fields_of_tomorrow() -> None:
 
 
 def test_a_state_of_tomorrow_decodes_today() -> None:
-    """A rollback: unknown fields of a newer version are ignored, the life goes on."""
+    """A rollback: unknown fields of a newer version are ignored, and the node goes on."""
     begin = NodeClaimInput.model_validate(
         {
             "claim": {"cluster": "c", "name": "n", "uid": "u", "shard": 3},
@@ -170,13 +210,12 @@ def test_a_carried_state_is_small() -> None:
 
 
 async def test_a_question_that_was_put_on_another_queue_replays() -> None:
-    """Which leader is asked differs between versions of this code, and a version passes the workflow to another."""
+    """Which leader is asked is no part of the order: another leader may serve the workflow at any time."""
     elsewhere = 0
-    for history in from_sandbox("a-pod-comes-and-goes"):
-        for event in history.events:
-            queue = event.activity_task_scheduled_event_attributes.task_queue
-            if kind(history) in ("Provisioner", "Disruption") and queue.name.endswith("-plan"):
-                queue.name += "-another"
+    for name in ("Provisioner", "Disruption"):
+        for history in corpus(name):
+            for step in acts(history):
+                step.task_queue.name += "-another"
                 elsewhere += 1
-        await replayer().replay_workflow(history)
+            await replayer().replay_workflow(history)
     assert elsewhere

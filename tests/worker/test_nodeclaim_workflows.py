@@ -15,7 +15,7 @@ from tenon.apis.labels import TERMINATION_FINALIZER
 from tenon.kube.claim_record import ClaimRecord
 from tenon.lifecycle.leave_text import with_removal
 from tenon.lifecycle.messages.node import Poke, Removal
-from tenon.lifecycle.state import REVISION, NodeClaimInput
+from tenon.lifecycle.state import NodeClaimInput
 from tests.cache.objects import claim, node
 from tests.lifecycle_k8s.fake_kube import START, stamp
 from tests.worker.background import in_background
@@ -37,9 +37,9 @@ QUEUE = names.leader_queue("c", "a")
 
 
 @contextlib.asynccontextmanager
-async def bridged(cache: Cache, temporal: FakeTemporal, revision: int = REVISION) -> AsyncIterator[None]:
+async def bridged(cache: Cache, temporal: FakeTemporal) -> AsyncIterator[None]:
     """A running bridge that has done its first sweep."""
-    bridge = NodeClaimWorkflowController(cast("Client", temporal), cache, "c", QUEUE, revision)
+    bridge = NodeClaimWorkflowController(cast("Client", temporal), cache, "c", QUEUE)
     async with in_background(bridge.run()):
         await asyncio.sleep(MOMENT)
         yield
@@ -55,19 +55,17 @@ def condition(name: str, *true: str) -> ClaimRecord:
     return claim(name, node_name=name, status={"conditions": [{"type": kind, "status": "True"} for kind in true]})
 
 
-async def test_nc07_a_foreign_claim_gets_no_workflow_and_an_open_one_is_ended() -> None:
-    """An earlier version began a workflow for every NodeClaim."""
+async def test_nc07_a_foreign_claim_gets_no_workflow() -> None:
     cache, temporal = Cache(), FakeTemporal()
     auto_mode = {"group": "eks.amazonaws.com", "kind": "NodeClass", "name": "default"}
-    for name in ("auto", "adopted"):
-        cache.publish(claim(name, node_name=name, nodeClassRef=auto_mode), node(name, meta={"deletionTimestamp": "x"}))
-    temporal.open[names.nodeclaim_id("c", "adopted")] = "run-of-an-earlier-version"
+    cache.publish(
+        claim("auto", node_name="auto", nodeClassRef=auto_mode), node("auto", meta={"deletionTimestamp": "x"})
+    )
     async with bridged(cache, temporal):
         cache.claims.on_event("auto", None)
         await asyncio.sleep(MOMENT)
-    assert (temporal.started("auto"), temporal.started("adopted")) == (0, 0)
+    assert temporal.started("auto") == 0
     assert temporal.pokes("auto") == []
-    assert [poke.not_managed for poke in temporal.pokes("adopted")] == [True]
 
 
 async def test_a_call_that_is_not_answered_holds_up_no_other_object() -> None:
@@ -132,17 +130,6 @@ async def test_lif03_a_claim_without_a_node_is_signaled_three_six_and_twelve_min
         repeated = 6  # the sweep after ten minutes sends everything again
         assert [poke.minutes_late for poke in temporal.pokes("alone")] == [3, 6, repeated, 12]
     assert {poke.reason for poke in temporal.pokes("joins")} == {"joined"}
-
-
-@pytest.mark.parametrize("revision", [0, REVISION])
-async def test_a_node_begins_with_the_revision_of_the_settings(revision: int) -> None:
-    """With that of the version before, a rollback finds runs that its code can replay."""
-    cache, temporal = Cache(), FakeTemporal()
-    cache.publish(starting("a"))
-    async with bridged(cache, temporal, revision):
-        pass
-    begun = [given.revision for _, given in temporal.starts if isinstance(given, NodeClaimInput)]
-    assert begun == [revision]
 
 
 async def test_each_claim_gets_one_workflow_and_the_cluster_its_two() -> None:

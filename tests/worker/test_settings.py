@@ -10,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenon.lifecycle.state import REVISION
 from tenon.provisioning.gates import AwsFeatureGates, FeatureGates
 from tenon.provisioning.planning_policy import PlanPolicy
 from worker.settings import Settings, SettingsError, load, parse_duration
@@ -148,8 +147,6 @@ def test_a_missing_cluster_name_is_one_sentence_that_says_what_to_do() -> None:
         ("initialization_timeout", "eventually"),
         ("watch_silence_limit", "0"),
         ("watch_silence_limit", "11m"),
-        ("workflow_revision", "-1"),
-        ("workflow_revision", str(REVISION + 1)),
         ("preference_policy", "ignore"),
         ("min_values_policy", "Lax"),
         ("ignore_dra_requests", "perhaps"),
@@ -207,7 +204,6 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "garbage_collection_interval": st.integers(30, 86400).map(lambda count: timedelta(seconds=count)),
     "initialization_timeout": st.one_of(st.none(), st.integers(10, 10**6).map(lambda count: timedelta(seconds=count))),
     "watch_silence_limit": st.integers(1000, 600_000).map(lambda count: timedelta(milliseconds=count)),
-    "workflow_revision": st.integers(0, REVISION),
     "preference_policy": st.sampled_from(["Respect", "Ignore"]),
     "min_values_policy": st.sampled_from(["Strict", "BestEffort"]),
     "ignore_dra_requests": st.booleans(),

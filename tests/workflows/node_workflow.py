@@ -14,7 +14,7 @@ from tenon.lifecycle.messages.base import ClaimRef
 from tenon.lifecycle.messages.node import (
     Poke,
 )
-from tenon.lifecycle.state import REVISION, NodeClaimInput, NodeClaimResult, NodeState, Stage
+from tenon.lifecycle.state import NodeClaimInput, NodeClaimResult, NodeState, Stage
 from tests.workflows.fake_activities import FakeWorld
 from tests.workflows.serving import serving
 from tests.workflows.waiting import until
@@ -31,8 +31,6 @@ async def node(
     world: FakeWorld,
     *,
     skip_time: bool = True,
-    local_steps: bool = True,
-    revision: int = REVISION,
 ) -> AsyncIterator[Handle]:
     """A node's workflow just begun, with a worker that serves it; its clock skips waits unless told otherwise."""
     queue = names.task_queue(cluster)
@@ -40,11 +38,7 @@ async def node(
         with nullcontext() if skip_time else temporal.with_time_skipping_disabled():
             handle = await temporal.client.start_workflow(
                 NodeClaimWorkflow.run,
-                NodeClaimInput(
-                    claim=ClaimRef(cluster=cluster, name="default-x1", uid="u1"),
-                    local_steps=local_steps,
-                    revision=revision,
-                ),
+                NodeClaimInput(claim=ClaimRef(cluster=cluster, name="default-x1", uid="u1")),
                 id=names.nodeclaim_id(cluster, "default-x1"),
                 task_queue=queue,
             )

@@ -14,8 +14,8 @@ from tenon.lifecycle.messages.base import ClaimRef
 from tenon.lifecycle.messages.disruption import DisruptInput, DisruptionCommand
 from tenon.lifecycle.state import NodeClaimInput, NodeState, Stage
 from tests.lifecycle_k8s.fake_kube import START
-from workflows import disruption_move, nodeclaim, planner_call
-from workflows.disruption_move import DisruptionMoveWorkflow
+from workflows import disruption_command, nodeclaim, planner_call
+from workflows.disruption_command import DisruptionCommandWorkflow
 from workflows.nodeclaim import NodeClaimWorkflow
 
 CLAIM = ClaimRef(cluster="sandbox", name="web-1", uid="uid-web-1")
@@ -70,7 +70,7 @@ class Begun:
 
     def wishes(self) -> list[str]:
         """What the run does, or will do, because it was cancelled."""
-        if isinstance(self.workflow, DisruptionMoveWorkflow):
+        if isinstance(self.workflow, DisruptionCommandWorkflow):
             return ["undo"] if self.workflow.cancelled else []
         return [type(event).__name__ for event in self.workflow.inbox] + self.runtime.started
 
@@ -90,7 +90,7 @@ class Begun:
 @pytest.fixture(params=["node", "command"])
 async def begun(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Begun:
     runtime = Runtime()
-    for module in (nodeclaim, disruption_move, planner_call):
+    for module in (nodeclaim, disruption_command, planner_call):
         monkeypatch.setattr(module, "workflow", runtime)
     if request.param == "node":
         begin = NodeClaimInput(claim=CLAIM, pool="web", state=NodeState(claim=CLAIM, stage=Stage.LIVE))
@@ -100,7 +100,7 @@ async def begun(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
             id="drifted-1", reason=Reason.DRIFTED, candidates=[], moves_pods=True, graceful=False
         )
         given = DisruptInput(cluster="sandbox", command=wanted)
-        found = Begun(runtime, DisruptionMoveWorkflow(given), given)
+        found = Begun(runtime, DisruptionCommandWorkflow(given), given)
     await found.settles()
     return found
 

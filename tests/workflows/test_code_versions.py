@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import json
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import pytest
-from temporalio import workflow
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.testing import WorkflowEnvironment
-from temporalio.worker import Replayer
 
 from tenon.lifecycle import machine
 from tenon.lifecycle.messages.base import ActivityName, Message
 from tenon.lifecycle.messages.node import CordonResult, Disrupt, DrainResult, KeepInput, Poke
-from tenon.lifecycle.state import REVISION, NodeState, Stage
+from tenon.lifecycle.state import NodeState, Stage
 from tenon.lifecycle.steps import KeepRecorded, Run, Step
 from tenon.lifecycle.termination import BLOCKED_RETRY
-from tests.e2e.histories import runs_of
 from tests.workflows.fake_activities import FakeWorld
 from tests.workflows.guarded_node import GUARDED
 from tests.workflows.node_workers import served
-from tests.workflows.node_workflow import Handle, at, blocked, called, live, lost_answer, newest, node, rested
+from tests.workflows.node_workflow import Handle, at, blocked, live, newest, node, rested
 from tests.workflows.waiting import until
-from worker.runtime.assembly import ENDS_ON
-from worker.runtime.temporal_plugin import TenonPlugin
 from workflows.nodeclaim import NodeClaimWorkflow
 
 pytestmark = pytest.mark.integration
@@ -86,23 +80,6 @@ async def not_empty_after_all(handle: Handle, world: FakeWorld, look: str) -> No
     await until(stayed)
 
 
-async def test_a_run_keeps_its_revision_until_its_node_rests(
-    temporal: WorkflowEnvironment, cluster: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A run that follows in the middle of a start can be rolled back like the first one. At rest all are alike."""
-    monkeypatch.setattr(
-        workflow.Info, "is_continue_as_new_suggested", lambda info: info.get_current_history_length() > 10
-    )
-    async with node(temporal, cluster, FakeWorld(), skip_time=False, revision=0) as first:
-        handle = await live(temporal.client, cluster)
-        runs = await runs_of(temporal.client, handle.id, first.first_execution_run_id or "")
-        began = [json.loads(run[0].workflow_execution_started_event_attributes.input.payloads[0].data) for run in runs]
-    found = [(given["state"] and given["state"]["stage"], given["revision"]) for given in began]
-    assert (found[0], found[-1]) == ((None, 0), ("live", REVISION))
-    assert len(found) > 2
-    assert {revision for stage, revision in found if stage != "live"} == {0}
-
-
 async def test_workflows_that_other_code_left_in_the_middle_end_and_can_start_again(
     temporal: WorkflowEnvironment, cluster: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,41 +97,3 @@ async def test_workflows_that_other_code_left_in_the_middle_end_and_can_start_ag
             await newest(temporal.client, cluster).result()
     assert (await handle.describe()).status is WorkflowExecutionStatus.FAILED
     assert await failed_tasks(temporal.client, handle.id) == 0
-
-
-async def test_a_launch_that_earlier_code_gave_up_replays(
-    temporal: WorkflowEnvironment, cluster: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Before launches went on without an outcome, the claim left. Its history has no mark of the patch."""
-    world = FakeWorld()
-    world.launches = [lost_answer()]
-    with monkeypatch.context() as earlier:
-        earlier.setattr(workflow, "patched", lambda _id: False)
-        async with node(temporal, cluster, world) as handle:
-            assert (await handle.result()).reason == "launch_timeout"
-    history = await handle.fetch_history()
-    replayer = Replayer(
-        workflows=[NodeClaimWorkflow], plugins=[TenonPlugin()], workflow_failure_exception_types=ENDS_ON
-    )
-    await replayer.replay_workflow(history)
-
-
-async def test_wsh28_a_node_that_earlier_code_let_expire_replays(
-    temporal: WorkflowEnvironment, cluster: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Before NodePools could make expired nodes wait, they left without a question. Today's code replays that."""
-    world = FakeWorld(expire_after_seconds=24 * 3600)
-    world.expired_waits = True
-    with monkeypatch.context() as earlier:
-        earlier.setattr(workflow, "patched", lambda _id: False)
-        async with node(temporal, cluster, world, skip_time=False):
-            handle = await live(temporal.client, cluster)
-            await temporal.fast_forward(handle, timedelta(days=1))
-            assert (await handle.result()).reason == "expired"
-    assert not await called(world, "check expiration")
-    history = await newest(temporal.client, cluster).fetch_history()
-    assert any(event.HasField("timer_fired_event_attributes") for event in history.events)
-    replayer = Replayer(
-        workflows=[NodeClaimWorkflow], plugins=[TenonPlugin()], workflow_failure_exception_types=ENDS_ON
-    )
-    await replayer.replay_workflow(history)

@@ -12,7 +12,7 @@ import pytest
 from tenon.lifecycle.messages.base import ClaimRef
 from tenon.lifecycle.messages.launch import Instance
 from tenon.lifecycle.messages.node import BindResult, Disrupt, DisruptAnswer
-from tenon.lifecycle.state import NodeClaimInput, NodeState, PendingDisruption, Stage
+from tenon.lifecycle.state import NodeClaimInput, NodeState, Stage
 from tests.lifecycle_k8s.fake_kube import START
 from workflows import nodeclaim
 from workflows.nodeclaim import MAX_HISTORY, NodeClaimWorkflow
@@ -110,22 +110,6 @@ async def test_a_run_with_a_long_history_continues_as_new(monkeypatch: pytest.Mo
         await node._live(begin)
 
 
-async def test_a_node_that_waits_for_the_time_of_a_command_begins_no_run_before(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The next run would have to start the same timer again."""
-    pending = PendingDisruption(command="c1", reason="Empty", due=START + timedelta(minutes=30))
-    node, begin = run(monkeypatch, NodeState(claim=REF, stage=Stage.LIVE, instance=INSTANCE, pending=pending), 20)
-    node.acted = True
-
-    async def wait_condition(*_: Any, **options: Any) -> None:
-        raise WaitsError(options["timeout"])
-
-    monkeypatch.setattr("workflows.nodeclaim.workflow.wait_condition", wait_condition)
-    with pytest.raises(WaitsError, match=r"0:30:00"):
-        await node._live(begin)
-
-
 def answer_to(node: NodeClaimWorkflow, command: Disrupt) -> DisruptAnswer:
     """What the node answers to a command in this moment."""
     answer: DisruptAnswer = cast("Any", node).disrupt(command)
@@ -149,10 +133,9 @@ async def test_dis_64_of_two_commands_that_arrive_together_the_second_is_refused
 ) -> None:
     """The node has not acted on the first. Both would count on the node, and only one of them gets it."""
     node, _ = run(monkeypatch, NodeState(claim=REF, stage=Stage.LIVE, instance=INSTANCE), 20)
-    waits = Disrupt(command="c1", reason="Empty", not_before=START + timedelta(seconds=30))
-    assert answer_to(node, waits).accepted
+    assert answer_to(node, Disrupt(command="c1", reason="Empty")).accepted
     second = answer_to(node, Disrupt(command="c2", reason="Underutilized"))
-    assert (second.accepted, second.why) == (False, "command c1 is already waiting here")
+    assert (second.accepted, second.why) == (False, "already leaving: Empty")
 
 
 async def test_dis_64_a_command_that_arrives_after_a_request_to_drain_hears_that_the_node_leaves(

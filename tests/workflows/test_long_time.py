@@ -237,30 +237,6 @@ async def test_a_launch_that_ec2_refuses_is_given_up_after_five_minutes(
     assert not life.instance_id
 
 
-async def test_an_empty_node_waits_ten_days_for_its_time_and_then_goes(
-    temporal: WorkflowEnvironment, cluster: str
-) -> None:
-    """DIS-46: consolidateAfter of ten days more: the wait is durable, nothing happens before it is over."""
-    world = FakeWorld()
-    async with node(temporal, cluster, world, skip_time=False):
-        handle = await live(temporal.client, cluster)
-        due = datetime.now(UTC) + 10 * DAY
-        answer = await handle.execute_update(
-            NodeClaimWorkflow.disrupt, Disrupt(command="c1", reason="Empty", not_before=due, only_if_empty=True)
-        )
-        assert answer.accepted
-        assert await temporal.fast_forward(newest(temporal.client, cluster), 9.9 * DAY)
-        resting = await state_of(newest(temporal.client, cluster))
-        assert resting.stage is Stage.LIVE
-        assert resting.pending is not None
-        assert "cordon node" not in world.calls
-        await temporal.fast_forward(newest(temporal.client, cluster), DAY)
-        life = await handle.result()
-    assert life.reason == "Empty"
-    left = next(entry.at for entry in life.timeline if entry.text.startswith("leaving: Empty"))
-    assert timedelta() <= left - due < timedelta(minutes=1)
-
-
 async def test_a_node_that_never_gets_ready_is_given_up_after_an_hour(
     temporal: WorkflowEnvironment, cluster: str
 ) -> None:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import Any
 
 import pytest
 import pytest_asyncio
-from temporalio import activity, workflow
+from temporalio import activity
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowHandle
-from temporalio.exceptions import ActivityError
 from temporalio.testing import WorkflowEnvironment
-from temporalio.worker import Replayer, Worker
+from temporalio.worker import Worker
 
 from tenon.evolve import evolve
 from tenon.lifecycle.messages.base import ActivityName
@@ -40,10 +37,9 @@ from tenon.lifecycle.messages.disruption import (
 )
 from tenon.lifecycle.messages.provisioning import AwaitBatchInput, BatchSummary, PlanInput, PlanResult
 from tests.workflows.waiting import until
-from worker.runtime.temporal_plugin import TenonPlugin
 from workflows import names
 from workflows.disruption import DisruptionInput, DisruptionWorkflow
-from workflows.disruption_move import DisruptionMoveWorkflow
+from workflows.disruption_command import DisruptionCommandWorkflow
 from workflows.provisioner import ProvisionerInput, ProvisionerWorkflow
 
 pytestmark = pytest.mark.integration
@@ -60,16 +56,14 @@ class Leader:
         self.plans = True
         self.validates = True
         self.batches: list[int] = []
-        self.carried: list[PlanResult | None] = []
         self.decisions: list[DisruptionDecision] = []
         self.ledgers: list[dict[str, OpenCommand]] = []
         self.savings: list[dict[str, PoolSavings]] = []
         self.cursors: list[LookCursor] = []
 
     @activity.defn(name=ActivityName.AWAIT_BATCH)
-    async def await_batch(self, given: AwaitBatchInput) -> BatchSummary:
+    async def await_batch(self, _given: AwaitBatchInput) -> BatchSummary:
         self.asked.append("batch")
-        self.carried.append(given.last_plan)
         return BatchSummary(pods=await self.pods.get())
 
     @activity.defn(name=ActivityName.PLAN)
@@ -78,7 +72,6 @@ class Leader:
         if not self.plans:
             await asyncio.Event().wait()
         self.batches.append(given.batch)
-        self.carried.append(given.last_plan)
         return PlanResult(batch=given.batch, claims=["default-abcdef"])
 
     @activity.defn(name=ActivityName.VALIDATE_COMMAND)
@@ -149,18 +142,17 @@ class Cluster:
 
     def command(self, ident: str) -> WorkflowHandle[Any, DisruptResult]:
         ident = names.command_id(self.name, ident)
-        return self._client.get_workflow_handle_for(DisruptionMoveWorkflow.run, ident)
+        return self._client.get_workflow_handle_for(DisruptionCommandWorkflow.run, ident)
 
     async def announce(self, workflow: WorkflowHandle[Any, None], leader: str) -> None:
-        """What a leader of this version sends."""
-        await workflow.signal("planner_serves", self.own(leader))
-        await workflow.signal("planner_started")
+        """What a leader sends."""
+        await workflow.signal("planner_started", self.own(leader))
 
 
 @pytest_asyncio.fixture
 async def served(temporal: WorkflowEnvironment, cluster: str) -> AsyncIterator[Cluster]:
     async with AsyncExitStack() as stack:
-        workflows = [ProvisionerWorkflow, DisruptionWorkflow, DisruptionMoveWorkflow]
+        workflows = [ProvisionerWorkflow, DisruptionWorkflow, DisruptionCommandWorkflow]
         await stack.enter_async_context(
             Worker(temporal.client, task_queue=names.task_queue(cluster), workflows=workflows)
         )
@@ -217,11 +209,11 @@ async def test_the_validation_of_a_command_moves_to_a_new_leader(served: Cluster
     """Whatever goes to the shared queue, the lost machine takes, and the command would wait for a minute."""
     lost = await served.leader(served.shared, served.own("lost"))
     lost.validates = False
-    candidate = DisruptionCandidate(claim="default-1", uid="u1", pool="default", since=NOW, due=NOW)
+    candidate = DisruptionCandidate(claim="default-1", uid="u1", pool="default", since=NOW)
     command = DisruptionCommand(
         id="drifted-1", reason="Drifted", candidates=[candidate], moves_pods=True, graceful=False
     )
-    lost.decisions.append(DisruptionDecision(moves=[command]))
+    lost.decisions.append(DisruptionDecision(commands=[command]))
     # An announcement would cancel the first question, and with it the answer that holds the command.
     disruption = await served.disruption(plan_queue=served.own("lost"))
     async with ended(disruption):
@@ -231,19 +223,6 @@ async def test_the_validation_of_a_command_moves_to_a_new_leader(served: Cluster
         await new.is_asked("validate")
         result = await served.command("drifted-1").result()
         assert result.failure == "a pod came or went"
-
-
-async def test_no_question_carries_the_names_of_all_nodeclaims_of_the_last_plan(served: Cluster) -> None:
-    """After 5,000 NodeClaims they would be 125 KB in each question, which history keeps."""
-    leader = await served.leader(served.shared)
-    provisioner = await served.provisioner()
-    async with ended(provisioner):
-        for times in (1, 2):
-            await leader.is_asked("batch", times)
-            leader.pods.put_nowait(3)
-            await leader.is_asked("plan", times)
-        await leader.is_asked("batch", 3)
-    assert leader.carried == [None] * 5
 
 
 async def test_a_workflow_that_knows_no_leader_asks_on_the_queue_that_all_serve(served: Cluster) -> None:
@@ -260,62 +239,6 @@ async def test_a_workflow_that_is_started_again_knows_the_leader_by_its_input(se
     provisioner = await served.provisioner(plan_queue=served.own("a"))
     async with ended(provisioner):
         await leader.is_asked("batch")
-
-
-async def test_a_leader_of_an_earlier_version_is_asked_on_the_shared_queue(served: Cluster) -> None:
-    """A rollback: it announces itself without a queue, whatever queue was known before."""
-    gone = await served.leader(served.own("gone"))
-    leader = await served.leader(served.shared)
-    provisioner = await served.provisioner()
-    async with ended(provisioner):
-        await served.announce(provisioner, "gone")
-        await gone.is_asked("batch")
-        await provisioner.signal("planner_started")
-        await leader.is_asked("batch")
-
-
-@workflow.defn(name="Provisioner", sandboxed=False)
-class EarlierProvisioner:
-    """As the first versions asked: on the shared queue, and again when a leader began."""
-
-    @workflow.init
-    def __init__(self, _begin: dict[str, Any]) -> None:
-        self.planner_changed = False
-
-    @workflow.run
-    async def run(self, _begin: dict[str, Any]) -> None:
-        while True:
-            self.planner_changed = False
-            call = workflow.start_activity(
-                ActivityName.AWAIT_BATCH.value,
-                {},
-                task_queue=f"{workflow.info().task_queue}-plan",
-                start_to_close_timeout=timedelta(seconds=660),
-            )
-            await workflow.wait_condition(partial(self._is_over, call))
-            call.cancel()
-            with contextlib.suppress(ActivityError):
-                await call
-
-    def _is_over(self, call: workflow.ActivityHandle[Any]) -> bool:
-        return call.done() or self.planner_changed
-
-    @workflow.signal
-    def planner_started(self) -> None:
-        self.planner_changed = True
-
-
-async def test_a_version_that_knows_no_queues_takes_the_workflow_over_in_a_rollback(served: Cluster) -> None:
-    """It goes on from a history in which leaders named their queues."""
-    leader = await served.leader(served.own("a"))
-    provisioner = await served.provisioner(plan_queue=served.own("a"))
-    async with ended(provisioner):
-        for asked in (1, 2):
-            await leader.is_asked("batch", asked)
-            await served.announce(provisioner, "a")
-        history = await provisioner.fetch_history()
-    replayer = Replayer(workflows=[EarlierProvisioner], plugins=[TenonPlugin()], debug_mode=True)
-    await replayer.replay_workflow(history)
 
 
 async def test_the_leader_stays_known_when_the_history_is_folded(served: Cluster) -> None:
@@ -345,7 +268,7 @@ async def test_the_leader_stays_known_when_the_history_is_folded(served: Cluster
 
 def moving_command() -> DisruptionCommand:
     """A command for the nodes ``a`` and ``b``, whose pods move to ``host``."""
-    candidate = DisruptionCandidate(claim="a", uid="u", pool="default", since=NOW, due=NOW)
+    candidate = DisruptionCandidate(claim="a", uid="u", pool="default", since=NOW)
     return DisruptionCommand(
         id="drifted-1",
         reason="Drifted",
@@ -429,9 +352,9 @@ async def test_a_command_can_be_searched_for_by_its_cluster_and_its_reason(
     served: Cluster, temporal: WorkflowEnvironment
 ) -> None:
     leader = await served.leader(served.shared)
-    candidate = DisruptionCandidate(claim="a", uid="u", pool="default", since=NOW, due=NOW)
+    candidate = DisruptionCandidate(claim="a", uid="u", pool="default", since=NOW)
     command = DisruptionCommand(id="drifted-2", reason="Drifted", candidates=[candidate], moves_pods=True)
-    leader.decisions.append(DisruptionDecision(moves=[command]))
+    leader.decisions.append(DisruptionDecision(commands=[command]))
     disruption = await served.disruption()
     async with ended(disruption):
         await leader.is_asked("disruption", 2)
@@ -446,9 +369,9 @@ async def test_a_command_that_an_operator_terminates_leaves_no_error_in_the_log(
 ) -> None:
     """asyncio logs an exception that nothing has read: here, how the command's workflow ended."""
     leader = await served.leader(served.shared)
-    candidate = DisruptionCandidate(claim="a", uid="u", pool="default", since=NOW, due=NOW)
+    candidate = DisruptionCandidate(claim="a", uid="u", pool="default", since=NOW)
     command = DisruptionCommand(id="drifted-1", reason="Drifted", candidates=[candidate], moves_pods=True)
-    leader.decisions.append(DisruptionDecision(moves=[command]))
+    leader.decisions.append(DisruptionDecision(commands=[command]))
     disruption = await served.disruption()
     async with ended(disruption):
         await leader.is_asked("disruption", 2)

@@ -24,7 +24,7 @@ from tenon.lifecycle.leave_text import recorded
 from tenon.lifecycle.messages.base import ClaimRef
 from tenon.lifecycle.messages.node import Poke
 from tenon.lifecycle.registration import minutes_late, next_late
-from tenon.lifecycle.state import REVISION, NodeClaimInput
+from tenon.lifecycle.state import NodeClaimInput
 from tenon.lifecycle.wakeups import poke_for
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
@@ -68,15 +68,10 @@ class NodeClaimWorkflowController(Controller):
         cache: ClusterCache,
         cluster: str,
         plan_queue: str = "",
-        revision: int = REVISION,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        """``plan_queue``: the task queue of this leader, which the workflows started here use for planning.
-
-        ``revision``: that of the nodes' workflows that are started here.
-        """
+        """``plan_queue``: the task queue of this leader, which the workflows started here use for planning."""
         super().__init__(cache)
-        self._revision = revision
         self._client = client
         self._cluster = cluster
         self._plan_queue = plan_queue
@@ -179,12 +174,6 @@ class NodeClaimWorkflowController(Controller):
         self._started &= known
         self._ended &= known
         self._runs = {workflow_id.rsplit("/", 1)[-1]: run_id for workflow_id, run_id in found.items()}
-        for name in sorted(self._cache.claims.left_out & self._runs.keys()):
-            # Started by a version that did not check nodeClassRef: it must end before it acts.
-            handle = self._client.get_workflow_handle(names.nodeclaim_id(self._cluster, name))
-            await handle.signal(
-                NodeClaimWorkflow.poke, Poke(not_managed=True, reason="not managed"), rpc_timeout=ANSWER_WITHIN
-            )
 
     async def _reconcile_claims(self, claims: Iterable[str]) -> None:
         wanted = sorted(claims)
@@ -300,12 +289,7 @@ class NodeClaimWorkflowController(Controller):
             self._client,
             self._cluster,
             NodeClaimWorkflow.run,
-            NodeClaimInput(
-                claim=ClaimRef(cluster=self._cluster, name=claim.name, uid=claim.uid),
-                pool=pool,
-                local_steps=True,
-                revision=self._revision,
-            ),
+            NodeClaimInput(claim=ClaimRef(cluster=self._cluster, name=claim.name, uid=claim.uid), pool=pool),
             names.nodeclaim_id(self._cluster, claim.name),
             summary=f"node of NodePool {pool}" if pool else "stand-alone node",
             attributes=[

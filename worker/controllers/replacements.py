@@ -17,7 +17,7 @@ from worker.cache.cluster import ClusterCache
 from worker.controllers.base import ObjectController
 from worker.controllers.workflow_start import ANSWER_WITHIN
 from workflows import names
-from workflows.disruption_move import DisruptionMoveWorkflow
+from workflows.disruption_command import DisruptionCommandWorkflow
 
 
 class ReplacementController(ObjectController):
@@ -68,7 +68,7 @@ class ReplacementController(ObjectController):
     async def _signal(self, command: str, claim: str) -> None:
         handle = self._client.get_workflow_handle(names.command_id(self._cluster, command))
         try:
-            await handle.signal(DisruptionMoveWorkflow.replacement_changed, claim, rpc_timeout=ANSWER_WITHIN)
+            await handle.signal(DisruptionCommandWorkflow.replacement_changed, claim, rpc_timeout=ANSWER_WITHIN)
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:  # the command has ended
                 raise

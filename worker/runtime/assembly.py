@@ -43,7 +43,6 @@ from worker.settings import Settings, SettingsError
 from workflows import names
 from workflows.disruption import DisruptionWorkflow
 from workflows.disruption_command import DisruptionCommandWorkflow
-from workflows.disruption_move import DisruptionMoveWorkflow
 from workflows.housekeeping import HousekeepingWorkflow
 from workflows.nodeclaim import NodeClaimWorkflow
 from workflows.nodeclass import NodeClassWorkflow
@@ -57,7 +56,6 @@ WORKFLOWS: Sequence[type] = (
     ProvisionerWorkflow,
     DisruptionWorkflow,
     DisruptionCommandWorkflow,
-    DisruptionMoveWorkflow,
     NodeClassWorkflow,
     HousekeepingWorkflow,
 )
@@ -197,8 +195,7 @@ def io_workers(
 ) -> list[Worker]:
     """The workers for workflows, EC2 calls and Kubernetes writes: one for each lane, and one for everything else.
 
-    A node that drains or terminates holds its slot for minutes. The lanes keep such nodes from delaying launches. The
-    first worker also takes the activities of an older version, which does not know the lanes.
+    A node that drains or terminates holds its slot for minutes. The lanes keep such nodes from delaying launches.
     """
     node = NodeActivities(
         clients.kube,
@@ -209,11 +206,11 @@ def io_workers(
         breakers,
     )
     classes = NodeClassActivities(clients.kube, clients.recorder, clients.ec2, clients.version)
-    housekeeping = Housekeeping(clients.kube, clients.recorder, clients.ec2, revision=settings.workflow_revision)
+    housekeeping = Housekeeping(clients.kube, clients.recorder, clients.ec2)
     at_once = concurrency(settings.cpu_requests)
     commands = CommandActivities(clients.kube, clients.recorder)
     activities: list[Callable[..., Any]] = [
-        *node.all(),
+        *node.steps(),
         *commands.all(),
         classes.resolve,
         disrupt,

@@ -50,11 +50,8 @@ async def report_launches(client: Client, cluster: str, breakers: LaunchBreakers
         try:
             breakers.adopt(await handle.query(ProvisionerWorkflow.launches))
             break
-        except WorkflowQueryFailedError as error:  # a workflow of an earlier version does not store this
-            log.info("The workflow of the provisioner does not store what EC2 refused", extra={"error": str(error)})
-            break
-        except RPCError as error:
-            if error.status is RPCStatusCode.NOT_FOUND:
+        except (RPCError, WorkflowQueryFailedError) as error:
+            if isinstance(error, RPCError) and error.status is RPCStatusCode.NOT_FOUND:
                 break
             await asyncio.sleep(RETRY)
     sending = send_reports(

@@ -221,7 +221,7 @@ async def _decide(client: Client, kube: Kube, settings: Settings, cache: Cluster
             reconcile_schedule(client, cluster, settings.garbage_collection_interval), name="housekeeping"
         )
         group.create_task(NotReadyNodeController(cache, sweep).run(), name="lost nodes")
-        nodeclaims = NodeClaimWorkflowController(client, cache, cluster, queue, settings.workflow_revision)
+        nodeclaims = NodeClaimWorkflowController(client, cache, cluster, queue)
         group.create_task(nodeclaims.run(), name="nodeclaim workflows")
         group.create_task(DisruptionCommandController(client, kube, cache, cluster).run(), name="disruption commands")
         group.create_task(ReplacementController(client, cache, cluster).run(), name="replacements")

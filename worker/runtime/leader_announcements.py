@@ -65,8 +65,7 @@ class Announcements:
     async def _announce(self, workflow_id: str, backoff: _AnnouncementBackoff) -> None:
         handle = self._client.get_workflow_handle(workflow_id)
         try:
-            await handle.signal("planner_serves", self._queue)
-            await handle.signal("planner_started")
+            await handle.signal("planner_started", self._queue)
         except RPCError as error:
             # A controller starts a workflow that does not exist yet, with the queue in its input.
             if error.status is not RPCStatusCode.NOT_FOUND:

@@ -11,7 +11,6 @@ it, a label and the holder's name show that. After a release, an annotation show
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -31,8 +30,6 @@ log = loggers.LEADER_ELECTION
 LEASE_NAME = "karpenter-leader-election"
 IDENTITY_PREFIX = "tenon/"
 """The prefix of the identities of Tenon's replicas. Karpenter's start with a host name, which has no slash."""
-EARLIER_IDENTITY = re.compile(r".+_[0-9]+")
-"""The identities in Tenon's first releases: a host name and a process ID. Karpenter's have a UUID after the ``_``."""
 LABEL, LABEL_VALUE = "app.kubernetes.io/managed-by", "tenon"
 RELEASED = "tenon.sh/released-at"
 """Annotation on a Lease that Tenon released: the ``renewTime`` that it wrote then. The next holder overwrites
@@ -51,7 +48,7 @@ def duration(spec: JsonObject, default: float) -> float:
 
 def is_tenons(identity: str) -> bool:
     """Whether this is the identity of a replica of Tenon."""
-    return identity.startswith(IDENTITY_PREFIX) or EARLIER_IDENTITY.fullmatch(identity) is not None
+    return identity.startswith(IDENTITY_PREFIX)
 
 
 def released_by_tenon(lease: JsonObject) -> bool:

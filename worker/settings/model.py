@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from tenon.kube.scheduler_config import DefaultSpread
-from tenon.lifecycle.state import REVISION
 from tenon.provisioning.gates import AwsFeatureGates, FeatureGates
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.scheduling.model import NODE_CHARGE
@@ -122,13 +121,6 @@ class Settings(BaseModel):
     )
     watch_silence_limit: Annotated[timedelta, between("1s", "10m")] = Field(
         timedelta(seconds=75), description="Silence after which a watch is restarted, 1s to 10m."
-    )
-    workflow_revision: int = Field(
-        REVISION,
-        ge=0,
-        le=REVISION,
-        description="Version of the order of steps in the workflows of new nodes. "
-        "During an upgrade, set that of the previous version, so that a rollback interrupts no node.",
     )
     payload_encryption_config: str = Field(
         "", description="Path of the file with the keys that encrypt payloads; empty: they are not encrypted."

@@ -160,9 +160,7 @@ def _why_not_moved(detail: NodeDetail, claim: str, rule: PriceRule, balance: Bal
 def _leaving_now(
     move: Move, nodes: Mapping[str, ManagedNode], model: ClusterModel, now: datetime
 ) -> tuple[Candidate, ...]:
-    return tuple(
-        Candidate(nodes[claim], since=model.details[claim].quiet_since or now, leaves_at=now) for claim in move.claims
-    )
+    return tuple(Candidate(nodes[claim], since=model.details[claim].quiet_since or now) for claim in move.claims)
 
 
 def closed_nodes(situation: Situation, model: ClusterModel) -> frozenset[str]:

@@ -282,7 +282,7 @@ def _command(
         method=method,
         reason=Reason.DRIFTED,
         consolidation_type="",
-        candidates=(Candidate(each.node, since=since, leaves_at=now),),
+        candidates=(Candidate(each.node, since=since),),
         replacements=claims,
         destinations={name: pods for name, pods in placements.items() if pods},
         moves_pods=True,

@@ -1,5 +1,5 @@
 """Messages between workflows, activities and operators, one model each.
 
-Only add optional fields: histories recorded by older versions must always decode. Never put a secret in a message; user
-data stays in the launch template, which messages refer to by name.
+From release 0.1.0 on, only add optional fields, because recorded histories must always decode. Never put a secret in a
+message; user data stays in the launch template, which messages refer to by name.
 """

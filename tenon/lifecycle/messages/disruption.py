@@ -18,9 +18,9 @@ class OpenCommand(Message):
     pool: str
     until: datetime
     due: datetime | None = None
-    """When the node was due to leave. None for a command that moves pods: it leaves when its replacements are ready."""
-    since: datetime | None = None
-    """When the command started; None in entries of earlier versions."""
+    """When the node may leave. None for a command that moves pods: it leaves when its replacements are ready."""
+    since: datetime
+    """When the command started."""
     postponed: bool = False
     """The command failed. Until ``until``, no command that moves pods takes the node. It may leave if it is empty."""
     hosts: list[str] = Field(default_factory=list)
@@ -87,8 +87,6 @@ class DisruptionCandidate(Message):
     pool: str
     since: datetime
     """When the command's reason started to hold."""
-    due: datetime
-    """When the node leaves if the reason still holds."""
     pods: list[str] = Field(default_factory=list)
     """`pod_mark` of each pod that the command moves from this node."""
     price: float = 0.0
@@ -110,11 +108,8 @@ class DisruptionCommand(Message):
     id: str
     reason: str
     candidates: list[DisruptionCandidate]
-    only_if_empty: bool | None = None
-    """Each node stays if it has a pod after it is tainted.
-
-    None in messages of earlier versions, which only knew the reason Empty, for which this is true.
-    """
+    only_if_empty: bool = False
+    """Each node stays if it has a pod after it is tainted."""
     moves_pods: bool = False
     """The candidates may have pods: the command is validated, prepared and, on a failure, undone."""
     graceful: bool = True
@@ -123,8 +118,8 @@ class DisruptionCommand(Message):
     replacements: list[Replacement] = Field(default_factory=list)
     saving: float = 0.0
     """Dollars an hour that it saves at least, as planned."""
-    predicted: float | None = None
-    """Dollars an hour that it saves if the cheapest types are launched; None in messages of earlier versions."""
+    predicted: float = 0.0
+    """Dollars an hour that it saves if the cheapest types are launched."""
     pods: int = 0
     """How many pods it moves."""
     surge: list[str] = Field(default_factory=list)
@@ -146,8 +141,6 @@ class DisruptionDecision(Message):
 
     commands: list[DisruptionCommand] = Field(default_factory=list)
     gone: list[str] = Field(default_factory=list)
-    moves: list[DisruptionCommand] = Field(default_factory=list)
-    """Commands that move pods. They have a field of their own because earlier versions would not replace anything."""
     cursor: LookCursor | None = None
     """Where the next look goes on; None if no look has ended since the call began."""
 

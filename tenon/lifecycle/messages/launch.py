@@ -143,9 +143,9 @@ class PrepareLaunchInput(Message):
 
     claim: ClaimRef
     attempt: int = 1
-    """If the NodeClaim records a later attempt, made under an earlier workflow, that one is prepared."""
+    """If the NodeClaim records a later attempt, made by a workflow that was terminated, that one is prepared."""
     began_at: datetime | None = None
-    """When the node's first workflow run began; None in runs of an earlier version."""
+    """When the node's first workflow run began."""
 
 
 class LaunchWait(Message):

@@ -212,8 +212,6 @@ class Poke(Message):
     """The NodeClaim is gone although its workflow has not released it."""
     instance_gone: bool = False
     """EC2 no longer knows the instance, or ended it without a request from this workflow."""
-    not_managed: bool = False
-    """The NodeClaim belongs to another controller: the workflow ends and changes nothing."""
     disrupted: bool = False
     """The Node or NodeClaim has the marks of a disruption command, although neither is being deleted."""
     minutes_late: int = 0
@@ -221,16 +219,12 @@ class Poke(Message):
 
 
 class Disrupt(Message):
-    """Asks a node to leave.
-
-    With ``not_before``, the node waits until then. With ``only_if_empty``, it stays if it has pods at that time.
-    """
+    """Asks a node to leave. With ``only_if_empty``, it stays if it has pods."""
 
     command: str
     reason: str
     detail: str = ""
     since: datetime | None = None
-    not_before: datetime | None = None
     only_if_empty: bool = False
 
 

@@ -7,14 +7,6 @@ from datetime import datetime
 from pydantic import Field
 
 from tenon.lifecycle.messages.base import Message
-from tenon.lifecycle.messages.launch import OfferingRef
-
-
-class UnavailableOffering(Message):
-    """An offering without capacity, and until when to avoid it."""
-
-    offering: OfferingRef
-    until: datetime
 
 
 class RefusedTypes(Message):
@@ -50,7 +42,7 @@ class LaunchBreaker(Message):
     ended: list[str] = Field(default_factory=list)
     """The last of these instances, so that what several processes saw adds up."""
     kinds: list[str] = Field(default_factory=list)
-    """Their images and instance types, or their zones, sorted; empty if an earlier version counted them."""
+    """Their images and instance types, or their zones, sorted."""
     instance_types: list[str] = Field(default_factory=list)
     """The instance types of the refused requests, sorted; empty if no launch can succeed."""
     node_class: str = ""
@@ -147,12 +139,7 @@ class AwaitBatchInput(Message):
     """Waits for pending pods that no earlier plan covers, then for the batch window to close."""
 
     cluster: str
-    idle_seconds: float = 1.0
-    """Only earlier versions read this and `max_seconds`: the planner now has its own setting for the window."""
-    max_seconds: float = 10.0
     wait_seconds: float = 600.0
-    last_plan: PlanResult | None = None
-    """Only earlier versions send it: it names every NodeClaim of a plan, and no planner reads it."""
     breakers: list[LaunchBreaker] = Field(default_factory=list)
     pauses: list[PurchasePause] = Field(default_factory=list)
     """From the last answer of a leader, for a process that has just begun to lead."""
@@ -175,10 +162,6 @@ class PlanInput(Message):
 
     cluster: str
     batch: int
-    unavailable: list[UnavailableOffering] = Field(default_factory=list)
-    """Only earlier versions send it, like `last_plan`."""
-    last_plan: PlanResult | None = None
-    """See `AwaitBatchInput.last_plan`."""
     refused: list[RefusedTypes] = Field(default_factory=list)
     breakers: list[LaunchBreaker] = Field(default_factory=list)
     pauses: list[PurchasePause] = Field(default_factory=list)

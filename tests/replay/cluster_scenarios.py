@@ -1,0 +1,249 @@
+"""Runs of the cluster's own workflows that the replay corpus holds, with activities that a scenario answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any
+
+from temporalio import activity
+from temporalio.api.enums.v1 import PendingActivityState
+from temporalio.client import Client, Schedule, ScheduleActionStartWorkflow, ScheduleSpec, WorkflowHandle
+from temporalio.service import RPCError
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Worker
+
+from tenon.apis.reasons import Reason
+from tenon.evolve import evolve
+from tenon.housekeeping.messages import COLLECT_GARBAGE, HousekeepingInput, HousekeepingResult
+from tenon.lifecycle.messages.base import ActivityName
+from tenon.lifecycle.messages.disruption import (
+    AwaitDisruptionInput,
+    DisruptionCommand,
+    DisruptionDecision,
+    DisruptResult,
+    MeasuredSaving,
+)
+from tenon.lifecycle.messages.nodeclass import NodeClassInput, NodeClassResult
+from tenon.lifecycle.messages.provisioning import LaunchReport
+from tests.workflows.fake_steps import FakeSteps, command
+from tests.workflows.refusing_ec2 import Planning, provisioner, refusing
+from tests.workflows.waiting import until
+from workflows import names
+from workflows.disruption import DisruptionInput, DisruptionWorkflow
+from workflows.disruption_command import DisruptionCommandWorkflow
+from workflows.housekeeping import HousekeepingWorkflow, housekeeping_id, schedule_id
+from workflows.nodeclass import NodeClassWorkflow
+from workflows.provisioner import MAX_REPORTS, ProvisionerWorkflow
+
+
+async def batches(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """EC2 refuses a NodePool during a wait, a leader announces itself, and the run continues as new between batches."""
+    planning = Planning()
+
+    async def asked(times: int) -> bool:
+        return len(planning.asked) >= times
+
+    async with provisioner(temporal, cluster, planning) as handle:
+        await until(partial(asked, 1))
+        await handle.signal(ProvisionerWorkflow.launches_reported, refusing().report())
+        await until(partial(asked, 2))
+        await handle.signal(ProvisionerWorkflow.planner_started, names.plan_queue(cluster))
+        await until(partial(asked, 3))
+        planning.pods.set()
+        await until(partial(asked, 4))
+        for _ in range(MAX_REPORTS):
+            await handle.signal(ProvisionerWorkflow.launches_reported, LaunchReport())
+        await until(partial(asked, 5))
+        planning.pods.set()
+        await until(partial(asked, 6))
+
+
+class Leader(FakeSteps):
+    """A planner whose decisions a scenario gives one after the other. A newer call ends an older one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.decisions: list[DisruptionDecision] = []
+        self.decided = 0
+
+    @activity.defn(name=ActivityName.AWAIT_DISRUPTION)
+    async def decide(self, _given: AwaitDisruptionInput) -> DisruptionDecision:
+        self.decided += 1
+        turn = self.decided
+
+        async def over() -> bool:
+            return turn != self.decided or bool(self.decisions)
+
+        await until(over)
+        return self.decisions.pop(0) if turn == self.decided else DisruptionDecision()
+
+
+class Commands:
+    """Lets the disruption workflow start one command after the other."""
+
+    def __init__(self, client: Client, cluster: str, leader: Leader) -> None:
+        self._client, self._cluster, self._leader = client, cluster, leader
+        self.disruption = client.get_workflow_handle_for(DisruptionWorkflow.run, names.disruption_id(cluster))
+
+    async def start(
+        self, ident: str, wanted: DisruptionCommand
+    ) -> WorkflowHandle[DisruptionCommandWorkflow, DisruptResult]:
+        await until(self._asks)
+        self._leader.decisions.append(DisruptionDecision(commands=[evolve(wanted, id=ident)]))
+        handle = self._client.get_workflow_handle_for(
+            DisruptionCommandWorkflow.run, names.command_id(self._cluster, ident)
+        )
+
+        async def started() -> bool:
+            try:
+                await handle.describe()
+            except RPCError:
+                return False
+            return True
+
+        await until(started)
+        return handle
+
+    async def _asks(self) -> bool:
+        """Whether one call is open, so that its answer counts: the workflow has received all signals before it."""
+        await self.disruption.query(DisruptionWorkflow.open_commands)
+        calls = (await self.disruption.describe()).raw_description.pending_activities
+        return [call.state for call in calls] == [PendingActivityState.PENDING_ACTIVITY_STATE_STARTED]
+
+    async def called(self, step: ActivityName, times: int = 1) -> None:
+        async def reached() -> bool:
+            return self._leader.calls.count(step.value) >= times
+
+        await until(reached)
+
+    async def continues_as_new(self) -> None:
+        """Answer so often that the history becomes long."""
+        first = (await self.disruption.describe()).run_id
+
+        async def continued() -> bool:
+            if not self._leader.decisions:
+                self._leader.decisions += [DisruptionDecision(gone=["default-1"])] * 10
+            return (await self.disruption.describe()).run_id != first
+
+        await until(continued)
+        self._leader.decisions.clear()
+
+
+async def commands(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """Commands that are refused, that replace nodes, that fail, and that an operator cancels."""
+    leader = Leader()
+    queue, client = names.task_queue(cluster), temporal.client
+    planning: list[Callable[..., Any]] = [leader.decide, leader.validate, leader.measure]
+    common = Worker(
+        client,
+        task_queue=queue,
+        workflows=[DisruptionWorkflow, DisruptionCommandWorkflow],
+        activities=leader.common(),
+    )
+    shared = Worker(client, task_queue=names.plan_queue(cluster), activities=planning)
+    own = Worker(client, task_queue=names.leader_queue(cluster, "a"), activities=planning)
+    moves = command(graceful=False)
+    empty = evolve(command(replacements=0), reason=Reason.EMPTY, moves_pods=False, only_if_empty=True)
+    with temporal.with_time_skipping_disabled():
+        async with common, shared, own:
+            await client.start_workflow(
+                DisruptionWorkflow.run,
+                DisruptionInput(cluster=cluster),
+                id=names.disruption_id(cluster),
+                task_queue=queue,
+            )
+            play = Commands(client, cluster, leader)
+            leader.refused = {"default-2": "kept until tomorrow"}
+            await (await play.start("empty-1", empty)).result()
+            leader.waits, leader.savings = "default-new waits", {"default": MeasuredSaving(predicted=0.3, reached=0.1)}
+            wanted = evolve(command(), surge=["shop/db"], leaves_from=datetime.now(UTC) + timedelta(seconds=40))
+            replacing = await play.start("underutilized-1", wanted)
+            await play.disruption.signal(DisruptionWorkflow.planner_started, names.leader_queue(cluster, "a"))
+            await temporal.fast_forward(replacing, timedelta(seconds=16))
+            await play.called(ActivityName.AWAIT_REPLACEMENTS)
+            leader.waits = ""
+            await replacing.signal(DisruptionCommandWorkflow.replacement_changed, "default-new")
+            await play.called(ActivityName.SURGE)
+            await temporal.fast_forward(replacing, timedelta(seconds=40))
+            await replacing.result()
+            leader.fails[ActivityName.AWAIT_REPLACEMENTS] = "NodeClaim default-new is gone"
+            await (await play.start("underutilized-2", moves)).result()
+            leader.fails = {ActivityName.VALIDATE_COMMAND: "a pod came or went"}
+            await (await play.start("underutilized-3", moves)).result()
+            leader.fails, leader.waits = {}, "default-new waits"
+            before = leader.calls.count(ActivityName.AWAIT_REPLACEMENTS.value)
+            waiting = await play.start("underutilized-4", moves)
+            await play.called(ActivityName.AWAIT_REPLACEMENTS, before + 1)
+            await waiting.cancel()
+            await waiting.result()
+            await play.continues_as_new()
+            await play.disruption.terminate()
+
+
+class Resolver:
+    """Resolves a class twice, then finds it gone."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    @activity.defn(name=ActivityName.RESOLVE_NODECLASS)
+    async def resolve(self, _given: NodeClassInput) -> NodeClassResult:
+        self.asked += 1
+        return NodeClassResult(ready=True, refresh_seconds=60) if self.asked < 3 else NodeClassResult(exists=False)
+
+
+async def node_class(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """An EC2NodeClass is resolved, again when its time is over, and again after a change. Then it is gone."""
+    resolver = Resolver()
+    async with Worker(
+        temporal.client,
+        task_queue=names.task_queue(cluster),
+        workflows=[NodeClassWorkflow],
+        activities=[resolver.resolve],
+    ):
+        with temporal.with_time_skipping_disabled():
+            handle = await temporal.client.start_workflow(
+                NodeClassWorkflow.run,
+                NodeClassInput(cluster=cluster, name="default"),
+                id=names.nodeclass_id(cluster, "default"),
+                task_queue=names.task_queue(cluster),
+            )
+
+            async def asked(times: int) -> bool:
+                return resolver.asked >= times
+
+            await until(partial(asked, 1))
+            await temporal.fast_forward(handle, timedelta(seconds=61))
+            await until(partial(asked, 2))
+            await handle.signal(NodeClassWorkflow.poke)
+            await handle.result()
+
+
+@activity.defn(name=COLLECT_GARBAGE)
+async def collect(given: HousekeepingInput) -> HousekeepingResult:
+    """Leave an instance to its workflow."""
+    return HousekeepingResult(left_since=given.left_since or {"i-1": datetime.now(UTC)})
+
+
+async def sweeps(temporal: WorkflowEnvironment, cluster: str) -> None:
+    """Two sweeps of a Schedule. The second gets what the first left."""
+    queue = names.task_queue(cluster)
+    sweep = ScheduleActionStartWorkflow(
+        HousekeepingWorkflow.run, HousekeepingInput(cluster=cluster), id=housekeeping_id(cluster), task_queue=queue
+    )
+    async with Worker(temporal.client, task_queue=queue, workflows=[HousekeepingWorkflow], activities=[collect]):
+        schedule = await temporal.client.create_schedule(schedule_id(cluster), Schedule(sweep, ScheduleSpec()))
+
+        async def done(times: int) -> bool:
+            description = await schedule.describe()
+            return len(description.info.recent_actions) >= times and not description.info.running_actions
+
+        for times in (1, 2):
+            await schedule.trigger()
+            await until(partial(done, times))
+        await schedule.delete()
+
+
+SCENARIOS = {"batches": batches, "commands": commands, "node-class": node_class, "sweeps": sweeps}

@@ -1,0 +1,113 @@
+"""Activities that carry out a disruption command as a test says, and such a command."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from temporalio import activity
+
+from tenon.apis.reasons import Reason
+from tenon.evolve import evolve
+from tenon.lifecycle.messages.base import ActivityName
+from tenon.lifecycle.messages.disruption import (
+    DisruptInput,
+    DisruptionCandidate,
+    DisruptionCommand,
+    DisruptResult,
+    FinishInput,
+    MeasuredSaving,
+    MeasureInput,
+    MeasureResult,
+    Replacement,
+    ReplacementsInput,
+    StepResult,
+)
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+
+
+class FakeSteps:
+    """Answers every step of a command; ``calls`` holds their names in order."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.fails: dict[ActivityName, str | Exception] = {}
+        self.refused: dict[str, str] = {}
+        self.leaving: list[str] = []
+        self.until = NOW
+        self.finished: list[FinishInput] = []
+        self.measured: list[list[str]] = []
+        self.savings: dict[str, MeasuredSaving] = {}
+        self.instead: DisruptionCommand | None = None
+        """What the validation puts in the place of the command."""
+        self.created: list[str] = []
+        self.waits = ""
+        """What the replacements wait for."""
+
+    def _step(self, name: ActivityName) -> StepResult:
+        self.calls.append(name.value)
+        answer = self.fails.get(name, "")
+        if isinstance(answer, Exception):
+            raise answer
+        return StepResult(failure=answer)
+
+    @activity.defn(name=ActivityName.VALIDATE_COMMAND)
+    async def validate(self, _given: DisruptInput) -> StepResult:
+        return evolve(self._step(ActivityName.VALIDATE_COMMAND), instead=self.instead)
+
+    @activity.defn(name=ActivityName.TAINT_CANDIDATES)
+    async def taint(self, _given: DisruptInput) -> StepResult:
+        return self._step(ActivityName.TAINT_CANDIDATES)
+
+    @activity.defn(name=ActivityName.CREATE_REPLACEMENTS)
+    async def create(self, given: DisruptInput) -> StepResult:
+        self.created = [one.name for one in given.command.replacements]
+        return self._step(ActivityName.CREATE_REPLACEMENTS)
+
+    @activity.defn(name=ActivityName.AWAIT_REPLACEMENTS)
+    async def replacements(self, given: ReplacementsInput) -> StepResult:
+        self.until = given.until
+        return evolve(self._step(ActivityName.AWAIT_REPLACEMENTS), waits=self.waits)
+
+    @activity.defn(name=ActivityName.SURGE)
+    async def surge(self, _given: ReplacementsInput) -> StepResult:
+        return self._step(ActivityName.SURGE)
+
+    @activity.defn(name=ActivityName.CHECK_CANDIDATES)
+    async def check(self, _given: DisruptInput) -> StepResult:
+        return self._step(ActivityName.CHECK_CANDIDATES)
+
+    @activity.defn(name=ActivityName.DISRUPT)
+    async def disrupt(self, given: DisruptInput) -> DisruptResult:
+        self._step(ActivityName.DISRUPT)
+        accepted = [one.claim for one in given.command.candidates if one.claim not in self.refused]
+        return DisruptResult(accepted=accepted, refused=self.refused, leaving=self.leaving)
+
+    @activity.defn(name=ActivityName.FINISH_COMMAND)
+    async def finish(self, given: FinishInput) -> StepResult:
+        self.finished.append(given)
+        return self._step(ActivityName.FINISH_COMMAND)
+
+    @activity.defn(name=ActivityName.MEASURE_SAVING)
+    async def measure(self, given: MeasureInput) -> MeasureResult:
+        self._step(ActivityName.MEASURE_SAVING)
+        self.measured.append(given.left)
+        return MeasureResult(pools=self.savings)
+
+    def common(self) -> list[Any]:
+        return [self.taint, self.create, self.replacements, self.surge, self.check, self.disrupt, self.finish]
+
+
+def command(*, graceful: bool = True, replacements: int = 1) -> DisruptionCommand:
+    """Two nodes that leave, and what comes in their place."""
+    return DisruptionCommand(
+        id="underutilized-1",
+        reason=Reason.UNDERUTILIZED,
+        candidates=[DisruptionCandidate(claim=f"default-{n}", uid=f"u{n}", pool="default", since=NOW) for n in (1, 2)],
+        moves_pods=True,
+        graceful=graceful,
+        replacements=[Replacement(name="default-new", pool="default", body={}) for _ in range(replacements)],
+        predicted=0.3,
+        explanation=["two nodes are replaced by one"],
+    )
