@@ -6,7 +6,7 @@ The rules are those of the API server's eviction.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -67,19 +67,28 @@ def selecting(pod: Pod, budgets: Iterable[PodDisruptionBudget]) -> list[PodDisru
 
 
 def eviction_refusal(pod: PodRecord, budgets: Sequence[PodDisruptionBudget]) -> str:
-    """Return why the API server would not evict the pod now; empty if its PodDisruptionBudgets allow it.
+    """Return why the API server would not evict the pod now; empty if the budgets that select it allow it."""
+    return refused_by(budgets) if _is_refused(pod, budgets, lambda budget: budget.blocks) else ""
 
-    No budget counts for a pod that has not started, has ended or is ending. Kubernetes evicts no other pod that more
-    than one budget selects.
 
-    Args:
-        pod: the pod.
-        budgets: all that select it.
+def never_evicted(pod: PodRecord, budgets: Sequence[PodDisruptionBudget]) -> bool:
+    """Whether the API server would evict the pod at no time, because of the specs of the budgets that select it."""
+    return _is_refused(pod, budgets, lambda budget: budget.never)
+
+
+def _is_refused(
+    pod: PodRecord, budgets: Sequence[PodDisruptionBudget], forbids: Callable[[PodDisruptionBudget], bool]
+) -> bool:
+    """Apply the rules of the API server's eviction.
+
+    No budget counts for a pod that has not started, has ended or is ending. No other pod is evicted that more than one
+    budget selects.
     """
     if pod.phase == "Pending" or pod.terminal or pod.deleting:
-        return ""
-    blocks = any(budget.blocks and (pod.ready or not budget.spares_unready) for budget in budgets)
-    return refused_by(budgets) if blocks or len(budgets) > 1 else ""
+        return False
+    if len(budgets) > 1:
+        return True
+    return any(forbids(budget) and (pod.ready or not budget.spares_unready) for budget in budgets)
 
 
 def refused_by(budgets: Iterable[PodDisruptionBudget]) -> str:

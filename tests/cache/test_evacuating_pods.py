@@ -94,6 +94,23 @@ def test_only_a_budget_that_never_lets_a_pod_go_keeps_it_sch_005(given: Any, sta
     assert moving(found) == ["web"]
 
 
+def test_pods_of_several_budgets_never_go_and_those_that_no_budget_protects_do_sch_005() -> None:
+    """The eviction API refuses the first, and evicts the others."""
+    never = budget(maxUnavailable=0)
+    pods = [
+        running("web", "n", meta=WEB),
+        running("starting", "n", meta=WEB, status={"phase": "Pending"}),
+        running("db-0", "n", meta={**LEAVING, **owned_by("StatefulSet"), **WEB}),
+    ]
+    found = state(nodes=[node(meta=LEAVING)], pods=pods, pdbs=[never])
+    assert moving(found) == ["db-0", "starting"]
+    found.moving.pdbs.on_event(never.key, budget(maxUnavailable=0, unhealthyPodEvictionPolicy="AlwaysAllow"))
+    assert moving(found) == ["db-0", "starting", "web"], "it is not ready"
+    for one in (budget("one", maxUnavailable=1), budget("two", maxUnavailable=1)):
+        found.moving.pdbs.on_event(one.key, one)
+    assert moving(found) == ["db-0", "starting"]
+
+
 def test_dis39_what_lets_pods_be_evicted_is_counted() -> None:
     """Looks for moves that found nothing rest until then."""
     found = state(pdbs=[budget(maxUnavailable=1, disruptions_allowed=0)])

@@ -1,17 +1,16 @@
 """Pods that must move because their node is leaving.
 
 They are planned together with pending pods, so that the replacement starts while the old node drains. A pod that may
-not be moved, because of its annotation or of a PodDisruptionBudget that never allows an eviction, gets no second place.
+not be moved, because of its annotation or of PodDisruptionBudgets that never allow an eviction, gets no second place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Set
 
 from tenon.kube.claim_record import ClaimRecord
-from tenon.kube.pod_disruption_budgets import PodDisruptionBudget, selecting
+from tenon.kube.pod_disruption_budgets import PodDisruptionBudget, never_evicted, selecting
 from tenon.kube.records import NodeRecord, PodRecord, ValueRecord
-from tenon.kube.selectors import LabelSelector
 from worker.cache.table import Table
 
 
@@ -35,7 +34,6 @@ class EvacuatingPods:
         """How often a PodDisruptionBudget may have begun to allow evictions, because it changed or was deleted."""
         self._leaving: set[str] = set()
         self._candidates: set[str] = set()
-        self._holding: dict[str, list[LabelSelector]] | None = None
         self._by_namespace: dict[str, list[PodDisruptionBudget]] | None = None
 
     def adopt(self, other: EvacuatingPods) -> None:
@@ -77,7 +75,7 @@ class EvacuatingPods:
             pod.node_name in self._leaving
             and pod.reschedulable
             and pod.do_not_disrupt != "true"
-            and not any(selector.matches(pod.pod.labels) for selector in self._holding_in(pod.pod.namespace))
+            and not never_evicted(pod, self.budgets_of(pod))
         )
 
     def budgets_of(self, pod: PodRecord) -> list[PodDisruptionBudget]:
@@ -88,18 +86,10 @@ class EvacuatingPods:
                 self._by_namespace.setdefault(record.value.namespace, []).append(record.value)
         return selecting(pod.pod, self._by_namespace.get(pod.pod.namespace, ()))
 
-    def _holding_in(self, namespace: str) -> Sequence[LabelSelector]:
-        if self._holding is None:
-            self._holding = {}
-            for record in self.pdbs:
-                if record.value.never and record.value.selector is not None:
-                    self._holding.setdefault(record.value.namespace, []).append(record.value.selector)
-        return self._holding.get(namespace, ())
-
     def _pdb_changed(
         self, before: ValueRecord[PodDisruptionBudget] | None, after: ValueRecord[PodDisruptionBudget] | None
     ) -> None:
-        self._holding = self._by_namespace = None
+        self._by_namespace = None
         self.pdb_changes += 1
         if before is not None and (after is None or not after.value.blocks):
             self.evictions_allowed += 1
