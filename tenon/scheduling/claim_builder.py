@@ -1,22 +1,26 @@
-"""Builds a plan's claims from packed nodes: the types that each may still become, and the pods meant for it."""
+"""Builds a plan's claims from packed nodes: the types that each may still become, values for its open labels,
+and the pods meant for it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from tenon.kube.pod import Pod
-from tenon.kube.requirements import Requirements
+from tenon.kube.requirements import IN, Requirement, Requirements
 from tenon.resources import CPU, MEMORY, Resources
 from tenon.scheduling.fleet import Fleet
 from tenon.scheduling.limits import RESERVATION, Limits, counts_nodes
 from tenon.scheduling.model import LATER_LABELS, PlannedClaim
 from tenon.scheduling.packing import Bin, Load
-from tenon.scheduling.requirement_defaults import with_default_values
 from tenon.scheduling.template import State, Template
 
 MAX_TYPES = 600
 """The most instance types that one NodeClaim lists."""
+_MAX_INT = 2**31 - 1
 
 
 def claims_of(fleet: Fleet, handed_out: dict[int, int]) -> list[PlannedClaim]:
@@ -135,3 +139,45 @@ def _requests(names: Sequence[str], amounts: Sequence[int], state: State, types:
     most = [max(parts) for parts in zip(*overheads, strict=True)]
     summed = (own + extra for own, extra in zip(amounts, most, strict=True))
     return {name: units for name, units in zip(names, summed, strict=True) if units}
+
+
+def with_default_values(
+    template: Template, requirements: Requirements, lowered: Mapping[str, int], pods: Sequence[Pod]
+) -> Requirements:
+    """Return the requirements with lowered minValues, and a value for each of the pool's labels that must have one.
+
+    If any value is allowed, the value depends on the pool and its first pod, so that equal problems give equal plans.
+    """
+    changed = dict(requirements)
+    for key, offered in lowered.items():
+        changed[key] = _with_least(changed[key], offered)
+    for key in sorted(template.requirements):
+        wanted = changed[key]
+        if wanted.complement and not wanted.may_be_absent and not template.table.decides(key):
+            value = _some_value(wanted, f"{template.pool.name}/{min(pod.uid or pod.key for pod in pods)}")
+            changed[key] = wanted.intersection(Requirement.new(key, IN, (value,)))
+    return Requirements(changed)
+
+
+def _with_least(wanted: Requirement, least: int) -> Requirement:
+    return Requirement(
+        wanted.key,
+        wanted.complement,
+        wanted.members,
+        gte=wanted.gte,
+        lte=wanted.lte,
+        min_values=least or None,
+        may_be_absent=wanted.may_be_absent,
+    )
+
+
+def _some_value(wanted: Requirement, seed: str) -> str:
+    """A whole number that the requirement allows. Equal seeds give equal numbers; different seeds mostly do not."""
+    low = max(0, wanted.gte or 0)
+    high = wanted.lte if wanted.lte is not None else low + _MAX_INT
+    start = int.from_bytes(hashlib.sha256(f"{wanted.key}/{seed}".encode()).digest()[:8]) % (high - low + 1)
+    span = min(high - low + 1, len(wanted.members) + 1)
+    numbers = (str(low + (start + step) % (high - low + 1)) for step in range(span))
+    # if the requirement excludes every number by name, it still allows another spelling, with leading zeros
+    padded = (f"{'0' * zeros}{low}" for zeros in range(1, len(wanted.members) + 2))
+    return next(value for value in chain(numbers, padded) if wanted.has(value))

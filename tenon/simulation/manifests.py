@@ -14,8 +14,69 @@ from pydantic import Field, ValidationError, model_validator
 from tenon.apis.base import ApiModel
 from tenon.apis.validation import FieldError
 from tenon.simulation.fields import Amounts, Condition, Metadata, Text, located
-from tenon.simulation.pod_manifest import ClaimTemplateSpec, LabelSelector, PodSpec, RuntimeClass, Taint
-from tenon.simulation.storage_manifests import CsiNode, PersistentVolume, PersistentVolumeClaim, StorageClass
+from tenon.simulation.pod_manifest import ClaimTemplateSpec, LabelSelector, NodeSelector, PodSpec, RuntimeClass, Taint
+
+
+class VolumeNodeAffinity(ApiModel):
+    required: NodeSelector | None = None
+
+
+class VolumeSource(ApiModel):
+    driver: str = ""
+
+
+class VolumeSpec(ApiModel):
+    csi: VolumeSource | None = None
+    node_affinity: VolumeNodeAffinity | None = None
+
+
+class PersistentVolume(ApiModel):
+    metadata: Metadata
+    spec: VolumeSpec
+
+
+class ClaimStatus(ApiModel):
+    phase: str = ""
+
+
+class PersistentVolumeClaim(ApiModel):
+    metadata: Metadata
+    spec: ClaimTemplateSpec = ClaimTemplateSpec()
+    status: ClaimStatus = ClaimStatus()
+
+
+class TopologyExpression(ApiModel):
+    key: Text
+    values: list[str]
+
+
+class TopologyTerm(ApiModel):
+    match_label_expressions: list[TopologyExpression] = []
+
+
+class StorageClass(ApiModel):
+    metadata: Metadata
+    provisioner: str = ""
+    volume_binding_mode: Literal["Immediate", "WaitForFirstConsumer"] = "Immediate"
+    allowed_topologies: list[TopologyTerm] = []
+
+
+class AttachableCount(ApiModel):
+    count: int | None = Field(default=None, ge=0, le=2**31 - 1)
+
+
+class CsiDriver(ApiModel):
+    name: Text
+    allocatable: AttachableCount | None = None
+
+
+class CsiNodeSpec(ApiModel):
+    drivers: list[CsiDriver] = []
+
+
+class CsiNode(ApiModel):
+    metadata: Metadata
+    spec: CsiNodeSpec = CsiNodeSpec()
 
 
 class ContainerStatus(ApiModel):

@@ -1,6 +1,6 @@
 """The operator's settings: their types, the sources they are read from, and which of them have no effect."""
 
-from worker.settings.durations import parse_duration
+from worker.settings.kinds import parse_duration
 from worker.settings.loading import Loaded, SettingsError, flag_of, load, load_all
 from worker.settings.model import Settings
 

@@ -15,8 +15,8 @@ from tenon.kube.scheduler_config import DefaultSpread
 from tenon.provisioning.gates import AwsFeatureGates, FeatureGates
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.scheduling.model import NODE_CHARGE
-from worker.settings.durations import NEVER, Wait, between, duration_text
 from worker.settings.kinds import (
+    NEVER,
     AwsGates,
     CaBundle,
     Endpoint,
@@ -27,6 +27,9 @@ from worker.settings.kinds import (
     SchedulerDocument,
     SecureAddress,
     Tags,
+    Wait,
+    between,
+    duration_text,
 )
 from worker.settings.namespace import own_namespace
 from worker.settings.scheduler_document import default_spread
