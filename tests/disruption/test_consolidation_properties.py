@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -22,6 +23,8 @@ from tenon.disruption.model import Command, Decision, ManagedNode, Situation
 from tenon.scheduling.model import Plan, PlannedClaim
 from tests.disruption.clusters import Cluster, NodeSpec, duration, findings, situation, types
 from tests.disruption.random_clusters import clusters, large_cluster
+
+JOINED = Path(__file__).with_name("spread_after_joined_moves.json")
 
 
 def decided(given_: Situation, *, spot_to_spot: bool = False) -> Decision:
@@ -120,10 +123,17 @@ def test_dis31_dis32_every_pod_fits_where_a_command_puts_it(cluster: Cluster, ga
 
 
 @given(clusters(free=True, often=True, most=12), st.booleans())
-@settings(max_examples=60)
+@settings(max_examples=300)
 def test_dis32_no_move_breaks_a_rule_between_pods(cluster: Cluster, gate: bool) -> None:
     decision = decided(situation(cluster), spot_to_spot=gate)
     assert findings(cluster, decision.commands) == []
+
+
+@pytest.mark.xfail(strict=True, reason="a joined move leaves a zone above maxSkew of a pod that another command moves")
+def test_dis32_joined_moves_keep_the_spread_of_pods_that_other_commands_move() -> None:
+    """An input that the property above found. Its pods spread over three zones, and two commands move some of them."""
+    cluster = Cluster.model_validate_json(JOINED.read_bytes())
+    assert findings(cluster, decided(situation(cluster)).commands) == []
 
 
 @given(clusters(free=True, rules=False, most=12), st.booleans())

@@ -180,6 +180,7 @@ def test_the_example_of_a_shop_is_placed_whole() -> None:
     assert "spot prices of the built-in catalogue are estimates" in answer.err
 
 
+@pytest.mark.integration
 def test_two_processes_print_the_same_bytes(tmp_path: Path) -> None:
     """No order of a set or hash shows in the output."""
     (tmp_path / "input.yaml").write_text(POOL + deployment(replicas=40) + POD + DAEMONSET + node())

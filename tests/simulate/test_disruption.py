@@ -6,6 +6,7 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
 import yaml
 
 from tenon.apis.ec2nodeclass import EC2NodeClass
@@ -312,6 +313,7 @@ def test_dis71_a_changed_ec2nodeclass_shows_which_nodes_that_replaces(tmp_path: 
     assert disrupted(tmp_path, undone, *ca).plan["disruption"] == []
 
 
+@pytest.mark.integration
 def test_dis71_a_class_that_differs_from_that_of_the_cluster_shows_which_nodes_that_replaces(
     server: type[ApiServer], tmp_path: Path
 ) -> None:
