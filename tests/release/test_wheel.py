@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tarfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,8 @@ ROOT = Path(__file__).parents[2]
 UV = os.environ.get("UV") or shutil.which("uv") or str(ROOT / ".uv/bin/uv")
 TAKEN = ("activities", "cli", "sandbox", "tenon", "worker", "workflows")
 """Names of top-level packages that anyone may use."""
+
+DEFINITIONS = {path.name for path in (ROOT / "deploy/crds").iterdir()}
 
 Install = Callable[[str], Path]
 
@@ -77,8 +80,21 @@ def test_it_installs_one_package_and_its_command(wheel: Path) -> None:
     assert entry_points == "[console_scripts]\ntenon = tenon_autoscaler.__main__:main\n"
     packages = {name.split("/")[2] for name in names if name.startswith("tenon_autoscaler/packages/")}
     assert packages == {*TAKEN, "deploy", "examples"}
+    assert {Path(name).name for name in names if "/packages/deploy/crds/" in name} == DEFINITIONS
     assert [name for name in names if "__pycache__" in name] == []
     assert any(name.endswith("/licenses/LICENSE") for name in names)
+
+
+def test_the_source_distribution_has_every_file_of_the_repository(wheel: Path, tmp_path: Path) -> None:
+    """Also those behind links: hatchling leaves out a folder that it meets a second time."""
+    built = run(UV, "build", "--sdist", "--out-dir", tmp_path, ROOT)
+    assert built.returncode == 0, built.stderr
+    (file,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(file) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    listed = {path for path in run("git", "ls-files").stdout.splitlines() if (ROOT / path).is_file()}
+    linked = {f"deploy/{folder}/{name}" for folder in ("chart/crds", "chart-crd/definitions") for name in DEFINITIONS}
+    assert (listed | linked) - names == set()
 
 
 @pytest.mark.parametrize(
