@@ -12,6 +12,7 @@ from tenon.lifecycle.messages.launch import LaunchResult, LaunchWait
 from tenon.lifecycle.messages.node import Disrupt, DrainResult, Keep, Poke
 from tenon.lifecycle.state import NodeState, Stage
 from tests.workflows.fake_activities import INSTANCE, FakeWorld
+from tests.workflows.guarded_node import GUARDED
 from tests.workflows.node_workflow import (
     Handle,
     at,
@@ -118,7 +119,7 @@ async def keep(temporal: WorkflowEnvironment, cluster: str) -> None:
 async def cancelled(temporal: WorkflowEnvironment, cluster: str) -> None:
     """An operator cancels the workflow. A PodDisruptionBudget blocks the drain, until it is forced."""
     world = FakeWorld()
-    world.drains = [DrainResult(remaining=1, blocked=["pod default/web-0: PodDisruptionBudget default/web"])] * 3
+    world.drains = [DrainResult(remaining=1, blocked=[GUARDED])] * 3
     async with node(temporal, cluster, world, skip_time=False):
         handle = await live(temporal.client, cluster)
         await handle.cancel()
