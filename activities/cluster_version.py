@@ -20,7 +20,7 @@ class ClusterVersion:
     """Caches the version and asks for it again every few minutes."""
 
     def __init__(
-        self, known: str, ask: Callable[[], Awaitable[str]], clock: Callable[[], float] = time.monotonic
+        self, version: str, ask: Callable[[], Awaitable[str]], clock: Callable[[], float] = time.monotonic
     ) -> None:
         """Store the first version.
 
@@ -29,7 +29,7 @@ class ClusterVersion:
             ask: asks the API server or EKS again.
             clock: monotonic seconds.
         """
-        self._known = known
+        self._known = version
         self._ask = ask
         self._clock = clock
         self._again_at = clock() + KEPT
@@ -40,21 +40,23 @@ class ClusterVersion:
             return self._known
         self._again_at = self._clock() + KEPT
         try:
-            found = await self._ask()
+            current_version = await self._ask()
         except (ApiError, EC2Error, OSError) as error:
             log.warning(
                 "The worker failed to read the version of Kubernetes and selects images for the last known one",
                 extra={"version": self._known, "error": str(error)},
             )
             return self._known
-        if found and found != self._known:
-            log.info("The version of Kubernetes changed", extra={"previous-version": self._known, "version": found})
-            self._known = found
+        if current_version and current_version != self._known:
+            log.info(
+                "The version of Kubernetes changed", extra={"previous-version": self._known, "version": current_version}
+            )
+            self._known = current_version
         return self._known
 
 
 def server_version(answer: bytes) -> str:
     """The version in an API server's answer to ``/version``, such as ``1.36``; empty if the answer has none."""
-    named = json.loads(answer)
-    major, minor = str(named.get("major", "")), str(named.get("minor", "")).rstrip("+")
+    version_info = json.loads(answer)
+    major, minor = str(version_info.get("major", "")), str(version_info.get("minor", "")).rstrip("+")
     return f"{major}.{minor}" if major and minor else ""

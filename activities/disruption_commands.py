@@ -89,117 +89,118 @@ class CommandActivities:
         ]
 
     @activity.defn(name=ActivityName.TAINT_CANDIDATES)
-    async def taint_candidates(self, given: DisruptInput) -> StepResult:
+    async def taint_candidates(self, disrupt_input: DisruptInput) -> StepResult:
         """Mark each candidate's claim with the command and its reason, then keep new pods away from its Node."""
-        if given.command.surge and (why := await self._restarter.why_not(given.command.surge)):
-            await self._say_why_blocked(given, why)
+        if disrupt_input.command.surge and (why := await self._restarter.why_not(disrupt_input.command.surge)):
+            await self._say_why_blocked(disrupt_input, why)
             return StepResult(failure=why)
-        for candidate in given.command.candidates:
-            ref = _ref(given.cluster, candidate)
+        for candidate in disrupt_input.command.candidates:
+            ref = _ref(disrupt_input.cluster, candidate)
             claim = await read_claim(self._kube, ref)
             if claim is None or claim.deleting:
                 return StepResult(failure=f"NodeClaim {candidate.claim} is already leaving")
-            other = claim.annotations.get(labels.DISRUPTED_BY, given.command.id)
-            if other != given.command.id:
+            other = claim.annotations.get(labels.DISRUPTED_BY, disrupt_input.command.id)
+            if other != disrupt_input.command.id:
                 return StepResult(failure=f"NodeClaim {candidate.claim} belongs to command {other}")
             node = (await find_node(self._kube, NodeInput(claim=ref), claim)).node
             if node is None or object_json.is_deleting(node):
                 return StepResult(failure=f"the Node of NodeClaim {candidate.claim} is already leaving")
-            await annotate_claim(self._kube, ref, {labels.DISRUPTED_BY: given.command.id})
-            update = ConditionUpdate(DISRUPTION_REASON, "True", camel_case(given.command.reason))
+            await annotate_claim(self._kube, ref, {labels.DISRUPTED_BY: disrupt_input.command.id})
+            update = ConditionUpdate(DISRUPTION_REASON, "True", camel_case(disrupt_input.command.reason))
             await update_conditions(self._kube, ref, [update], self._now)
             await change(self._kube, NODES, node["metadata"]["name"], tainted, uid=object_json.uid(node))
-            await self._say_what_it_waits_for(given.command, claim, node)
+            await self._say_what_it_waits_for(disrupt_input.command, claim, node)
         log.info(
             "The worker prepares to disrupt nodes",
             extra={
-                "command": given.command.id,
-                "reason": given.command.reason,
-                "nodeclaims": [candidate.claim for candidate in given.command.candidates],
-                "replacements": [one.name for one in given.command.replacements],
+                "command": disrupt_input.command.id,
+                "reason": disrupt_input.command.reason,
+                "nodeclaims": [candidate.claim for candidate in disrupt_input.command.candidates],
+                "replacements": [replacement.name for replacement in disrupt_input.command.replacements],
             },
         )
         return StepResult()
 
-    async def _say_why_blocked(self, given: DisruptInput, why: str) -> None:
-        for candidate in given.command.candidates:
-            claim = await read_claim(self._kube, _ref(given.cluster, candidate))
+    async def _say_why_blocked(self, disrupt_input: DisruptInput, why: str) -> None:
+        for candidate in disrupt_input.command.candidates:
+            claim = await read_claim(self._kube, _ref(disrupt_input.cluster, candidate))
             if claim is not None:
                 await self._recorder.publish(claim.body, "DisruptionBlocked", why)
 
     async def _say_what_it_waits_for(self, command: DisruptionCommand, claim: ClaimRecord, node: Object) -> None:
         if not command.replacements:
             return
+        names = ", ".join(replacement.name for replacement in command.replacements)
+        text = f"Waiting on readiness of {names} to continue disruption"
         for subject in (claim.body, node):
-            text = (
-                f"Waiting on readiness of {', '.join(one.name for one in command.replacements)} to continue disruption"
-            )
             await self._recorder.publish(subject, "DisruptionWaitingReadiness", text)
 
     @activity.defn(name=ActivityName.CREATE_REPLACEMENTS)
-    async def create_replacements(self, given: DisruptInput) -> StepResult:
+    async def create_replacements(self, disrupt_input: DisruptInput) -> StepResult:
         """Create the NodeClaims of the replacements. Their names make it safe to repeat."""
-        for one in given.command.replacements:
+        for replacement in disrupt_input.command.replacements:
             try:
-                made = await self._kube.create(NODECLAIMS, dict(one.body))
+                created = await self._kube.create(NODECLAIMS, dict(replacement.body))
             except ConflictError:
-                present = await self._kube.get(NODECLAIMS, one.name)
-                if present is None or not _is_of(present, given.command):
-                    return StepResult(failure=f"the name {one.name} of a replacement is taken")
+                present = await self._kube.get(NODECLAIMS, replacement.name)
+                if present is None or not _is_of(present, disrupt_input.command):
+                    return StepResult(failure=f"the name {replacement.name} of a replacement is taken")
             except ApiError as error:
                 if not 400 <= error.status < 500 or error.status in (401, 408, 429):
                     raise
-                return StepResult(failure=f"the API server refused a NodeClaim of NodePool {one.pool}: {error.message}")
+                return StepResult(
+                    failure=f"the API server refused a NodeClaim of NodePool {replacement.pool}: {error.message}"
+                )
             else:
-                reason = camel_case(given.command.reason)
-                await self._recorder.publish(made, "DisruptionLaunching", f"Launching NodeClaim: {reason}")
+                reason = camel_case(disrupt_input.command.reason)
+                await self._recorder.publish(created, "DisruptionLaunching", f"Launching NodeClaim: {reason}")
         return StepResult()
 
     @activity.defn(name=ActivityName.AWAIT_REPLACEMENTS)
-    async def look_at_replacements(self, given: ReplacementsInput) -> StepResult:
+    async def look_at_replacements(self, replacements_input: ReplacementsInput) -> StepResult:
         """Look once whether all replacements are initialized, or one is gone.
 
         The workflow waits between two looks. An activity that waits would hold a worker slot, and launching the
         replacements needs the same slots.
         """
         waiting: dict[str, str] = {}
-        for replacement in given.command.replacements:
+        for replacement in replacements_input.command.replacements:
             body = await self._kube.get(NODECLAIMS, replacement.name)
             if body is None or object_json.is_deleting(body):
                 return StepResult(failure=f"replacement {replacement.name} is gone{_why_gone(body)}")
             claim = ClaimRecord.of(body)
             if not claim.initialized:
                 waiting[replacement.name] = _waits_for(claim)
-        return StepResult(waits="; ".join(f"{name} {what}" for name, what in sorted(waiting.items())[:3]))
+        return StepResult(waits="; ".join(f"{name} {reason}" for name, reason in sorted(waiting.items())[:3]))
 
     @activity.defn(name=ActivityName.SURGE)
-    async def start_new_pods_first(self, given: ReplacementsInput) -> StepResult:
+    async def start_new_pods_first(self, replacements_input: ReplacementsInput) -> StepResult:
         """Restart the Deployments of pods that must not stop first, and look once whether their new pods are ready.
 
         Raises:
             ApplicationError: they are not ready yet. Temporal looks again after a pause, which holds no worker slot.
         """
         nodes = []
-        for candidate in given.command.candidates:
-            ref = _ref(given.cluster, candidate)
+        for candidate in replacements_input.command.candidates:
+            ref = _ref(replacements_input.cluster, candidate)
             claim = await read_claim(self._kube, ref)
             node = (await find_node(self._kube, NodeInput(claim=ref), claim)).node if claim is not None else None
             if node is not None:
                 nodes.append(str(node["metadata"]["name"]))
-        command = given.command
+        command = replacements_input.command
         if not (waits := await self._restarter.surge(command.surge, nodes, command.id)):
             return StepResult()
-        if self._now() >= given.until:
+        if self._now() >= replacements_input.until:
             return StepResult(failure=f"{waits} in time")
         raise _not_yet(waits)
 
     @activity.defn(name=ActivityName.CHECK_CANDIDATES)
-    async def check_candidates(self, given: DisruptInput) -> StepResult:
+    async def check_candidates(self, disrupt_input: DisruptInput) -> StepResult:
         """Look at the candidates' pods for the last time. A candidate that is already leaving needs no look."""
-        command = given.command
+        command = disrupt_input.command
         budgets = Budgets(self._kube)
         for candidate in command.candidates:
-            ref = _ref(given.cluster, candidate)
+            ref = _ref(disrupt_input.cluster, candidate)
             claim = await read_claim(self._kube, ref)
             if claim is None or claim.deleting:
                 continue
@@ -229,14 +230,21 @@ class CommandActivities:
             def compute(
                 claim: Object, times: Mapping[str, int] = times, sent: Mapping[str, int] = sent
             ) -> dict[str, Any]:
-                known = object_json.annotations(claim).get(labels.MOVED_HERE, "[]")
-                return {"metadata": {"annotations": {labels.MOVED_HERE: with_arrival(known, now, times, sent)}}}
+                recorded = object_json.annotations(claim).get(labels.MOVED_HERE, "[]")
+                return {"metadata": {"annotations": {labels.MOVED_HERE: with_arrival(recorded, now, times, sent)}}}
 
-            if (seen := await self._kube.get(NODECLAIMS, name)) is not None:
-                await change(self._kube, NODECLAIMS, name, compute, uid=seen["metadata"]["uid"], seen=seen)
+            if (present_claim := await self._kube.get(NODECLAIMS, name)) is not None:
+                await change(
+                    self._kube,
+                    NODECLAIMS,
+                    name,
+                    compute,
+                    uid=present_claim["metadata"]["uid"],
+                    read_object=present_claim,
+                )
 
     @activity.defn(name=ActivityName.FINISH_COMMAND)
-    async def finish_command(self, given: FinishInput) -> StepResult:
+    async def finish_command(self, finish_input: FinishInput) -> StepResult:
         """Give up the command's hold on its nodes. With ``undo``, remove unused replacements.
 
         It begins when the candidates are leaving, so that replacements and candidates are never both ordinary nodes.
@@ -245,23 +253,23 @@ class CommandActivities:
             ApplicationError: one of them is not leaving yet, or an unused replacement does not leave yet. Temporal
                 tries again after a pause, which holds no worker slot.
         """
-        stay = set(given.stay)
+        stay = set(finish_input.stay)
         gives_up = activity.info().attempt >= MAX_ATTEMPTS
-        for candidate in given.command.candidates:
+        for candidate in finish_input.command.candidates:
             if candidate.claim in stay or gives_up:
                 continue
             activity.heartbeat()
-            claim = await read_claim(self._kube, _ref(given.cluster, candidate))
-            if claim is not None and claim.disrupted_by == given.command.id and not claim.deleting:
+            claim = await read_claim(self._kube, _ref(finish_input.cluster, candidate))
+            if claim is not None and claim.disrupted_by == finish_input.command.id and not claim.deleting:
                 raise _not_yet(f"NodeClaim {candidate.claim} has accepted the command but is not leaving yet")
-        for candidate in given.command.candidates:
+        for candidate in finish_input.command.candidates:
             activity.heartbeat()
-            ref = _ref(given.cluster, candidate)
+            ref = _ref(finish_input.cluster, candidate)
             claim = await read_claim(self._kube, ref)
-            if claim is None or claim.disrupted_by != given.command.id:
+            if claim is None or claim.disrupted_by != finish_input.command.id:
                 continue
             if claim.deleting:
-                text = f"Disrupting NodeClaim: {camel_case(given.command.reason)}"
+                text = f"Disrupting NodeClaim: {camel_case(finish_input.command.reason)}"
                 await self._recorder.publish(claim.body, "DisruptionTerminating", text)
                 continue
             if candidate.claim not in stay:
@@ -270,33 +278,39 @@ class CommandActivities:
                     extra={"nodeclaim": ref.name},
                 )
             # The taint goes first: as long as the annotation is there, a repetition finds the rest.
-            await cordon.withdraw(self._kube, ref, "", command=given.command.id)
-            await self._unmark(ref, labels.DISRUPTED_BY, given.command)
-        for one in given.command.replacements:
+            await cordon.withdraw(self._kube, ref, "", command=finish_input.command.id)
+            await self._unmark(ref, labels.DISRUPTED_BY, finish_input.command)
+        for replacement in finish_input.command.replacements:
             activity.heartbeat()
-            await self._release(given, one)
-        if given.undo:
-            _count_failure(given.command)
+            await self._release(finish_input, replacement)
+        if finish_input.undo:
+            _count_failure(finish_input.command)
             log.info(
                 "The worker undid a disruption command",
-                extra={"command": given.command.id, "reason": given.command.reason, "nodeclaims": given.stay},
+                extra={
+                    "command": finish_input.command.id,
+                    "reason": finish_input.command.reason,
+                    "nodeclaims": finish_input.stay,
+                },
             )
         return StepResult()
 
-    async def _release(self, given: FinishInput, one: Replacement) -> None:
+    async def _release(self, finish_input: FinishInput, replacement: Replacement) -> None:
         """End the command's hold on a replacement. If the command failed, remove it unless a pod uses it."""
-        body = await self._kube.get(NODECLAIMS, one.name)
-        if body is None or not _is_of(body, given.command):
+        body = await self._kube.get(NODECLAIMS, replacement.name)
+        if body is None or not _is_of(body, finish_input.command):
             return
         claim = ClaimRecord.of(body)
-        ref = ClaimRef(cluster=given.cluster, name=one.name, uid=claim.uid)
-        if given.undo and not claim.registered:
-            removal = Removal(reason=Reason.UNUSED_REPLACEMENT, detail=UNUSED, actor=command_text(given.command.id))
+        ref = ClaimRef(cluster=finish_input.cluster, name=replacement.name, uid=claim.uid)
+        if finish_input.undo and not claim.registered:
+            removal = Removal(
+                reason=Reason.UNUSED_REPLACEMENT, detail=UNUSED, actor=command_text(finish_input.command.id)
+            )
             await delete_with_finalizer(self._kube, claim, removal)
             return
-        if given.undo:
-            await _offer_to_leave(given, one)
-        await self._unmark(ref, labels.REPLACEMENT_FOR, given.command)
+        if finish_input.undo:
+            await _offer_to_leave(finish_input, replacement)
+        await self._unmark(ref, labels.REPLACEMENT_FOR, finish_input.command)
 
     async def _unmark(self, ref: ClaimRef, annotation: str, command: DisruptionCommand) -> None:
         def compute(claim: Object) -> dict[str, Any]:
@@ -313,16 +327,16 @@ def _count_failure(command: DisruptionCommand) -> None:
     metrics.QUEUE_FAILURES.labels(does, reason, command.consolidation_type).inc()
 
 
-async def _offer_to_leave(given: FinishInput, one: Replacement) -> None:
+async def _offer_to_leave(finish_input: FinishInput, replacement: Replacement) -> None:
     """Ask the workflow of an unused replacement to leave if it has no pods. If it does not, it is an ordinary node.
 
     Raises:
         ApplicationError: it does not leave yet, for example because a node that was just initialized still binds pods.
     """
-    handle = activity.client().get_workflow_handle(nodeclaim_id(given.cluster, one.name))
-    request = Disrupt(command=given.command.id, reason=Reason.EMPTY, detail=UNUSED, only_if_empty=True)
+    handle = activity.client().get_workflow_handle(nodeclaim_id(finish_input.cluster, replacement.name))
+    request = Disrupt(command=finish_input.command.id, reason=Reason.EMPTY, detail=UNUSED, only_if_empty=True)
     attempt = activity.info().attempt
-    ident = f"{given.command.id}-{attempt}"  # a workflow repeats its answer to the same update
+    ident = f"{finish_input.command.id}-{attempt}"  # a workflow repeats its answer to the same update
     try:
         answer = await handle.execute_update("disrupt", request, id=ident, result_type=DisruptAnswer)
     except Exception as error:  # emptiness and consolidation look after a node that stays
@@ -332,16 +346,16 @@ async def _offer_to_leave(given: FinishInput, one: Replacement) -> None:
             return
         why = answer.why
         if attempt < OFFERS:
-            raise _not_yet(f"replacement {one.name} of the failed command does not leave yet: {why}")
+            raise _not_yet(f"replacement {replacement.name} of the failed command does not leave yet: {why}")
     log.info(
         "A replacement of a failed command stays",
-        extra={"command": given.command.id, "nodeclaim": one.name, "error": why},
+        extra={"command": finish_input.command.id, "nodeclaim": replacement.name, "error": why},
     )
 
 
-def _not_yet(what: str) -> ApplicationError:
+def _not_yet(condition: str) -> ApplicationError:
     """The error of an attempt that found that it must wait. Temporal shows it as the last failure of the activity."""
-    return ApplicationError(what, category=ApplicationErrorCategory.BENIGN)
+    return ApplicationError(condition, category=ApplicationErrorCategory.BENIGN)
 
 
 def _ref(cluster: str, candidate: DisruptionCandidate) -> ClaimRef:

@@ -21,7 +21,7 @@ CONCURRENCY = 20
 
 
 @activity.defn(name=ActivityName.DISRUPT)
-async def disrupt(given: DisruptInput) -> DisruptResult:
+async def disrupt(disrupt_input: DisruptInput) -> DisruptResult:
     """Ask each candidate's workflow to leave. A candidate without a running workflow counts as refused."""
     accepted: list[str] = []
     refused: dict[str, str] = {}
@@ -29,20 +29,27 @@ async def disrupt(given: DisruptInput) -> DisruptResult:
 
     async def ask(candidate: DisruptionCandidate) -> DisruptAnswer:
         async with gate:
-            return await _ask(activity.client(), given.cluster, given.command, candidate)
+            return await _ask(activity.client(), disrupt_input.cluster, disrupt_input.command, candidate)
 
-    answers = await asyncio.gather(*(ask(candidate) for candidate in given.command.candidates))
-    for candidate, answer in zip(given.command.candidates, answers, strict=True):
+    answers = await asyncio.gather(*(ask(candidate) for candidate in disrupt_input.command.candidates))
+    for candidate, answer in zip(disrupt_input.command.candidates, answers, strict=True):
         if answer.accepted:
             accepted.append(candidate.claim)
         else:
             refused[candidate.claim] = answer.why
     log.info(
         "The worker disrupts nodes",
-        extra={"command": given.command.id, "reason": given.command.reason, "accepted": accepted, "refused": refused},
+        extra={
+            "command": disrupt_input.command.id,
+            "reason": disrupt_input.command.reason,
+            "accepted": accepted,
+            "refused": refused,
+        },
     )
     leaving = [
-        candidate.claim for candidate, answer in zip(given.command.candidates, answers, strict=True) if answer.leaving
+        candidate.claim
+        for candidate, answer in zip(disrupt_input.command.candidates, answers, strict=True)
+        if answer.leaving
     ]
     return DisruptResult(accepted=accepted, refused=refused, leaving=leaving)
 

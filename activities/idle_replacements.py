@@ -60,10 +60,10 @@ class IdleReplacements:
         self._listed_at: datetime | None = None
         self._claims: list[_Claim] = []
 
-    async def sentence(self, kept: Sequence[PodRecord]) -> str:
+    async def sentence(self, kept_pods: Sequence[PodRecord]) -> str:
         """Which nodes stand empty because they were bought for these pods; empty if none does, or if it is unknown."""
         try:
-            return idle_sentence(await self._idle({pod.uid for pod in kept}))
+            return idle_sentence(await self._idle({pod.uid for pod in kept_pods}))
         except (ApiError, EC2Error) as error:
             log.info("The worker failed to look for nodes that wait for a blocked drain", extra={"error": str(error)})
             return ""

@@ -107,8 +107,8 @@ class LaunchBreakers:
             self.active.set()
         give_up = asyncio.get_running_loop().time() + self._wait_seconds
         while True:
-            now, held = self._now(), self._holding(pool, node_class, instance_types)
-            key, breaker = held or (pool, None)
+            now, holding_breaker = self._now(), self._holding(pool, node_class, instance_types)
+            key, breaker = holding_breaker or (pool, None)
             if not pool or (breaker is None and not (sends and self._in_doubt(pool, now))):
                 return None
             if breaker is not None:
@@ -211,7 +211,11 @@ class LaunchBreakers:
         self._open = {key: breaker for key, breaker in self._open.items() if not rules.untried(breaker, now)}
         return LaunchReport(
             refused=grouped(self._avoided_until),
-            breakers=[each for key, each in sorted(self._open.items()) if key not in self._foreign | self._reported],
+            breakers=[
+                open_breaker
+                for key, open_breaker in sorted(self._open.items())
+                if key not in self._foreign | self._reported
+            ],
             closed=sorted(self._closed),
         )
 
@@ -223,12 +227,12 @@ class LaunchBreakers:
         if self._reported:
             self.active.set()
 
-    def adopt(self, kept: LaunchReport) -> None:
+    def adopt(self, report: LaunchReport) -> None:
         """Take over what was known before this process started. What the process itself has seen takes precedence."""
         now = self._now()
-        self._kept_by = kept.kept_by
-        self._avoided_until = {**by_offering(kept.refused, now), **self._avoided_until}
-        for key, breaker in rules.by_key(kept.breakers).items():
+        self._kept_by = report.kept_by
+        self._avoided_until = {**by_offering(report.refused, now), **self._avoided_until}
+        for key, breaker in rules.by_key(report.breakers).items():
             launches = breaker.pool in self._answered and not breaker.instance_types
             if not launches and not rules.untried(breaker, now):
                 self._open.setdefault(key, breaker)
@@ -236,19 +240,19 @@ class LaunchBreakers:
                     (self._foreign if breaker.boots else self._reported).add(key)
                     self.active.set()
 
-    def learn(self, kept: LaunchReport) -> None:
+    def learn(self, report: LaunchReport) -> None:
         """Take over which instances ended in front of other processes, and which breakers these have closed."""
         now = self._now()
-        stored = rules.by_key(kept.breakers)
-        if kept.kept_by != self._kept_by:  # a new workflow, which must hear all that the one before it knew
-            self._kept_by = kept.kept_by
+        stored = rules.by_key(report.breakers)
+        if report.kept_by != self._kept_by:  # a new workflow, which must hear all that the one before it knew
+            self._kept_by = report.kept_by
             self._foreign.clear()
             self._reported.clear()
             self.news.set()
-        gone = [key for key in self._foreign | self._reported if key in self._open and key not in stored]
-        for key in gone:
+        closed_keys = [key for key in self._foreign | self._reported if key in self._open and key not in stored]
+        for key in closed_keys:
             self._forget(key)
-        if gone:
+        if closed_keys:
             self._wake()
         for key, breaker in stored.items():
             own = self._open.get(key)
@@ -296,8 +300,8 @@ class LaunchBreakers:
     def _holding(self, pool: str, node_class: str, instance_types: Collection[str]) -> tuple[str, LaunchBreaker] | None:
         """The breaker that holds back a launch for longest, with its key."""
         keys = (key for key in rules.keys_of(pool, node_class) if key in self._open)
-        held = [(key, self._open[key]) for key in keys if rules.holds_back(self._open[key], instance_types)]
-        return max(held, key=lambda each: each[1].next_probe_at, default=None)
+        holding = [(key, self._open[key]) for key in keys if rules.holds_back(self._open[key], instance_types)]
+        return max(holding, key=lambda key_and_breaker: key_and_breaker[1].next_probe_at, default=None)
 
     def _close(self, key: str) -> None:
         self._forget(key)
@@ -316,7 +320,7 @@ class LaunchBreakers:
         return answered is None or now - answered > KNOWN_FOR
 
     def _takes_turn(self, key: tuple[str, bool], claim: str, now: datetime, most: int) -> bool:
-        turns = {each: since for each, since in self._turns.get(key, {}).items() if now - since < TURN}
+        turns = {pool: since for pool, since in self._turns.get(key, {}).items() if now - since < TURN}
         if claim not in turns and len(turns) >= most:
             return False
         self._turns[key] = {**turns, claim: now}
@@ -331,8 +335,8 @@ class LaunchBreakers:
             return False
         waiting = self._asked.get(key, {})
         return any(
-            now - asked < STILL_WAITS and (other not in probed or probed[other] < probed[claim])
-            for other, asked in waiting.items()
+            now - asked_at < STILL_WAITS and (other not in probed or probed[other] < probed[claim])
+            for other, asked_at in waiting.items()
             if other != claim
         )
 

@@ -104,7 +104,7 @@ class LaunchGroups:
                 _remember(self._left, group.id)
         return group.id in self._left
 
-    async def _read(self, batch: str, wanted: LaunchGroup) -> None:
+    async def _read(self, batch: str, launch_group: LaunchGroup) -> None:
         began = self._now()
         listed = await self._kube.list(NODECLAIMS, label_selector=f"{labels.BATCH}={batch}")
         claims = [ClaimRecord.of(claim) for claim in listed]
@@ -113,10 +113,12 @@ class LaunchGroups:
         for claim in claims:
             if claim.launch_attempt and (member := group_of(claim.annotations)) is not None:
                 _remember(self._left, member.id)
-        while len(self._whole) > MAX_CACHED and next(iter(self._whole)) != wanted.id:
+        while len(self._whole) > MAX_CACHED and next(iter(self._whole)) != launch_group.id:
             del self._whole[next(iter(self._whole))]
-        self._read_at = {each: at for each, at in self._read_at.items() if began - at <= READ_FOR} | {batch: began}
-        self._broken = {each: groups for each, groups in self._broken.items() if each in self._read_at}
+        self._read_at = {batch_id: at for batch_id, at in self._read_at.items() if began - at <= READ_FOR} | {
+            batch: began
+        }
+        self._broken = {batch_id: groups for batch_id, groups in self._broken.items() if batch_id in self._read_at}
         self._broken[batch] = broken_groups(claims)
 
 
@@ -133,8 +135,8 @@ def in_group(claim: ClaimRecord) -> bool:
 
 async def living_instance(ec2: Ec2Provider, name: str, claim: ClaimRecord | None) -> Instance | None:
     """Find the living instance of a NodeClaim without a provider ID, by its tag or its place in the launch group."""
-    found = await asyncio.to_thread(ec2.find_instance, name)
+    instance = await asyncio.to_thread(ec2.find_instance, name)
     group = group_of(claim.annotations) if claim is not None else None
-    if found is not None or group is None:
-        return found
+    if instance is not None or group is None:
+        return instance
     return await asyncio.to_thread(ec2.group_instance, group, name)

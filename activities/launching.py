@@ -113,27 +113,29 @@ class Launching:
         self._breakers = breakers or LaunchBreakers(now)
         self._putting_off = LaunchRetry(kube, recorder, self._breakers, now, tries)
 
-    async def prepare(self, given: PrepareLaunchInput) -> PrepareLaunchResult:
+    async def prepare(self, prepare_input: PrepareLaunchInput) -> PrepareLaunchResult:
         """Return what the claim asks for and, unless it was launched before, the exact request of this attempt."""
-        claim = await nodeclaims.read_claim(self._kube, given.claim)
+        claim = await nodeclaims.read_claim(self._kube, prepare_input.claim)
         if claim is None:
             return PrepareLaunchResult(view=ClaimView())
         view = evolve(nodeclaims.view_of(claim), initialization_timeout_seconds=self._initialization_seconds)
         waits_for_launch = not claim.deleting and not claim.provider_id
         if waits_for_launch and (
             breaker := await self._breakers.admit(
-                view.pool, given.claim.name, claim.instance_types, node_class=claim.node_class
+                view.pool, prepare_input.claim.name, claim.instance_types, node_class=claim.node_class
             )
         ):
-            return await self._putting_off.unprepared(claim, given.claim, view, self._putting_off.breaker_wait(breaker))
+            return await self._putting_off.unprepared(
+                claim, prepare_input.claim, view, self._putting_off.breaker_wait(breaker)
+            )
         request: LaunchRequest | None = None
         try:
-            result = await self._prepare(given, claim, view)
+            result = await self._prepare(prepare_input, claim, view)
             request = result.request
             return result
         finally:
             if request is None:
-                self._breakers.leave(given.claim.name)
+                self._breakers.leave(prepare_input.claim.name)
 
     def _avoided(self, claim: ClaimRecord) -> UnavailableOfferings:
         """The offerings that this process or, a short time ago, the claim's plan knew to be unavailable."""
@@ -143,75 +145,77 @@ class Launching:
             self._breakers.avoided() | (unavailable_offerings(claim.annotations) if young else frozenset())
         )
 
-    async def _prepare(self, given: PrepareLaunchInput, claim: ClaimRecord, view: ClaimView) -> PrepareLaunchResult:
-        began = given.began_at or self._now()
-        attempt = max(given.attempt, claim.launch_attempt)
+    async def _prepare(
+        self, prepare_input: PrepareLaunchInput, claim: ClaimRecord, view: ClaimView
+    ) -> PrepareLaunchResult:
+        began = prepare_input.began_at or self._now()
+        attempt = max(prepare_input.attempt, claim.launch_attempt)
         try:
-            earlier = await self._launched_before(claim, given.claim, began, sent_before=attempt > 1)
+            earlier = await self._launched_before(claim, prepare_input.claim, began, sent_before=attempt > 1)
         except NodeClassNotReadyError as error:
-            return await self._putting_off.given_up(given.claim, view, Reason.NODECLASS_NOT_READY, str(error))
+            return await self._putting_off.given_up(prepare_input.claim, view, Reason.NODECLASS_NOT_READY, str(error))
         except NodeClassReadinessUnknownError as error:
             wait = LaunchWait(
                 reason=CLASS_UNKNOWN, message=f"{error}, so the launch of its instance cannot be recorded"
             )
-            return await self._putting_off.unprepared(claim, given.claim, view, wait)
+            return await self._putting_off.unprepared(claim, prepare_input.claim, view, wait)
         instance = earlier.instance
         if earlier.waits is not None:
             return PrepareLaunchResult(
                 view=view, reason=earlier.waits.reason, message=earlier.waits.message, waits=earlier.waits
             )
         if earlier.lost and not view.deleting:
-            return await self._putting_off.given_up(given.claim, view, Reason.INSTANCE_GONE, earlier.lost)
+            return await self._putting_off.given_up(prepare_input.claim, view, Reason.INSTANCE_GONE, earlier.lost)
         if instance is not None:
-            await self._tag(given.claim, instance, view.node_name)
+            await self._tag(prepare_input.claim, instance, view.node_name)
             # An earlier workflow may have been terminated between tainting the node and deleting the claim.
-            if await cordon.withdraw(self._kube, given.claim, view.node_name):
+            if await cordon.withdraw(self._kube, prepare_input.claim, view.node_name):
                 log.info(
                     "The worker removed the disruption taint from a node",
-                    extra={"nodeclaim": given.claim.name, "node": view.node_name},
+                    extra={"nodeclaim": prepare_input.claim.name, "node": view.node_name},
                 )
             # An earlier workflow may also have been terminated before it bound the pods.
             if view.initialized and await remove_startup_cordon_by_name(self._kube, view.node_name):
                 log.info(
                     "The worker removed a startup cordon",
-                    extra={"nodeclaim": given.claim.name, "node": view.node_name},
+                    extra={"nodeclaim": prepare_input.claim.name, "node": view.node_name},
                 )
             return PrepareLaunchResult(view=evolve(view, instance=instance))
         if view.deleting:
             return PrepareLaunchResult(view=view)
-        if not await nodeclaims.ensure_claim_finalizer(self._kube, given.claim, seen=claim.body):
+        if not await nodeclaims.ensure_claim_finalizer(self._kube, prepare_input.claim, read_object=claim.body):
             return PrepareLaunchResult(view=ClaimView())
         try:
-            wanted, faults = parse(NodeClaim, claim.body)
-            if wanted is None or faults:
+            nodeclaim, faults = parse(NodeClaim, claim.body)
+            if nodeclaim is None or faults:
                 raise ValueError("the NodeClaim cannot be read: " + "; ".join(str(fault) for fault in faults))
             node_class = await self._node_class(view.node_class, claim)
             own = with_own_kubelet(node_class, claim.annotations)
-            async with self._throttled.shown(given.claim, PREPARING):
+            async with self._throttled.shown(prepare_input.claim, PREPARING):
                 types = await with_heartbeat(self._types.of(claim, own))
                 avoided = self._avoided(claim)
-                prepare = partial(self._ec2.prepare_launch, wanted, own, attempt, avoided, types)
+                prepare = partial(self._ec2.prepare_launch, nodeclaim, own, attempt, avoided, types)
                 request = await with_heartbeat(asyncio.get_running_loop().run_in_executor(self._senders, prepare))
         except NodeClassNotReadyError as error:
-            return await self._putting_off.given_up(given.claim, view, Reason.NODECLASS_NOT_READY, str(error))
+            return await self._putting_off.given_up(prepare_input.claim, view, Reason.NODECLASS_NOT_READY, str(error))
         except InsufficientCapacityError as error:
             self._breakers.sold_out(error.unavailable)
             self._breakers.news.set()  # the planner asked for this, so it does not know what is avoided
-            return await self._putting_off.given_up(given.claim, view, Reason.INSUFFICIENT_CAPACITY, str(error))
+            return await self._putting_off.given_up(prepare_input.claim, view, Reason.INSUFFICIENT_CAPACITY, str(error))
         except NodeClassReadinessUnknownError as error:
             return await self._putting_off.unprepared(
-                claim, given.claim, view, LaunchWait(reason=CLASS_UNKNOWN, message=str(error))
+                claim, prepare_input.claim, view, LaunchWait(reason=CLASS_UNKNOWN, message=str(error))
             )
         except ValueError as error:
             wait = LaunchWait(reason=nodeclaims.LAUNCH_FAILED, message=str(error))
             self._breakers.refused(view.pool, wait.reason, wait.message)
-            return await self._putting_off.unprepared(claim, given.claim, view, wait)
+            return await self._putting_off.unprepared(claim, prepare_input.claim, view, wait)
         except EC2Error as error:
-            wait = await self._putting_off.failed(given.claim, claim, error)
-            return await self._putting_off.unprepared(claim, given.claim, view, wait)
+            wait = await self._putting_off.failed(prepare_input.claim, claim, error)
+            return await self._putting_off.unprepared(claim, prepare_input.claim, view, wait)
         group = await with_heartbeat(self._groups.wait_complete(claim)) if attempt == 1 else None
         if attempt > 1 or (group is None and in_group(claim)):
-            await self._record_attempt(given.claim, attempt)
+            await self._record_attempt(prepare_input.claim, attempt)
         request = evolve(request, made_from=self._origin(node_class), group=group)
         return PrepareLaunchResult(view=view, request=request, attempt=attempt)
 
@@ -223,7 +227,7 @@ class Launching:
         """
         await nodeclaims.annotate_claim(self._kube, ref, {labels.LAUNCH_ATTEMPT: str(attempt)})
 
-    async def launch(self, given: LaunchInput) -> LaunchResult:
+    async def launch(self, launch_input: LaunchInput) -> LaunchResult:
         """Send the recorded request and write the outcome on the claim. Safe to repeat.
 
         Raises:
@@ -231,44 +235,48 @@ class Launching:
                 instance.
         """
         try:
-            return await self._launch(given)
+            return await self._launch(launch_input)
         finally:
-            self._breakers.leave(given.claim.name)
+            self._breakers.leave(launch_input.claim.name)
 
-    async def _launch(self, given: LaunchInput) -> LaunchResult:
-        claim = await nodeclaims.read_claim(self._kube, given.claim)
+    async def _launch(self, launch_input: LaunchInput) -> LaunchResult:
+        claim = await nodeclaims.read_claim(self._kube, launch_input.claim)
         if claim is None:
             raise ApplicationError(
-                f"NodeClaim {given.claim.name} is gone: nothing is bought for it", type=ErrorType.CLAIM_GONE
+                f"NodeClaim {launch_input.claim.name} is gone: nothing is bought for it", type=ErrorType.CLAIM_GONE
             )
         if claim.provider_id:
             # The workflow was reset to a point before its launch. EC2 forgets client tokens in time, so ask the claim.
             earlier = await self._lost.search(claim)
             reason = Reason.INSTANCE_GONE if earlier.lost else ""
             return LaunchResult(instance=earlier.instance, reason=reason, message=earlier.lost, waits=earlier.waits)
-        if await self._group_is_left(given, claim):
-            return await self._putting_off.unlaunched(claim, given.claim, _not_sent(GROUP_LEFT))
-        wanted = sorted(_instance_types(given.request))
+        if await self._group_is_left(launch_input, claim):
+            return await self._putting_off.unlaunched(claim, launch_input.claim, _not_sent(GROUP_LEFT))
+        type_names = sorted(_instance_types(launch_input.request))
         if breaker := await self._breakers.admit(
-            claim.pool, given.claim.name, wanted, node_class=claim.node_class, sends=True
+            claim.pool, launch_input.claim.name, type_names, node_class=claim.node_class, sends=True
         ):
             return await self._putting_off.unlaunched(
-                claim, given.claim, LaunchResult(waits=self._putting_off.breaker_wait(breaker))
+                claim, launch_input.claim, LaunchResult(waits=self._putting_off.breaker_wait(breaker))
             )
-        result = await self._send(given, claim)
+        result = await self._send(launch_input, claim)
         refused, result = result.unavailable, evolve(result, unavailable=[])
-        if result.instance is None and result.reason == TEMPLATE_NOT_FOUND and given.attempt < LAUNCH_ATTEMPTS:
+        if result.instance is None and result.reason == TEMPLATE_NOT_FOUND and launch_input.attempt < LAUNCH_ATTEMPTS:
             # The next attempt creates the template again.
             return evolve(result, reason=Reason.TEMPLATE_GONE)
         if result.instance is None:
-            result = await self._putting_off.unlaunched(claim, given.claim, result)
-            if result.waits is not None and given.attempt and not (result.waits.unsettled or given.unsettled):
-                await self._record_attempt(given.claim, given.attempt + 1)
+            result = await self._putting_off.unlaunched(claim, launch_input.claim, result)
+            if (
+                result.waits is not None
+                and launch_input.attempt
+                and not (result.waits.unsettled or launch_input.unsettled)
+            ):
+                await self._record_attempt(launch_input.claim, launch_input.attempt + 1)
             return result
-        cheaper = cheapest_refused(given.request, refused, result.instance)
+        cheaper = cheapest_refused(launch_input.request, refused, result.instance)
         in_shortage = _shortage_annotation(claim, result.instance, cheaper)
         try:
-            await self._mark(given.claim, result.instance, claim, given.request.made_from, in_shortage)
+            await self._mark(launch_input.claim, result.instance, claim, launch_input.request.made_from, in_shortage)
         except nodeclaims.AnotherInstanceError as error:
             await terminate_surplus(self._ec2, self._recorder, claim, result.instance.id, error.provider_id)
             raise  # the next attempt continues with the instance that the claim has
@@ -278,7 +286,7 @@ class Launching:
         log.info(
             "A NodeClaim launched",
             extra={
-                "nodeclaim": given.claim.name,
+                "nodeclaim": launch_input.claim.name,
                 "instance": instance.id,
                 "provider-id": instance.provider_id,
                 "instance-type": instance.instance_type,
@@ -290,74 +298,74 @@ class Launching:
         )
         return result
 
-    async def _send(self, given: LaunchInput, claim: ClaimRecord) -> LaunchResult:
+    async def _send(self, launch_input: LaunchInput, claim: ClaimRecord) -> LaunchResult:
         """Send the request and record what EC2 refuses, for other claims and for the provisioner workflow."""
-        pool, instance_types = claim.pool, _instance_types(given.request)
+        pool, instance_types = claim.pool, _instance_types(launch_input.request)
         loop, read_at = asyncio.get_running_loop(), self._now()
         context = copy_context()  # that of the activity, which says how often it was tried
 
         def look() -> None:
-            check = self._check_still_wanted(given, claim, read_at)
+            check = self._check_still_wanted(launch_input, claim, read_at)
             context.run(asyncio.run_coroutine_threadsafe, check, loop).result(LOOKS_WITHIN)
 
         def send() -> LaunchResult:
             with last_look.looking(look):
-                return self._ec2.launch(given.request)
+                return self._ec2.launch(launch_input.request)
 
         try:
-            async with self._throttled.shown(given.claim, SENDING):
+            async with self._throttled.shown(launch_input.claim, SENDING):
                 result = await with_heartbeat(loop.run_in_executor(self._senders, send))
         except last_look.NotWantedError as error:
             return _not_sent(str(error))
         except EC2Error as error:
-            wait = await self._putting_off.failed(given.claim, claim, error)
+            wait = await self._putting_off.failed(launch_input.claim, claim, error)
             return LaunchResult(waits=wait)
         for refused in result.unavailable:
-            if refused.capacity_type != given.request.capacity_type:
+            if refused.capacity_type != launch_input.request.capacity_type:
                 continue  # a full placement group is full for the other capacity types as well
             no_capacity = Reason.INSUFFICIENT_CAPACITY.camel_case
             metrics.LAUNCH_FAILURES.labels(refused.zone, "", refused.capacity_type, no_capacity).inc()
         self._breakers.sold_out(result.unavailable)
-        if given.request.group is not None and result.instance is not None:
-            self._groups.accepted(given.request.group)
+        if launch_input.request.group is not None and result.instance is not None:
+            self._groups.accepted(launch_input.request.group)
         if result.waits is not None and result.waits.new_token:
             return result  # EC2 has refused nothing
-        if given.request.group is not None and result.waits is not None and result.waits.answered:
-            self._groups.leave(given.request.group)
+        if launch_input.request.group is not None and result.waits is not None and result.waits.answered:
+            self._groups.leave(launch_input.request.group)
         if result.reason == SPOT_ROLE_MISSING:
             await self._recorder.publish(
                 claim.body, SPOT_ROLE_MISSING, f"{result.message}: {CREATE_SPOT_ROLE}", "Warning"
             )
-        wanting = result.instance is None and result.waits is None
-        if result.instance is not None or wanting or result.reason == SUBNET_FULL:
+        lacks_capacity = result.instance is None and result.waits is None
+        if result.instance is not None or lacks_capacity or result.reason == SUBNET_FULL:
             self._breakers.launched(pool, instance_types, node_class=claim.node_class)
         elif result.waits is not None and result.waits.answered and result.reason != TEMPLATE_NOT_FOUND:
-            metrics.LAUNCH_FAILURES.labels("", "", given.request.capacity_type, result.reason).inc()
+            metrics.LAUNCH_FAILURES.labels("", "", launch_input.request.capacity_type, result.reason).inc()
             fault = result.waits.class_fault
             types = frozenset() if fault == ClassFault.WHOLE else instance_types
             node_class = claim.node_class if fault else ""
             self._breakers.refused(pool, result.reason, result.message, types, node_class=node_class)
-        reason = Reason.INSUFFICIENT_CAPACITY if wanting else result.reason
+        reason = Reason.INSUFFICIENT_CAPACITY if lacks_capacity else result.reason
         return evolve(result, reason=reason)
 
-    async def _check_still_wanted(self, given: LaunchInput, claim: ClaimRecord, read_at: datetime) -> None:
+    async def _check_still_wanted(self, launch_input: LaunchInput, claim: ClaimRecord, read_at: datetime) -> None:
         """Check that the launch, whose turn has come, is still for NodeClaims that want an instance.
 
         Raises:
             NotWantedError: the request would buy an instance for a NodeClaim that left.
         """
-        if await self._group_is_left(given, claim):
+        if await self._group_is_left(launch_input, claim):
             raise last_look.NotWantedError(GROUP_LEFT)
-        sent_before = given.unsettled or not self._putting_off.is_first_try
-        if given.request.group is not None or sent_before or self._now() - read_at <= READ_FOR:
+        sent_before = launch_input.unsettled or not self._putting_off.is_first_try
+        if launch_input.request.group is not None or sent_before or self._now() - read_at <= READ_FOR:
             return  # a repeated request finds what it bought, and the claim was read a moment ago
-        now = await nodeclaims.read_claim(self._kube, given.claim)
+        now = await nodeclaims.read_claim(self._kube, launch_input.claim)
         if now is None or now.deleting:
             raise last_look.NotWantedError("the NodeClaim was deleted before its launch was sent")
 
-    async def _group_is_left(self, given: LaunchInput, claim: ClaimRecord) -> bool:
-        group = given.request.group
-        return group is not None and await self._groups.is_left(claim, group, unsettled=given.unsettled)
+    async def _group_is_left(self, launch_input: LaunchInput, claim: ClaimRecord) -> bool:
+        group = launch_input.request.group
+        return group is not None and await self._groups.is_left(claim, group, unsettled=launch_input.unsettled)
 
     async def _launched_before(
         self, claim: ClaimRecord, ref: ClaimRef, began: datetime, *, sent_before: bool = False
@@ -430,7 +438,7 @@ class Launching:
                 **network_annotations(instance.subnet_id, instance.security_group_ids),
                 **(in_shortage or {}),
             },
-            seen=claim.body,
+            read_object=claim.body,
         )
 
     async def _tag(self, ref: ClaimRef, instance: Instance, node_name: str) -> None:

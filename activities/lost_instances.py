@@ -82,7 +82,9 @@ class _Claim(msgspec.Struct):
 
     def is_due(self, now: datetime) -> bool:
         """Whether EC2 must know its instance."""
-        since = {each.type: each.since for each in self.status.conditions or () if each.status == "True"}
+        since = {
+            condition.type: condition.since for condition in self.status.conditions or () if condition.status == "True"
+        }
         launched = parse_instant(since.get(LAUNCHED))
         return (
             is_managed(self.spec.reference)
@@ -181,16 +183,16 @@ class LostInstances:
 
     async def _count(self) -> str:
         claims = await self._kube.shared_list(NODECLAIMS, _Claim)
-        named = {instance_id_of(claim.status.provider_id) for claim in claims if claim.is_due(self._now())} - {""}
-        states = await asyncio.to_thread(self._ec2.states, sorted(named))
-        unknown = named - states.keys()
-        if len(unknown) <= max_unhealthy(len(named)):
+        claimed_ids = {instance_id_of(claim.status.provider_id) for claim in claims if claim.is_due(self._now())} - {""}
+        states = await asyncio.to_thread(self._ec2.states, sorted(claimed_ids))
+        unknown = claimed_ids - states.keys()
+        if len(unknown) <= max_unhealthy(len(claimed_ids)):
             return ""
         log.warning(
             "EC2 does not know many instances, so no node leaves for that until a person decides",
-            extra={"unknown": len(unknown), "instances": len(named)},
+            extra={"unknown": len(unknown), "instances": len(claimed_ids)},
         )
         return (
-            f"so are {len(unknown)} of {len(named)} in the cluster, so no node leaves for that: {CHECK_ACCOUNT}, and"
-            " delete the NodeClaims whose instances are really gone"
+            f"so are {len(unknown)} of {len(claimed_ids)} in the cluster, so no node leaves for that: {CHECK_ACCOUNT},"
+            " and delete the NodeClaims whose instances are really gone"
         )

@@ -61,20 +61,20 @@ class NodeClassActivities:
         """UID of a class to the last time when its instance profiles were read."""
 
     @activity.defn(name=ActivityName.RESOLVE_NODECLASS)
-    async def resolve(self, given: NodeClassInput) -> NodeClassResult:
+    async def resolve(self, nodeclass_input: NodeClassInput) -> NodeClassResult:
         """Look up what the class selects, and write its status, conditions, hash and finalizer.
 
         Raises:
             UnansweredError: AWS throttled a call or did not answer. The status says so where nothing else is known.
         """
-        raw = await self._kube.get(EC2NODECLASSES, given.name)
+        raw = await self._kube.get(EC2NODECLASSES, nodeclass_input.name)
         if raw is None:
             return NodeClassResult(exists=False)
         node_class, faults = parse(EC2NodeClass, raw)
         if object_json.is_deleting(raw):
             return await self._finalize_or_explain(raw, node_class)
         if node_class is None:
-            return NodeClassResult(message=await self._report_unreadable(raw, given.name, faults))
+            return NodeClassResult(message=await self._report_unreadable(raw, nodeclass_input.name, faults))
         await self._ensure_metadata(raw, node_class)
         version = await self._version.current()
         unanswered: UnansweredError | None = None
@@ -86,12 +86,12 @@ class NodeClassActivities:
         present = raw.get("status") or {}
         if dumped != present:
             patch = {"status": _status_patch(dumped, present)}
-            await self._kube.patch(EC2NODECLASSES, given.name, patch, subresource="status")
+            await self._kube.patch(EC2NODECLASSES, nodeclass_input.name, patch, subresource="status")
             await self._report_transitions(raw, node_class.status.conditions, status.conditions)
         ready = get_condition(status.conditions, READY)
         is_ready = ready is not None and ready.status == "True"
         if ready is not None and not is_ready:
-            await self._report_not_ready(raw, given.name, status.conditions)
+            await self._report_not_ready(raw, nodeclass_input.name, status.conditions)
         await self._publish_warnings(raw, node_class)
         if unanswered is not None:
             raise unanswered
@@ -116,11 +116,11 @@ class NodeClassActivities:
 
     async def _report_unreadable(self, raw: JsonObject, name: str, faults: Sequence[FieldError]) -> str:
         """Say in a condition, an event and the log what is wrong with the class. Return the same."""
-        found = unparsable_conditions(raw, faults, self._now())
-        why = next(each for each in found if each.type == VALIDATION_SUCCEEDED)
+        unreadable_conditions = unparsable_conditions(raw, faults, self._now())
+        why = next(condition for condition in unreadable_conditions if condition.type == VALIDATION_SUCCEEDED)
         await self._recorder.publish(raw, why.reason, why.message, "Warning")
         log.error("An EC2NodeClass cannot be read", extra={"ec2nodeclass": name, "error": why.message})
-        conditions = [each.to_dict() for each in found]
+        conditions = [condition.to_dict() for condition in unreadable_conditions]
         if conditions != (raw.get("status") or {}).get("conditions"):
             await self._kube.patch(EC2NODECLASSES, name, {"status": {"conditions": conditions}}, subresource="status")
         return why.message
@@ -182,13 +182,13 @@ class NodeClassActivities:
 
     async def _ensure_metadata(self, raw: JsonObject, node_class: EC2NodeClass) -> None:
         metadata = raw["metadata"]
-        wanted = ec2nodeclass_hashes(node_class, self._ec2.cluster.ca_bundle)
+        hashes = ec2nodeclass_hashes(node_class, self._ec2.cluster.ca_bundle)
         patch: dict[str, Any] = {}
-        found = object_json.annotations(raw)
-        if any(found.get(key) != value for key, value in wanted.items()):
-            patch["annotations"] = wanted
-            if found.get(labels.EC2NODECLASS_HASH_VERSION) != EC2NODECLASS_VERSION:
-                await self._take_claims_over(metadata["name"], wanted)
+        annotations = object_json.annotations(raw)
+        if any(annotations.get(key) != value for key, value in hashes.items()):
+            patch["annotations"] = hashes
+            if annotations.get(labels.EC2NODECLASS_HASH_VERSION) != EC2NODECLASS_VERSION:
+                await self._take_claims_over(metadata["name"], hashes)
         finalizers = object_json.finalizers(raw)
         if labels.NODECLASS_FINALIZER not in finalizers:
             patch["finalizers"] = [*finalizers, labels.NODECLASS_FINALIZER]
@@ -227,11 +227,11 @@ class NodeClassActivities:
         return NodeClassResult(exists=False, deleting=True)
 
 
-def _status_patch(wanted: JsonObject, present: JsonObject) -> JsonObject:
+def _status_patch(status: JsonObject, present: JsonObject) -> JsonObject:
     """The merge patch that makes the present status the wanted one. A field that is left out would stay as it is."""
-    patch = dict(wanted)
+    patch = dict(status)
     for field in ("instanceProfile", "placementGroup"):
-        if field in present and field not in wanted:
+        if field in present and field not in status:
             patch[field] = None
     if isinstance(group := patch.get("placementGroup"), dict):
         patch["placementGroup"] = {"partitionCount": None, **group}

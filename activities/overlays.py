@@ -59,26 +59,26 @@ class OverlaidTypes:
 
     async def of(self, claim: ClaimRecord, node_class: EC2NodeClass) -> Sequence[InstanceType]:
         """The types of a claim's class, with the current overlays for the claim's NodePool applied."""
-        seen = None
+        seen_types = None
         if has_overlay_annotation(claim):
             if self._gathering is None:
-                asking: set[str] = set()
-                self._gathering = asking, asyncio.create_task(self._answer(asking), name="types with overlays")
-            asking, answer = self._gathering
-            asking.add(claim.pool)
-            seen = (await asyncio.shield(answer)).get(claim.pool)
+                pool_names: set[str] = set()
+                self._gathering = pool_names, asyncio.create_task(self._answer(pool_names), name="types with overlays")
+            pool_names, answer = self._gathering
+            pool_names.add(claim.pool)
+            seen_types = (await asyncio.shield(answer)).get(claim.pool)
         # If the claim has no overlay annotation, or its pool is gone, use the types as EC2 describes them.
-        if seen is not None:
-            return seen
-        asked = Requirements.from_terms(claim.spec.get("requirements") or ())
-        dedicated = tenancy(asked) == labels.DEDICATED
+        if seen_types is not None:
+            return seen_types
+        requirements = Requirements.from_terms(claim.spec.get("requirements") or ())
+        dedicated = tenancy(requirements) == labels.DEDICATED
         return await asyncio.to_thread(self._ec2.instance_types, node_class, dedicated=dedicated)
 
-    async def _answer(self, asking: Set[str]) -> SeenTypes:
+    async def _answer(self, pool_names: Set[str]) -> SeenTypes:
         async with self._turn:
             self._gathering = None  # later requests need a newer answer than the one that is read from here on
-            found = [await self._listed(resource) for resource in (NODEOVERLAYS, NODEPOOLS, EC2NODECLASSES)]
-            return await asyncio.to_thread(self._seen, asking, *found)
+            raw_lists = [await self._listed(resource) for resource in (NODEOVERLAYS, NODEPOOLS, EC2NODECLASSES)]
+            return await asyncio.to_thread(self._seen, pool_names, *raw_lists)
 
     async def _listed(self, resource: Resource) -> list[JsonObject]:
         """All objects of the resource; empty if the API server does not serve it."""
@@ -89,7 +89,7 @@ class OverlaidTypes:
 
     def _seen(
         self,
-        asking: Set[str],
+        pool_names: Set[str],
         raw_overlays: list[JsonObject],
         raw_pools: list[JsonObject],
         raw_classes: list[JsonObject],
@@ -101,24 +101,24 @@ class OverlaidTypes:
             if not faulty and overlay.metadata.deletion_timestamp is None
         ]
         pools = [pool for pool, _ in self._read(before, raw_pools, NodePool)]
-        classes = {found.metadata.name: found for found, _ in self._read(before, raw_classes, EC2NodeClass)}
+        classes = {parsed.metadata.name: parsed for parsed, _ in self._read(before, raw_classes, EC2NodeClass)}
         usable = usable_pools(pools, classes.get)
         names = {pool.metadata.name for pool in usable}
-        seen = self._overlaid(usable, classes, overlays) if names & asking else {}
+        overlaid = self._overlaid(usable, classes, overlays) if names & pool_names else {}
         for pool in pools:  # static and deleted pools, which plans for pods leave out
             name = pool.metadata.name
-            if name in asking - names and not why_class_unready(pool, classes.get):
-                seen[name] = self._overlaid([pool, *usable], classes, overlays)[name]
-        return seen
+            if name in pool_names - names and not why_class_unready(pool, classes.get):
+                overlaid[name] = self._overlaid([pool, *usable], classes, overlays)[name]
+        return overlaid
 
     def _overlaid(
         self, pools: Sequence[NodePool], classes: Mapping[str, EC2NodeClass], overlays: Sequence[NodeOverlay]
     ) -> SeenTypes:
-        sold = []
+        pools_with_types = []
         for pool in pools:
             own = with_own_kubelet(classes[pool.spec.template.spec.node_class_ref.name], pool.metadata.annotations)
-            sold.append((pool, self._ec2.instance_types(own, unpriced=True, dedicated=is_dedicated(pool))))
-        return {pool.metadata.name: types for pool, types in apply_overlays(sold, overlays).sold}
+            pools_with_types.append((pool, self._ec2.instance_types(own, unpriced=True, dedicated=is_dedicated(pool))))
+        return {pool.metadata.name: types for pool, types in apply_overlays(pools_with_types, overlays).sold}
 
     def _read(
         self, before: Mapping[tuple[str, str], tuple[str, Any]], listed: Sequence[JsonObject], model: type[Model]
@@ -127,16 +127,16 @@ class OverlaidTypes:
 
         Unchanged objects are taken from ``before``.
         """
-        found = []
+        read_objects = []
         for raw in listed:
             metadata = raw["metadata"]
             place, version = (model.__name__, metadata["name"]), f"{metadata['uid']} {metadata['resourceVersion']}"
-            known = before.get(place)
-            if known is None or known[0] != version:
+            cached = before.get(place)
+            if cached is None or cached[0] != version:
                 parsed, faults = parse(model, raw)
-                known = version, (parsed, bool(faults))
-            self._parsed[place] = known
-            read, faulty = known[1]
+                cached = version, (parsed, bool(faults))
+            self._parsed[place] = cached
+            read, faulty = cached[1]
             if read is not None:
-                found.append((read, faulty))
-        return found
+                read_objects.append((read, faulty))
+        return read_objects

@@ -19,9 +19,9 @@ class RolloutRestarter:
         self._kube = kube
         self._now = now
 
-    async def why_not(self, wanted: Sequence[str]) -> str:
+    async def why_not(self, pod_keys: Sequence[str]) -> str:
         """Return why one of these Deployments (``namespace/name``) cannot start its new pod first; empty if all can."""
-        for key in wanted:
+        for key in pod_keys:
             namespace, name = key.split("/", 1)
             deployment = await self._kube.get(DEPLOYMENTS, name, namespace)
             if deployment is None:
@@ -33,17 +33,17 @@ class RolloutRestarter:
         return ""
 
     async def _may_restart(self, namespace: str, name: str) -> bool:
-        asked = {
+        deployments = {
             "group": DEPLOYMENTS.group,
             "resource": DEPLOYMENTS.plural,
             "verb": "patch",
             "namespace": namespace,
             "name": name,
         }
-        answer = await self._kube.create(ACCESS_REVIEWS, {"spec": {"resourceAttributes": asked}})
+        answer = await self._kube.create(ACCESS_REVIEWS, {"spec": {"resourceAttributes": deployments}})
         return bool((answer.get("status") or {}).get("allowed"))
 
-    async def surge(self, wanted: Sequence[str], nodes: Iterable[str], command: str) -> str:
+    async def surge(self, pod_keys: Sequence[str], nodes: Iterable[str], command: str) -> str:
         """Restart the Deployments that need it. Return what to wait for; empty if all new pods are ready.
 
         Args:
@@ -53,7 +53,7 @@ class RolloutRestarter:
         """
         waiting = ""
         moving = await self._moving(nodes)
-        for key in wanted:
+        for key in pod_keys:
             namespace, name = key.split("/", 1)
             deployment = await self._kube.get(DEPLOYMENTS, name, namespace)
             if deployment is None:
@@ -70,11 +70,11 @@ class RolloutRestarter:
     async def _moving(self, nodes: Iterable[str]) -> dict[str, bool]:
         """Return the Deployments with a pod on the Nodes that asks for it, and whether a budget protects that pod."""
         budgets = Budgets(self._kube)
-        found: dict[str, bool] = {}
+        is_moving: dict[str, bool] = {}
         for node in nodes:
             for pod in await pods_on(self._kube, node):
                 if not pod.surges or pod.deleting:
                     continue
                 key = deployment_key(pod.pod)
-                found[key] = found.get(key, False) or bool(eviction_refusal(pod, await budgets.selecting(pod)))
-        return found
+                is_moving[key] = is_moving.get(key, False) or bool(eviction_refusal(pod, await budgets.selecting(pod)))
+        return is_moving

@@ -21,7 +21,7 @@ SURPLUS_INSTANCE = "SurplusInstance"
 
 
 async def terminate_surplus(
-    ec2: Ec2Provider, recorder: EventPublisher, claim: ClaimRecord, instance_id: str, kept: str
+    ec2: Ec2Provider, recorder: EventPublisher, claim: ClaimRecord, instance_id: str, kept_instance: str
 ) -> None:
     """Terminate the instance, and say so on the NodeClaim. ``kept`` is the provider ID that the NodeClaim has."""
     metrics.SURPLUS_INSTANCES.labels(claim.pool).inc()
@@ -32,10 +32,10 @@ async def terminate_surplus(
         outcome = f"Tenon could not terminate {instance_id} ({error}), and its next sweep does"
     log.warning(
         "A NodeClaim has another instance than the one that was launched for it, which is surplus",
-        extra={"nodeclaim": claim.name, "instance": instance_id, "provider-id": kept},
+        extra={"nodeclaim": claim.name, "instance": instance_id, "provider-id": kept_instance},
     )
     why = (
         f"Tenon launched {instance_id} for this NodeClaim, which another controller had given the instance "
-        f"{instance_id_of(kept) or kept} meanwhile: {outcome}"
+        f"{instance_id_of(kept_instance) or kept_instance} meanwhile: {outcome}"
     )
     await recorder.publish(claim.body, SURPLUS_INSTANCE, why, "Warning")

@@ -18,8 +18,8 @@ class Group(TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the list of subcommands."""
-        found = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
-        rows = [(name, command.get_short_help_str(limit=1000)) for name, command in found if command is not None]
+        commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        rows = [(name, command.get_short_help_str(limit=1000)) for name, command in commands if command is not None]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 

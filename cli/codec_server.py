@@ -71,20 +71,20 @@ def application(codec: PayloadCodec, ui: str) -> web.Application:
         return answer
 
     async def encode(request: web.Request) -> web.Response:
-        found = await _payloads(request)
-        return _answer(await codec.encode(found.payloads))
+        app = await _payloads(request)
+        return _answer(await codec.encode(app.payloads))
 
     async def decode(request: web.Request) -> web.Response:
-        found = await _payloads(request)
+        app = await _payloads(request)
         try:
-            return _answer(await codec.decode(found.payloads))
+            return _answer(await codec.decode(app.payloads))
         except PayloadCodecError as error:
             raise web.HTTPBadRequest(text=f"{error}\n") from None
 
-    found = web.Application(client_max_size=MAX_BODY, middlewares=[cross_origin])
-    found.router.add_post("/encode", encode)
-    found.router.add_post("/decode", decode)
-    return found
+    app = web.Application(client_max_size=MAX_BODY, middlewares=[cross_origin])
+    app.router.add_post("/encode", encode)
+    app.router.add_post("/decode", decode)
+    return app
 
 
 async def _payloads(request: web.Request) -> Payloads:

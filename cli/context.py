@@ -45,17 +45,17 @@ def resolve(cluster: str | None) -> Context:
 
 def worker_of_sandbox() -> Context | None:
     """Return the cluster of the sandbox running in this folder, with its worker's environment; None without one."""
-    found = _found()
-    return Context(found.cluster_name, found.worker_env()) if found is not None else None
+    sandbox = _found()
+    return Context(sandbox.cluster_name, sandbox.worker_env()) if sandbox is not None else None
 
 
 def _running_sandbox() -> Context | None:
-    found = _found()
-    if found is None:
+    sandbox = _found()
+    if sandbox is None:
         return None
-    wanted = ("TEMPORAL_ADDRESS", "TEMPORAL_NAMESPACE")
-    environment = {name: value for name, value in found.worker_env().items() if name in wanted}
-    return Context(found.cluster_name, environment | {"KUBECONFIG": str(found.kubeconfig)})
+    variables = ("TEMPORAL_ADDRESS", "TEMPORAL_NAMESPACE")
+    environment = {name: value for name, value in sandbox.worker_env().items() if name in variables}
+    return Context(sandbox.cluster_name, environment | {"KUBECONFIG": str(sandbox.kubeconfig)})
 
 
 def _found() -> Sandbox | None:

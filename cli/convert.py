@@ -75,18 +75,20 @@ def _write(form: Form, folder: Path, files: Mapping[str, Sequence[Part]]) -> lis
     """Write the files and return a fault for each one that cannot be written. No input is overwritten."""
     faults = []
     inputs = [Path(name) for name in files if Path(name).exists()]
-    taken: dict[Path, str] = {}
+    sources_by_target: dict[Path, str] = {}
     for name, parts in files.items():
         source = Path("stdin.yaml" if name == NAME_OF_STANDARD_INPUT else name)
         target = folder / (source.stem + (".json" if form is Form.json else source.suffix or ".yaml"))
-        if target in taken:
+        if target in sources_by_target:
             faults.append(
-                ManifestError(Source(name), f"has the name of {taken[target]}: convert them into different folders")
+                ManifestError(
+                    Source(name), f"has the name of {sources_by_target[target]}: convert them into different folders"
+                )
             )
             continue
-        taken[target] = name
+        sources_by_target[target] = name
         try:
-            overwritten = [each for each in inputs if target.exists() and target.samefile(each)]
+            overwritten = [input_file for input_file in inputs if target.exists() and target.samefile(input_file)]
             if overwritten:
                 where = "is in the output folder itself" if source in overwritten else f"would replace {overwritten[0]}"
                 faults.append(ManifestError(Source(name), f"{where} and is not written: choose another output folder"))

@@ -59,7 +59,7 @@ class DemoProgress:
         """Seconds between two observations."""
         return self._reported_at[till] - self._reported_at[since]
 
-    async def until(self, what: str, seen: Callable[[], Awaitable[bool]], *, within: float = 180.0) -> None:
+    async def until(self, subject: str, is_reached: Callable[[], Awaitable[bool]], *, within: float = 180.0) -> None:
         """Poll the cluster until ``seen`` returns True.
 
         Raises:
@@ -68,10 +68,10 @@ class DemoProgress:
         deadline = time.monotonic() + within
         while True:
             await self.observe()
-            if await seen():
+            if await is_reached():
                 return
             if time.monotonic() > deadline:
-                raise NotSeenError(f"not seen within {within:.0f} s: {what}")
+                raise NotSeenError(f"not seen within {within:.0f} s: {subject}")
             await asyncio.sleep(PAUSE)
 
     async def observe(self) -> None:
@@ -123,8 +123,8 @@ class DemoProgress:
 
     async def pods(self, app: str) -> list[JsonObject]:
         """Return the pods of a Deployment that are not being deleted."""
-        found = await self._kube.list(PODS, namespace="default", label_selector=f"app={app}")
-        return [pod for pod in found if not object_json.is_deleting(pod)]
+        pods = await self._kube.list(PODS, namespace="default", label_selector=f"app={app}")
+        return [pod for pod in pods if not object_json.is_deleting(pod)]
 
     async def all_running(self, app: str, count: int) -> bool:
         """True if the Deployment has exactly ``count`` pods and all are Running."""

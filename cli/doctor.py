@@ -63,10 +63,10 @@ def doctor(
     with show_progress("Checking settings, Temporal, Kubernetes and AWS ..."):
         findings = asyncio.run(_examine(flags, ctx.meta[FAULTS], kubeconfig))
     if output == "json":
-        print(json.dumps([asdict(each) for each in findings], indent=2))
+        print(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:
         _show(findings)
-    if any(each.state is State.FAULT for each in findings):
+    if any(finding.state is State.FAULT for finding in findings):
         raise typer.Exit(1)
 
 
@@ -111,7 +111,7 @@ async def _roles(kube: Kube) -> list[str]:
         classes = await kube.list(EC2NODECLASSES)
     except ApiError:
         return []  # the check of Kubernetes says why
-    return [role for each in classes if isinstance(role := field_at(each, "spec", "role"), str) and role]
+    return [role for node_class in classes if isinstance(role := field_at(node_class, "spec", "role"), str) and role]
 
 
 async def _check_aws(settings: Settings, roles: list[str]) -> list[Finding]:
@@ -132,11 +132,13 @@ def _show(findings: list[Finding]) -> None:
     table.add_column("")
     table.add_column("check", no_wrap=True)
     table.add_column("finding", ratio=1, overflow="fold")
-    for each in findings:
-        colour = COLOURS[each.state]
-        mend = f"\n[bold]{escape(each.mend)}[/bold]" if each.mend else ""
-        table.add_row(f"[{colour}]{each.state}[/{colour}]", escape(each.check), f"{escape(each.sentence)}{mend}")
+    for finding in findings:
+        colour = COLOURS[finding.state]
+        mend = f"\n[bold]{escape(finding.mend)}[/bold]" if finding.mend else ""
+        table.add_row(
+            f"[{colour}]{finding.state}[/{colour}]", escape(finding.check), f"{escape(finding.sentence)}{mend}"
+        )
     console.print(table)
-    faults = sum(each.state is State.FAULT for each in findings)
+    faults = sum(finding.state is State.FAULT for finding in findings)
     if faults:
         print(f"{faults} of {len(findings)} checks found a fault.", file=sys.stderr)

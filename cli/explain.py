@@ -57,9 +57,9 @@ def node(
     live = not filename
     if live and now is None:
         now = format_instant(utc_now())
-    given = Given(filename or [], live, catalog, disruption=True, now=now, settings=setting or [], node=name)
+    scope = Given(filename or [], live, catalog, disruption=True, now=now, settings=setting or [], node=name)
     with stop_at_faults(), show_progress("Reading and simulating ..."):
-        document = simulated(given).document
+        document = simulated(scope).document
     if output == "json":
         sys.stdout.write(to_json(document))
     else:

@@ -30,24 +30,24 @@ def list_faults(output: OutputFormat = Output.TABLE) -> None:
     """Show every fault and its options."""
     rows = [
         {
-            "fault": one.name,
-            "about": one.about,
-            "options": {option.name: None if _required(option) else option.default for option in one.options},
-            "canBeUndone": one.heal is not None,
+            "fault": fault.name,
+            "about": fault.about,
+            "options": {option.name: None if _required(option) else option.default for option in fault.options},
+            "canBeUndone": fault.heal is not None,
         }
-        for one in catalogue.ALL
+        for fault in catalogue.ALL
     ]
     if output is Output.JSON:
         print(json.dumps(rows, indent=2))
         return
     shown = [
         {
-            "fault": one.name,
-            "what happens": one.about,
-            "options": " ".join(_spelled(option) for option in one.options),
-            "can be undone": "yes" if one.heal else "no",
+            "fault": fault.name,
+            "what happens": fault.about,
+            "options": " ".join(_spelled(option) for option in fault.options),
+            "can be undone": "yes" if fault.heal else "no",
         }
-        for one in catalogue.ALL
+        for fault in catalogue.ALL
     ]
     _table(shown)
 
@@ -69,33 +69,33 @@ def clear(
         output_console().print(f"undone: {name or 'all faults that can be undone'}", highlight=False)
 
 
-def _command(chosen: NamedFault) -> Callable[..., None]:
+def _command(fault: NamedFault) -> Callable[..., None]:
     """Build a command whose parameters are the fault's options."""
 
     def run(state: StateDir = None, output: Output = Output.TABLE, **options: Any) -> None:
         try:
-            rows = catalogue.apply(Sandbox.attach(state), chosen.name, **options)
+            rows = catalogue.apply(Sandbox.attach(state), fault.name, **options)
         except SandboxError as error:
             raise fail(error) from error
         if output is Output.JSON:
-            print(json.dumps({"fault": chosen.name, "options": options, "did": rows}, indent=2))
+            print(json.dumps({"fault": fault.name, "options": options, "did": rows}, indent=2))
             return
-        output_console().print(chosen.about, highlight=False, soft_wrap=True)
+        output_console().print(fault.about, highlight=False, soft_wrap=True)
         _table(rows)
-        if chosen.heal is not None:
-            output_console().print(f"`tenon sandbox fault clear {chosen.name}` undoes it.", highlight=False)
+        if fault.heal is not None:
+            output_console().print(f"`tenon sandbox fault clear {fault.name}` undoes it.", highlight=False)
 
     keyword = inspect.Parameter.KEYWORD_ONLY
     own = [
         inspect.Parameter(option.name, keyword, default=option.default, annotation=_annotated(option))
-        for option in chosen.options
+        for option in fault.options
     ]
     shared = [
         inspect.Parameter("state", keyword, default=None, annotation=StateDir),
         inspect.Parameter("output", keyword, default=Output.TABLE, annotation=OutputFormat),
     ]
     run.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
-    run.__annotations__ = {one.name: one.annotation for one in (*own, *shared)}
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in (*own, *shared)}
     return run
 
 

@@ -24,11 +24,11 @@ def show(findings: Sequence[Diagnostic], console: Console | None = None) -> None
         colour = "yellow" if finding.warning else "red"
         place = f"{finding.file}:{finding.line}" if finding.line else finding.file
         path = f"[bold]{escape(one_line(finding.path))}[/bold]: " if finding.path else ""
-        said = f"[{colour}]{'warning: ' if finding.warning else ''}[/{colour}]" if finding.warning else ""
+        prefix = f"[{colour}]{'warning: ' if finding.warning else ''}[/{colour}]" if finding.warning else ""
         mended = "".join(f"\n[green]write: {escape(as_shown(line))}[/green]" for line in finding.fixed_lines)
         table.add_row(
             f"[{colour}]{escape(place)}[/{colour}]",
             escape(finding.subject),
-            f"{said}{path}{escape(one_line(finding.sentence))}{mended}",
+            f"{prefix}{path}{escape(one_line(finding.sentence))}{mended}",
         )
     (console or Console()).print(table)

@@ -89,8 +89,8 @@ async def _hand_back(cluster: str | None, lease: str) -> None:
 
 def marks_removed(cleaned: int, nodes: int, claims: int) -> str:
     """Say how many of the objects had marks."""
-    found = f"{counted(nodes, 'Node')} and {counted(claims, 'NodeClaim')}"
-    return f"removed Tenon's marks from {cleaned} of {counted(nodes + claims, 'object')}: {found}"
+    counts = f"{counted(nodes, 'Node')} and {counted(claims, 'NodeClaim')}"
+    return f"removed Tenon's marks from {cleaned} of {counted(nodes + claims, 'object')}: {counts}"
 
 
 async def _tenon_objects(kube: Kube) -> tuple[list[JsonObject], list[JsonObject]]:
@@ -126,10 +126,10 @@ async def wait_until_lease_free(kube: Kube, name: str) -> None:
 
 async def _held(kube: Kube, name: str) -> dict[str, str]:
     """Return the Leases that Tenon workers hold, with their resource versions."""
-    found = await kube.list(LEASES, field_selector=f"metadata.name={name}")
+    leases = await kube.list(LEASES, field_selector=f"metadata.name={name}")
     return {
         f"{lease['metadata']['namespace']}/{name}": lease["metadata"]["resourceVersion"]
-        for lease in found
+        for lease in leases
         if is_tenons(str((lease.get("spec") or {}).get("holderIdentity") or ""))
     }
 
@@ -146,9 +146,9 @@ async def end_workflows(client: Client, cluster: str) -> int:
             raise
     query = f'TaskQueue = "{names.task_queue(cluster)}" AND ExecutionStatus = "Running"'
     ended: set[str] = set()
-    while found := [each.id async for each in client.list_workflows(query)]:
-        await bounded(found, CONCURRENCY, lambda workflow_id: _terminate(client, workflow_id))
-        ended.update(found)
+    while workflow_ids := [workflow.id async for workflow in client.list_workflows(query)]:
+        await bounded(workflow_ids, CONCURRENCY, lambda workflow_id: _terminate(client, workflow_id))
+        ended.update(workflow_ids)
         await asyncio.sleep(PAUSE)
     return len(ended)
 
@@ -167,5 +167,5 @@ async def _clean(kube: Kube, obj: JsonObject) -> bool:
     if not handed_back(obj):
         return False
     metadata = obj["metadata"]
-    await change(kube, resource, metadata["name"], handed_back, uid=metadata["uid"], seen=obj)
+    await change(kube, resource, metadata["name"], handed_back, uid=metadata["uid"], read_object=obj)
     return True

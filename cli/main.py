@@ -85,8 +85,8 @@ def main() -> None:
         raise
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
         print(f"tenon {__version__}")
         raise typer.Exit
 

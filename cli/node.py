@@ -115,8 +115,8 @@ async def _newest_of(name: str, cluster: str | None) -> WorkflowHandle[Any, Any]
     context, client = await _connect(cluster)
     own = f"{names.NODE.name} = '{name}' OR {names.INSTANCE.name} = '{name}'"
     query = f"WorkflowType = 'NodeClaim' AND {names.CLUSTER.name} = '{context.cluster}' AND ({own})"
-    async for found in client.list_workflows(query, limit=1):
-        return client.get_workflow_handle(found.id, run_id=found.run_id)
+    async for execution in client.list_workflows(query, limit=1):
+        return client.get_workflow_handle(execution.id, run_id=execution.run_id)
     return None
 
 
@@ -194,10 +194,10 @@ def show(name: Name, cluster: Cluster = None, output: Output = "table") -> None:
             try:
                 return await handle.query(NodeClaimWorkflow.status)
             except RPCError as error:
-                gone = await _newest_of(name, cluster) if error.status is RPCStatusCode.NOT_FOUND else None
-                if gone is None:
+                ended = await _newest_of(name, cluster) if error.status is RPCStatusCode.NOT_FOUND else None
+                if ended is None:
                     raise
-                handle = gone
+                handle = ended
                 return await handle.query(NodeClaimWorkflow.status)
         except (WorkflowQueryFailedError, RPCError) as error:
             raise NodeError(_not_found(handle, error)) from None
@@ -216,8 +216,8 @@ def list_nodes(cluster: Cluster = None, output: Output = "table", blocked: Block
     breakers, scarce, waits = refusals.breakers, shortages(refusals.refused, utc_now()), refusals.waits
     if output == "json":
         nodes = [row | _explained(states.get(row["nodeClaim"])) for row in rows]
-        held = [*map(_breaker_row, breakers), *map(_wait_row, waits), *map(_shortage_row, scarce)]
-        print(json.dumps([*nodes, *held, *map(_pause_row, pauses)], indent=2))
+        held_rows = [*map(_breaker_row, breakers), *map(_wait_row, waits), *map(_shortage_row, scarce)]
+        print(json.dumps([*nodes, *held_rows, *map(_pause_row, pauses)], indent=2))
         return
     if not rows and not breakers and not scarce and not waits and not pauses:
         print("No node is blocked." if blocked else "No nodes.", file=sys.stderr)
@@ -274,8 +274,8 @@ async def _collect(
             print(f"{row['nodeClaim']} does not say what blocks it: {error}", file=sys.stderr)
             return None
 
-    found = await bounded([row for row in rows if row["blocked"]], CONCURRENCY, ask)
-    states = {state.claim.name: state for state in found if state is not None}
+    answers = await bounded([row for row in rows if row["blocked"]], CONCURRENCY, ask)
+    states = {state.claim.name: state for state in answers if state is not None}
     if not blocked:
         return rows, states, LaunchReport(), []
     refusals = await _or_nothing(refusals_of(client, context.cluster), LaunchReport())
@@ -331,10 +331,10 @@ def _explained(state: NodeState | None) -> dict[str, Any]:
 
 
 def _row(execution: WorkflowExecution) -> dict[str, str]:
-    found = {pair.key.name: pair.value for pair in execution.typed_search_attributes}
+    attributes = {pair.key.name: pair.value for pair in execution.typed_search_attributes}
     keys = (names.STAGE, names.POOL, names.INSTANCE_TYPE, names.ZONE, names.CAPACITY_TYPE)
-    stage, pool, kind, zone, capacity = (str(found.get(key.name, "")) for key in keys)
-    expires = found.get(names.EXPIRES.name)
+    stage, pool, kind, zone, capacity = (str(attributes.get(key.name, "")) for key in keys)
+    expires = attributes.get(names.EXPIRES.name)
     return {
         "nodeClaim": execution.id.rsplit("/", 1)[-1],
         "stage": stage,
@@ -342,7 +342,7 @@ def _row(execution: WorkflowExecution) -> dict[str, str]:
         "instanceType": kind,
         "zone": zone,
         "capacityType": capacity,
-        "blocked": "yes" if found.get(names.BLOCKED.name) else "",
+        "blocked": "yes" if attributes.get(names.BLOCKED.name) else "",
         "expires": format_instant(expires) if isinstance(expires, datetime) else "",
-        "reason": str(found.get(names.REASON.name, "")),
+        "reason": str(attributes.get(names.REASON.name, "")),
     }

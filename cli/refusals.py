@@ -48,7 +48,7 @@ async def purchase_pauses_of(client: Client, cluster: str) -> Sequence[PurchaseP
     return await _answer(query, "for which pods it buys no nodes") or []
 
 
-async def _answer(query: Awaitable[T], what: str) -> T | None:
+async def _answer(query: Awaitable[T], noun: str) -> T | None:
     try:
         return await query
     except WorkflowQueryFailedError as error:
@@ -57,4 +57,4 @@ async def _answer(query: Awaitable[T], what: str) -> T | None:
         if error.status is RPCStatusCode.NOT_FOUND:
             return None
         why = error.message
-    raise RefusalsUnknownError(f"the provisioner's workflow does not say {what}: {why}")
+    raise RefusalsUnknownError(f"the provisioner's workflow does not say {noun}: {why}")

@@ -153,16 +153,16 @@ def status(
     It does not depend on whether a worker leads.
     """
     layout = Layout.at(state)
-    found = read(layout.status) or Status(state=State.STOPPED, message=f"there is no sandbox in {layout.root}")
-    leader = read_leader(layout.kubeconfig, utc_now()) if found.state is State.READY else None
+    sandbox_status = read(layout.status) or Status(state=State.STOPPED, message=f"there is no sandbox in {layout.root}")
+    leader = read_leader(layout.kubeconfig, utc_now()) if sandbox_status.state is State.READY else None
     if output is Output.JSON:
-        document = found.model_dump(mode="json")
+        document = sandbox_status.model_dump(mode="json")
         document["leading_worker"] = asdict(leader) if leader is not None else None
         document |= {"kubeconfig": str(layout.kubeconfig), "worker_kubeconfig": str(layout.worker_kubeconfig)}
         print(json.dumps(document, indent=2))
     else:
-        _table(output_console(), layout, found, leader)
-    raise typer.Exit(0 if found.state is State.READY and not found.not_running else 1)
+        _table(output_console(), layout, sandbox_status, leader)
+    raise typer.Exit(0 if sandbox_status.state is State.READY and not sandbox_status.not_running else 1)
 
 
 @app.command()
@@ -232,21 +232,21 @@ def _describe(console: Console, sandbox: Sandbox) -> None:
     )
 
 
-def _table(console: Console, layout: Layout, found: Status, leader: LeadingWorker | None) -> None:
-    colour = COLOURS.get(found.state, "")
-    what = f"[{colour}]{found.state}[/]" if colour else str(found.state)
-    more = "" if found.message in ("", found.state) else f": {escape(found.message)}"
-    console.print(f"{what}{more}", highlight=False, soft_wrap=True)
-    for name, state in found.not_running.items():
+def _table(console: Console, layout: Layout, sandbox_status: Status, leader: LeadingWorker | None) -> None:
+    colour = COLOURS.get(sandbox_status.state, "")
+    state_text = f"[{colour}]{sandbox_status.state}[/]" if colour else str(sandbox_status.state)
+    more = "" if sandbox_status.message in ("", sandbox_status.state) else f": {escape(sandbox_status.message)}"
+    console.print(f"{state_text}{more}", highlight=False, soft_wrap=True)
+    for name, state in sandbox_status.not_running.items():
         console.print(f"but {name} is {state}", highlight=False, soft_wrap=True)
     if leader is not None:
         console.print(escape(str(leader)), highlight=False, soft_wrap=True)
-    if not found.components:
+    if not sandbox_status.components:
         return
     table = Table(box=None, padding=(0, 2), pad_edge=False)
     for heading in ("COMPONENT", "STATE", "PID", "READY AFTER"):
         table.add_column(heading, no_wrap=True)
-    for name, part in found.components.items():
+    for name, part in sandbox_status.components.items():
         shade = COLOURS.get(part.state, "")
         table.add_row(
             name,
@@ -255,9 +255,9 @@ def _table(console: Console, layout: Layout, found: Status, leader: LeadingWorke
             f"{part.seconds:.1f} s" if part.seconds is not None else "",
         )
     console.print(table)
-    if found.state is State.READY and found.addresses is not None:
+    if sandbox_status.state is State.READY and sandbox_status.addresses is not None:
         console.print()
-        _describe(console, Sandbox(layout, found.addresses))
+        _describe(console, Sandbox(layout, sandbox_status.addresses))
     else:
         console.print(f"\nlogs: {layout.logs}", highlight=False, soft_wrap=True)
 

@@ -36,11 +36,11 @@ class SettingsCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Collect all unknown flags before any value is parsed."""
-        own = {name: bool(getattr(each, "is_flag", False)) for each in self.params for name in each.opts}
-        taken = {name: alone for name, alone in own.items() if name not in FLAGS} | dict.fromkeys(HELP_FLAGS, True)
-        given, faults = split(args, taken)
+        own = {name: bool(getattr(parameter, "is_flag", False)) for parameter in self.params for name in parameter.opts}
+        flag_names = {name: alone for name, alone in own.items() if name not in FLAGS} | dict.fromkeys(HELP_FLAGS, True)
+        values, faults = split(args, flag_names)
         ctx.meta[FAULTS] = faults
-        return super().parse_args(ctx, given)
+        return super().parse_args(ctx, values)
 
 
 def split(arguments: Sequence[str], own: dict[str, bool]) -> tuple[list[str], list[str]]:
@@ -50,46 +50,50 @@ def split(arguments: Sequence[str], own: dict[str, bool]) -> tuple[list[str], li
         arguments: the command line arguments.
         own: the command's other options, and whether each one takes no value.
     """
-    given: list[str] = []
+    values: list[str] = []
     faults: list[str] = []
     rest = deque(arguments)
     while rest:
         argument = rest.popleft()
         name, equals, _ = argument.partition("=")
         if name in own or (not name.startswith("--") and name[:2] in own and len(name) > 2):
-            given.append(argument)
+            values.append(argument)
             if rest and not (equals or own.get(name, True)):
-                given.append(rest.popleft())
+                values.append(rest.popleft())
         elif name not in FLAGS:
             faults.append(_unknown(name))
             if rest and name.startswith("-") and not equals and not _FLAG.match(rest[0]):
                 rest.popleft()
         elif equals:
-            given.append(argument)
+            values.append(argument)
         elif is_switch(FLAGS[name]):
-            given.append(f"{name}=true")
+            values.append(f"{name}=true")
         elif rest:
-            given.append(f"{name}={rest.popleft()}")
+            values.append(f"{name}={rest.popleft()}")
         else:
             faults.append(f"The flag {name} needs a value: write {name}=VALUE.")
-    return given, faults
+    return values, faults
 
 
 def with_setting_flags(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command an option for each setting. Its argument ``flags`` receives the given ones, by field name."""
-    own = [each for each in inspect.signature(command, eval_str=True).parameters.values() if each.name != "flags"]
+    own = [
+        parameter
+        for parameter in inspect.signature(command, eval_str=True).parameters.values()
+        if parameter.name != "flags"
+    ]
 
-    def run(**given: Any) -> None:
-        kept = {each.name: given.pop(each.name) for each in own}
-        command(**kept, flags={name: value for name, value in given.items() if value is not None})
+    def run(**arguments: Any) -> None:
+        keyword_only = {parameter.name: arguments.pop(parameter.name) for parameter in own}
+        command(**keyword_only, flags={name: value for name, value in arguments.items() if value is not None})
 
     options = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_option(name))
         for name in Settings.model_fields
     ]
-    kept = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own]
-    run.__signature__ = inspect.Signature([*kept, *options])  # type: ignore[attr-defined]
-    run.__annotations__ = {each.name: each.annotation for each in (*kept, *options)}
+    keyword_only = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
+    run.__signature__ = inspect.Signature([*keyword_only, *options])  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in (*keyword_only, *options)}
     run.__doc__ = command.__doc__
     run.__name__ = command.__name__
     return run

@@ -50,14 +50,17 @@ def settings(
     """Show a worker's settings for this environment and these flags, and where each comes from."""
     where = namespace or own_namespace()
     old = asyncio.run(_read_config_maps(where, kubeconfig))
-    named = "cluster_name" in gather(flags, os.environ, old.settings)
-    given = flags if named else {**flags, "cluster_name": UNNAMED}
+    has_cluster_name = "cluster_name" in gather(flags, os.environ, old.settings)
+    sources = flags if has_cluster_name else {**flags, "cluster_name": UNNAMED}
     try:
-        loaded = load_all(given, os.environ, old.settings, ctx.meta[FAULTS])
+        loaded = load_all(sources, os.environ, old.settings, ctx.meta[FAULTS])
     except SettingsError as error:
         raise refuse(str(error)) from None
     document = {
-        "settings": [_setting(loaded, name, named=named or name != "cluster_name") for name in Settings.model_fields],
+        "settings": [
+            _setting(loaded, name, has_cluster_name=has_cluster_name or name != "cluster_name")
+            for name in Settings.model_fields
+        ],
         "featureGates": _gates(loaded),
         "configMaps": {"namespace": where, "found": list(old.found), "unread": old.unread},
         "notes": list(loaded.notes),
@@ -67,7 +70,7 @@ def settings(
         print(json.dumps(document, indent=2))
     else:
         _show(document)
-    if not named:
+    if not has_cluster_name:
         print("CLUSTER_NAME is required: set it in the environment or with --cluster-name.", file=sys.stderr)
         raise typer.Exit(EXIT_UNUSABLE)
 
@@ -79,13 +82,13 @@ async def _read_config_maps(namespace: str, kubeconfig: str | None) -> ConfigMap
         return ConfigMapSettings(unread=f"The ConfigMaps of earlier versions are not read: {str(error).rstrip('.')}.")
 
 
-def _setting(loaded: Loaded, name: str, *, named: bool) -> Row:
+def _setting(loaded: Loaded, name: str, *, has_cluster_name: bool) -> Row:
     field = Settings.model_fields[name]
     return {
         "name": name.upper(),
         "flag": flag_of(name),
-        "value": text(getattr(loaded.settings, name)) if named else None,
-        "source": loaded.sources[name] if named else None,
+        "value": text(getattr(loaded.settings, name)) if has_cluster_name else None,
+        "source": loaded.sources[name] if has_cluster_name else None,
         "default": None if field.is_required() else text(field.default),
         "meaning": field.description,
         "withoutEffect": why_none(name) or None,

@@ -109,9 +109,9 @@ def simulate(
     if problem is not None:
         _again(problem)
         return
-    given = Given(filename or [], live, catalog, disruption or node is not None, now, setting or [], node)
+    scope = Given(filename or [], live, catalog, disruption or node is not None, now, setting or [], node)
     with stop_at_faults(), show_progress("Reading and planning ..."):
-        shown = simulated(given)
+        shown = simulated(scope)
     if output is Form.json:
         sys.stdout.write(to_json(shown.document))
     elif output is Form.html:
@@ -163,36 +163,36 @@ def stop_at_faults() -> Iterator[None]:
         raise typer.Exit(UNUSABLE) from None
 
 
-def simulated(given: Given) -> Report:
+def simulated(scope: Given) -> Report:
     """Return the report of a simulation.
 
     Raises:
         InputError: the input cannot be used.
     """
-    if given.live and (package := missing("worker")):
+    if scope.live and (package := missing("worker")):
         refuse("Reading a cluster", "worker", package)
-    chosen, faults, notes = read_settings(given.settings)
-    live, disruption, catalog = given.live, given.disruption, given.catalog
-    objects = read_files(given.files)
-    if not given.files and not live:
+    simulation_settings, faults, notes = read_settings(scope.settings)
+    live, disruption, catalog = scope.live, scope.disruption, scope.catalog
+    objects = read_files(scope.files)
+    if not scope.files and not live:
         faults.append(ManifestError(Source("tenon simulate"), "name manifests with -f, or a cluster with --live"))
-    default_spread = _default_spread(chosen.scheduler_config, objects, faults)
+    default_spread = _default_spread(simulation_settings.scheduler_config, objects, faults)
     if live:
         from cli.simulating.live import add_live_objects
 
-        faults += add_live_objects(objects, chosen.gates(), with_selectors=bool(default_spread))
-    instant = _instant(given.now, faults)
+        faults += add_live_objects(objects, simulation_settings.gates(), with_selectors=bool(default_spread))
+    instant = _instant(scope.now, faults)
     types, catalogue_faults = read_catalogue_file(catalog)
     finish(objects)
     _stop_at([*faults, *catalogue_faults, *in_order(objects.faults)])
-    if not chosen.gates().reserved_capacity:
+    if not simulation_settings.gates().reserved_capacity:
         types = without_reservations(types)
     instant = instant or newest_instant(objects)
     if disruption and not live:
         add_node_claims(objects)
-    fill_in(objects, expressions=chosen.aws_gates().node_class_cel)
+    fill_in(objects, expressions=simulation_settings.aws_gates().node_class_cel)
     if disruption:
-        compare_with_pools(objects, instant, chosen.ca_bundle)
+        compare_with_pools(objects, instant, simulation_settings.ca_bundle)
     cache = FiledCache(instant.timestamp(), default_spread)
     pending, undecodable = fill(cache, objects, moving=disruption)
     _stop_at(undecodable)
@@ -200,16 +200,16 @@ def simulated(given: Given) -> Report:
     avoided = _avoided(notes) if live else {}
     if avoided:
         types = without(types, UnavailableOfferings(avoided))
-    reserved = _reserved(view, notes) if live and chosen.gates().reserved_capacity else None
+    reserved = _reserved(view, notes) if live and simulation_settings.gates().reserved_capacity else None
     for note in [*notes, *_notes(objects), *_left_out(cache)]:
         print(f"note: {one_line(note)}", file=sys.stderr)
-    class_types = ClassTypes(types, builtin.descriptions, chosen.node_settings)
+    class_types = ClassTypes(types, builtin.descriptions, simulation_settings.node_settings)
     question = Question(
         pods=pending.pods,
         types=types,
         types_of=class_types.of,
-        policy=chosen.policy(),
-        overlays=[NodeOverlay.model_validate(found.body) for found in objects.of("NodeOverlay")],
+        policy=simulation_settings.policy(),
+        overlays=[NodeOverlay.model_validate(overlay.body) for overlay in objects.of("NodeOverlay")],
         reserved=reserved,
         refused_until=partial(avoided_until, avoided),
     )
@@ -218,25 +218,25 @@ def simulated(given: Given) -> Report:
         print(f"note: {one_line(note)}", file=sys.stderr)
     if catalog is None:
         _print_catalogue_notes(decision, types)
-    spot_to_spot = chosen.gates().spot_to_spot_consolidation
-    found = (
-        disruption_of(view, cache, decision.plan, question, instant, spot_to_spot=spot_to_spot, only=given.node)
+    spot_to_spot = simulation_settings.gates().spot_to_spot_consolidation
+    overlay = (
+        disruption_of(view, cache, decision.plan, question, instant, spot_to_spot=spot_to_spot, only=scope.node)
         if disruption
         else None
     )
-    if found is not None and given.node is not None and not (found.commands or found.staying):
+    if overlay is not None and scope.node is not None and not (overlay.commands or overlay.staying):
         where = "in the cluster: see kubectl get nodeclaims" if live else "in the input"
-        _stop_at([ManifestError(Source(given.node), f"is no Node or NodeClaim of a NodePool {where}")])
-    sold = {pool.metadata.name: types for pool, types in decision.sold} if avoided else {}
+        _stop_at([ManifestError(Source(scope.node), f"is no Node or NodeClaim of a NodePool {where}")])
+    types_by_pool = {pool.metadata.name: types for pool, types in decision.sold} if avoided else {}
     document = plan_document(
         decision.plan,
         problem=decision.problem,
-        winners=TypeChoiceExplainer(decision.problem, sold, partial(avoided_until, avoided)),
+        winners=TypeChoiceExplainer(decision.problem, types_by_pool, partial(avoided_until, avoided)),
         refused=pending.refused,
         promised=pending.promised,
-        disruption=found.commands if found is not None else [],
-        staying=found.staying if found is not None else None,
-        before_and_after=found.totals if found is not None else None,
+        disruption=overlay.commands if overlay is not None else [],
+        staying=overlay.staying if overlay is not None else None,
+        before_and_after=overlay.totals if overlay is not None else None,
         lower_bounds=_bounds(decision),
         solve_seconds=decision.seconds,
     )
@@ -257,19 +257,19 @@ def _is_elsewhere(pool: Pool, types: Sequence[InstanceType]) -> bool:
     """Whether the pool's nodes may be in none of the zones or regions that the types are sold in."""
     zones = {offering.zone for kind in types for offering in kind.offerings}
     regions = {region for kind in types for region in kind.requirements.get(labels.REGION).values}
-    wanted = pool.requirements
+    requirements = pool.requirements
     if pool.zones and zones.isdisjoint(pool.zones):
         return True
-    in_zones = any(wanted.get(labels.ZONE).has(zone) for zone in zones)
-    return not (in_zones and any(wanted.get(labels.REGION).has(region) for region in regions))
+    in_zones = any(requirements.get(labels.ZONE).has(zone) for zone in zones)
+    return not (in_zones and any(requirements.get(labels.REGION).has(region) for region in regions))
 
 
 def _reserved(view: PlanningView, notes: list[str]) -> Reserved:
     from cli.simulating.reservations import read_places
 
     classes = {pool.spec.template.spec.node_class_ref.name for pool in view.node_pools()}
-    known = (view.node_class(name) for name in sorted(classes))
-    return Reserved(read_places(filter(None, known), notes), view.reserved_claims())
+    node_classes = (view.node_class(name) for name in sorted(classes))
+    return Reserved(read_places(filter(None, node_classes), notes), view.reserved_claims())
 
 
 def _avoided(notes: list[str]) -> Mapping[OfferingKey, datetime]:
@@ -287,23 +287,23 @@ def _bounds(decision: Decision) -> tuple[float, float]:
     return price, cost
 
 
-def _default_spread(given: str, objects: Objects, faults: list[ManifestError]) -> DefaultSpread:
+def _default_spread(setting_text: str, objects: Objects, faults: list[ManifestError]) -> DefaultSpread:
     """Default topology spread of pods without constraints, from the setting or from a document among the manifests."""
     try:
-        setting = scheduler_document(given)
+        setting = scheduler_document(setting_text)
     except ValueError as error:
         faults.append(ManifestError(Source("--set SCHEDULER_CONFIG"), f"cannot be used: {error}"))
         setting = ""
-    found = NOTHING
+    default_spread = NOTHING
     for number, (body, source) in enumerate(objects.scheduler_configs):
-        if number or given:
+        if number or setting_text:
             faults.append(ManifestError(source, "there is another configuration of kube-scheduler: keep one", KIND))
             continue
         try:
-            found = scheduler_config(body)
+            default_spread = scheduler_config(body)
         except ValueError as error:
             faults.append(ManifestError(source, str(error), KIND))
-    return read_document(setting) if setting else found
+    return read_document(setting) if setting else default_spread
 
 
 def _instant(text: str | None, faults: list[ManifestError]) -> datetime | None:

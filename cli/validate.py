@@ -41,47 +41,47 @@ def validate(
     if not filename:
         print("tenon validate: name manifests with -f", file=sys.stderr)
         raise typer.Exit(INVALID)
-    found = check(read_named_texts(filename, faults))
-    found.findings[:0] = [Diagnostic(fault.source.file, 0, "", fault.what) for fault in faults]
+    checked = check(read_named_texts(filename, faults))
+    checked.findings[:0] = [Diagnostic(fault.source.file, 0, "", fault.what) for fault in faults]
     if output is Form.json:
-        print(json.dumps(_document(found), indent=2, ensure_ascii=False))
+        print(json.dumps(_document(checked), indent=2, ensure_ascii=False))
     elif sys.stdout.isatty():
         from cli.findings import show
 
-        show(found.findings[:MAX_SHOWN])
-        print(_total(found))
+        show(checked.findings[:MAX_SHOWN])
+        print(_total(checked))
     else:
-        for finding in found.findings[:MAX_SHOWN]:
+        for finding in checked.findings[:MAX_SHOWN]:
             print(one_line(f"{'warning: ' if finding.warning else ''}{finding}"))
             for line in finding.fixed_lines:
                 print(f"    write: {as_shown(line)}")
-        print(_total(found))
-    if found.faults:
+        print(_total(checked))
+    if checked.faults:
         raise typer.Exit(INVALID)
 
 
-def _total(found: Checked) -> str:
+def _total(checked: Checked) -> str:
     """Summarize the findings in one line."""
-    more = len(found.findings) - MAX_SHOWN
+    more = len(checked.findings) - MAX_SHOWN
     hidden = f"... and {more} more; " if more > 0 else ""
-    skipped = sum(found.skipped.values())
-    kinds = f" ({', '.join(sorted(found.skipped))})" if 0 < len(found.skipped) < 12 else ""
+    skipped = sum(checked.skipped.values())
+    kinds = f" ({', '.join(sorted(checked.skipped))})" if 0 < len(checked.skipped) < 12 else ""
     counts = [
-        counted(found.checked, "object") + " checked",
-        counted(len(found.faults), "fault"),
-        counted(len(found.warnings), "warning"),
+        counted(checked.checked, "object") + " checked",
+        counted(len(checked.faults), "fault"),
+        counted(len(checked.warnings), "warning"),
         f"{skipped} of other kinds skipped{kinds}",
     ]
     return one_line(hidden + ", ".join(counts))
 
 
-def _document(found: Checked) -> dict[str, Any]:
+def _document(checked: Checked) -> dict[str, Any]:
     return {
-        "valid": not found.faults,
-        "checked": found.checked,
-        "skipped": found.skipped,
-        "faults": _entries(found.faults),
-        "warnings": _entries(found.warnings),
+        "valid": not checked.faults,
+        "checked": checked.checked,
+        "skipped": checked.skipped,
+        "faults": _entries(checked.faults),
+        "warnings": _entries(checked.warnings),
     }
 
 

@@ -20,7 +20,7 @@ def shortened(text: str, most: int) -> str:
 
 def for_temporal_ui(text: str) -> str:
     """Return the text with '0.12 USD/h' for '$0.12 an hour': Temporal's UI takes what two $ enclose for a formula."""
-    return _AMOUNT.sub(r"\1 USD", _AN_HOUR.sub(lambda found: f"{found[1] or found[2]} USD/h", text))
+    return _AMOUNT.sub(r"\1 USD", _AN_HOUR.sub(lambda match: f"{match[1] or match[2]} USD/h", text))
 
 
 def counted(number: int, noun: str) -> str:

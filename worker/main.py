@@ -63,7 +63,7 @@ def run(settings: Mapping[str, str]) -> int:
             processes = {name: child.process for name, child in children.items()}
             if not stopping.is_set():
                 _print_kills(processes, int(settings["MEMORY_LIMIT"]))
-            status = _stop(processes, asked=stopping.is_set())
+            status = _stop(processes, is_requested=stopping.is_set())
             _print_failures(children, health, printed)
             return status
         finally:
@@ -121,15 +121,15 @@ def _print_kills(children: Mapping[str, subprocess.Popen[bytes]], memory_limit: 
         number = -(child.poll() or 0)
         if number <= 0:
             continue
-        known = {each.value for each in signal.Signals}
-        text = f"signal {number} ({signal.Signals(number).name})" if number in known else f"signal {number}"
+        signal_numbers = {signal_.value for signal_ in signal.Signals}
+        text = f"signal {number} ({signal.Signals(number).name})" if number in signal_numbers else f"signal {number}"
         if number == signal.SIGKILL:
             limit = f"limit {memory_limit // 2**20} MiB" if memory_limit > 0 else "MEMORY_LIMIT is not set"
             text += f", probably out of memory ({limit})"
         print(f"The {name} process was killed by {text}; the worker stops.", file=sys.stderr, flush=True)
 
 
-def _stop(children: dict[str, subprocess.Popen[bytes]], *, asked: bool) -> int:
+def _stop(children: dict[str, subprocess.Popen[bytes]], *, is_requested: bool) -> int:
     for child in children.values():
         if child.poll() is None:
             child.terminate()
@@ -142,7 +142,7 @@ def _stop(children: dict[str, subprocess.Popen[bytes]], *, asked: bool) -> int:
             child.kill()
             child.wait()
     codes = [child.returncode for child in children.values()]
-    if asked:
+    if is_requested:
         return 0 if all(code in (0, -signal.SIGTERM) for code in codes) else 1
     return EXIT_UNUSABLE if EXIT_UNUSABLE in codes else 1
 

@@ -103,14 +103,14 @@ class DisruptionWorkflow(PlannerCaller):
         now = workflow.now()
         over = {claim for claim, entry in self.by_claim.items() if entry.until <= now}
         self.by_claim = commands_without(self.by_claim, over)
-        self.savings = {pool: one for pool, one in self.savings.items() if not is_forgotten(one, now)}
-        given = AwaitDisruptionInput(
+        self.savings = {pool: saving for pool, saving in self.savings.items() if not is_forgotten(saving, now)}
+        disruption_input = AwaitDisruptionInput(
             cluster=self.cluster, ledger=self.by_claim, savings=self.savings, cursor=self.cursor
         )
         self.input_changed = False
         return await self.poll(
             ActivityName.AWAIT_DISRUPTION,
-            given,
+            disruption_input,
             DisruptionDecision,
             "wait for nodes that may be disrupted",
             outdated=lambda: self.input_changed,
@@ -173,23 +173,23 @@ class DisruptionWorkflow(PlannerCaller):
                 self.by_claim[claim] = evolve(self.by_claim[claim], until=until, due=until)
 
     @workflow.signal
-    def postpone(self, given: Postponement) -> None:
+    def postpone(self, postponement: Postponement) -> None:
         """Receive the nodes that a command could not remove. They become available after a pause."""
-        until = workflow.now() + timedelta(seconds=given.seconds)
-        for claim in given.claims:
+        until = workflow.now() + timedelta(seconds=postponement.seconds)
+        for claim in postponement.claims:
             if claim in self.by_claim:
                 self.by_claim[claim] = evolve(self.by_claim[claim], until=until, due=until, postponed=True)
                 self.input_changed = True
 
     @workflow.signal
-    def saved(self, given: SavingReport) -> None:
+    def saved(self, report: SavingReport) -> None:
         """Receive what a consolidation command saves. A NodePool whose commands do not pay is slowed down."""
         now = workflow.now()
         before = dict(self.savings)
-        for pool, saving in given.pools.items():
-            found = remember(self.savings.pop(pool, None), saving, started=given.started, now=now)
-            if found is not None:
-                self.savings[pool] = found
+        for pool, saving in report.pools.items():
+            remembered = remember(self.savings.pop(pool, None), saving, started=report.started, now=now)
+            if remembered is not None:
+                self.savings[pool] = remembered
         if self.savings != before:
             self.input_changed = True
 

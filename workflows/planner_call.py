@@ -31,7 +31,7 @@ class PlannerCaller:
     async def poll(
         self,
         activity: ActivityName,
-        given: Message,
+        activity_input: Message,
         answer: type[Answer],
         summary: str,
         outdated: Callable[[], bool] = lambda: False,
@@ -42,27 +42,27 @@ class PlannerCaller:
         planner failed.
         """
         try:
-            return await self._call(activity, given, answer, summary, outdated)
+            return await self._call(activity, activity_input, answer, summary, outdated)
         except ActivityError as error:
             workflow.logger.info("The planner failed, and the workflow retries", extra={"error": str(error.cause)})
             return None
 
-    async def call(self, activity: ActivityName, given: Message, answer: type[Answer], summary: str) -> Answer:
+    async def call(self, activity: ActivityName, activity_input: Message, answer: type[Answer], summary: str) -> Answer:
         """Call the planner and return its answer. If another leader announces itself before, repeat the call there.
 
         Raises:
             ActivityError: the planner failed.
         """
-        while (found := await self._call(activity, given, answer, summary, lambda: False)) is None:
+        while (activity_result := await self._call(activity, activity_input, answer, summary, lambda: False)) is None:
             workflow.logger.info(
                 "Another leader announced itself and gets the call", extra={"activity": activity.value}
             )
-        return found
+        return activity_result
 
     async def _call(
         self,
         activity: ActivityName,
-        given: Message,
+        activity_input: Message,
         answer: type[Answer],
         summary: str,
         outdated: Callable[[], bool],
@@ -71,7 +71,7 @@ class PlannerCaller:
         options = OPTIONS[activity]
         call = workflow.start_activity(
             activity.value,
-            given,
+            activity_input,
             result_type=answer,
             task_queue=self.plan_queue or f"{workflow.info().task_queue}-plan",
             start_to_close_timeout=options.try_for,
@@ -84,8 +84,8 @@ class PlannerCaller:
         if not call.done():
             call.cancel()
         try:
-            found: Answer = await call
-            return found
+            activity_result: Answer = await call
+            return activity_result
         except ActivityError:
             if not (self.planner_changed or outdated()):
                 raise

@@ -93,8 +93,8 @@ class ProvisionerWorkflow(PlannerCaller):
     async def _await_batch(self) -> BatchSummary | None:
         """The next batch, or None to poll again, for example because EC2 now refuses other NodePools."""
         self.breakers_changed = False
-        given = AwaitBatchInput(cluster=self.cluster, breakers=self._open(), pauses=self.pauses)
-        batch = await self.poll(ActivityName.AWAIT_BATCH, given, BatchSummary, "batch window", self._outdated)
+        batch_input = AwaitBatchInput(cluster=self.cluster, breakers=self._open(), pauses=self.pauses)
+        batch = await self.poll(ActivityName.AWAIT_BATCH, batch_input, BatchSummary, "batch window", self._outdated)
         if batch is not None:
             self.pauses = batch.pauses
         return batch
@@ -106,14 +106,14 @@ class ProvisionerWorkflow(PlannerCaller):
         now = workflow.now()
         self.avoided = {key: until for key, until in self.avoided.items() if until > now}
         self.batch += 1
-        given = PlanInput(
+        plan_input = PlanInput(
             cluster=self.cluster,
             batch=self.batch,
             refused=grouped(self.avoided),
             breakers=self._open(),
             pauses=self.pauses,
         )
-        planned = await self.call(ActivityName.PLAN, given, PlanResult, f"{batch.pods} pending pods")
+        planned = await self.call(ActivityName.PLAN, plan_input, PlanResult, f"{batch.pods} pending pods")
         self.pauses, self.last_plan = planned.pauses, evolve(planned, pauses=[])
         workflow.set_current_details(
             f"Batch {self.batch}: {planned.pods} pods, {len(planned.claims)} NodeClaims, "
@@ -133,13 +133,16 @@ class ProvisionerWorkflow(PlannerCaller):
 
     def _open(self) -> list[LaunchBreaker]:
         """The breakers for which launches wait. The others only count."""
-        return [each for each in self.breakers.values() if breaker.is_open(each)]
+        return [open_breaker for open_breaker in self.breakers.values() if breaker.is_open(open_breaker)]
 
     def _refusals(self) -> dict[str, tuple[str, datetime | None]]:
         """What plans depend on: what is refused, and since when NodeClaims keep their pods all the same."""
         return {
-            key: (breaker.sentence(each), each.refused_at if each.node_class and not each.boots else None)
-            for key, each in breaker.by_key(self._open()).items()
+            key: (
+                breaker.sentence(open_breaker),
+                open_breaker.refused_at if open_breaker.node_class and not open_breaker.boots else None,
+            )
+            for key, open_breaker in breaker.by_key(self._open()).items()
         }
 
     @workflow.query
@@ -156,7 +159,7 @@ class ProvisionerWorkflow(PlannerCaller):
         now = workflow.now()
         breakers = breaker.merged(self.breakers, LaunchReport(), now)
         avoided = {key: until for key, until in self.avoided.items() if until > now}
-        waits = [one for one in self.last_plan.waits if one.until > now] if self.last_plan is not None else []
+        waits = [wait for wait in self.last_plan.waits if wait.until > now] if self.last_plan is not None else []
         return LaunchReport(
             refused=grouped(avoided),
             breakers=list(breakers.values()),

@@ -62,13 +62,13 @@ class CapacityReservations:
             EC2Error: EC2 refused the call or did not answer.
         """
         now = datetime.fromtimestamp(self._clock(), UTC)
-        found: dict[str, CapacityReservation] = {}
+        reservations_by_id: dict[str, CapacityReservation] = {}
         for term in node_class.spec.capacity_reservation_selector_terms:
             for raw in self._described([*_filters(term), {"Name": "state", "Values": ["active"]}]):
                 reservation = reservation_of(raw, now)
                 if reservation is not None:
-                    found[reservation.id] = reservation
-        return [found[each] for each in sorted(found)]
+                    reservations_by_id[reservation.id] = reservation
+        return [reservations_by_id[reservation_id] for reservation_id in sorted(reservations_by_id)]
 
     def places(self, ids: Collection[str]) -> dict[str, Places]:
         """The free places of these reservations. Those that EC2 does not show are left out.
@@ -80,16 +80,20 @@ class CapacityReservations:
         with self._lock:
             now = self._clock()
             self._asked |= dict.fromkeys(ids, now)
-            self._asked = {each: at for each, at in self._asked.items() if now - at < FORGET_SECONDS}
-            known = self._counted.issuperset(ids)
-        if self._is_due(ids) and self._counting.acquire(blocking=not known):
+            self._asked = {
+                reservation_id: at for reservation_id, at in self._asked.items() if now - at < FORGET_SECONDS
+            }
+            is_counted = self._counted.issuperset(ids)
+        if self._is_due(ids) and self._counting.acquire(blocking=not is_counted):
             try:
                 if self._is_due(ids):  # otherwise another thread has counted meanwhile
                     self._read()
             finally:
                 self._counting.release()
         with self._lock:
-            return {each: self._places[each] for each in ids if each in self._places}
+            return {
+                reservation_id: self._places[reservation_id] for reservation_id in ids if reservation_id in self._places
+            }
 
     def count(self, ids: Collection[str]) -> dict[str, Places]:
         """Ask EC2 for the free places of these reservations. Those that are not active are left out.
@@ -98,7 +102,7 @@ class CapacityReservations:
             EC2Error: EC2 refused the call or did not answer.
         """
         now, ordered = self._clock(), sorted(ids)
-        found = [
+        reservations = [
             raw
             for start in range(0, len(ordered), MOST_IDS)
             for raw in self._described(
@@ -107,7 +111,7 @@ class CapacityReservations:
         ]
         return {
             raw["CapacityReservationId"]: Places(raw["AvailableInstanceCount"], now)
-            for raw in found
+            for raw in reservations
             if raw["State"] == "active"
         }
 
@@ -125,7 +129,7 @@ class CapacityReservations:
         with self._lock:
             ids, now = frozenset(self._asked), self._clock()
         try:
-            found = self.count(ids)
+            reservations = self.count(ids)
         except EC2Error as error:
             log.warning(
                 "The worker failed to count the free places of capacity reservations and keeps the last counts",
@@ -135,20 +139,20 @@ class CapacityReservations:
                 self._read_again_at = self._failed_until = now + RETRY_SECONDS
             return
         with self._lock:
-            self._counted, self._read_again_at, self._places = ids, now + self._seconds, found
+            self._counted, self._read_again_at, self._places = ids, now + self._seconds, reservations
 
-    def _described(self, wanted: list[FilterTypeDef]) -> list[CapacityReservationTypeDef]:
+    def _described(self, filters: list[FilterTypeDef]) -> list[CapacityReservationTypeDef]:
         with translated("DescribeCapacityReservations"):
-            pages = self._clients.ec2.get_paginator("describe_capacity_reservations").paginate(Filters=wanted)
-            return [each for page in pages for each in page["CapacityReservations"]]
+            pages = self._clients.ec2.get_paginator("describe_capacity_reservations").paginate(Filters=filters)
+            return [reservation for page in pages for reservation in page["CapacityReservations"]]
 
 
 def _filters(term: CapacityReservationSelectorTerm) -> list[FilterTypeDef]:
     if term.id is not None:
         return [{"Name": "capacity-reservation-id", "Values": [term.id]}]
-    wanted = tag_filters(term.tags)
+    filters = tag_filters(term.tags)
     if term.owner_id is not None:
-        wanted.append({"Name": "owner-id", "Values": [term.owner_id]})
+        filters.append({"Name": "owner-id", "Values": [term.owner_id]})
     if term.instance_match_criteria is not None:
-        wanted.append({"Name": "instance-match-criteria", "Values": [term.instance_match_criteria]})
-    return wanted
+        filters.append({"Name": "instance-match-criteria", "Values": [term.instance_match_criteria]})
+    return filters

@@ -59,8 +59,8 @@ class _Region:
 
     def item(self, name: str) -> Item:
         """EC2's description of a type."""
-        found: Item = msgspec.json.decode(self.items[name])
-        return found
+        item: Item = msgspec.json.decode(self.items[name])
+        return item
 
     def described(self) -> Iterator[Item]:
         """EC2's descriptions of all types, sorted by name."""
@@ -158,17 +158,17 @@ class Catalogue:
             state = self._state_of(node_class, region.version, prices_version, unpriced=unpriced, dedicated=dedicated)
             kubelet = json.dumps(kubelet_map(node_class), sort_keys=True)
             variant = _Variant(node_class.metadata.name, kubelet, unpriced, dedicated)
-            stated = self._stated.get(state)
-            if stated is None:
-                stated = self._stated.put(state, self._build(node_class, region, prices, unpriced))
-            known = self._built.get(variant)
-            if known is None or known.state != state:
-                known = self._built.put(variant, _Built(state, stated, {}, stated))
+            instance_types = self._stated.get(state)
+            if instance_types is None:
+                instance_types = self._stated.put(state, self._build(node_class, region, prices, unpriced))
+            built = self._built.get(variant)
+            if built is None or built.state != state:
+                built = self._built.put(variant, _Built(state, instance_types, {}, instance_types))
             learned = _learned(node_class)
-            if known.learned != learned:
-                known = self._with_learned(node_class, region, prices, unpriced, known, learned)
-                self._built.put(variant, known)
-        types = self._with_places(variant, known.types, node_class)
+            if built.learned != learned:
+                built = self._with_learned(node_class, region, prices, unpriced, built, learned)
+                self._built.put(variant, built)
+        types = self._with_places(variant, built.types, node_class)
         return without(types, unavailable) if unavailable else types
 
     def _with_places(
@@ -178,13 +178,15 @@ class Catalogue:
         listed = node_class.status.capacity_reservations
         if self._reservations is None or not listed:
             return types
-        places = self._reservations.places([each.id for each in listed])
-        counts = tuple(sorted((name, found.left, found.counted_at) for name, found in places.items()))
+        places = self._reservations.places([reservation.id for reservation in listed])
+        counts = tuple(
+            sorted((name, counted_places.left, counted_places.counted_at) for name, counted_places in places.items())
+        )
         with self._lock:
-            known = self._counted.get(variant)
-            if known is None or known.counts != counts or known.without is not types:
-                known = self._counted.put(variant, _Counted(counts, types, with_places(types, places)))
-            return known.types
+            counted = self._counted.get(variant)
+            if counted is None or counted.counts != counts or counted.without is not types:
+                counted = self._counted.put(variant, _Counted(counts, types, with_places(types, places)))
+            return counted.types
 
     def described(self, node_class: EC2NodeClass) -> tuple[NodeSettings, list[Item]]:
         """The class's node settings, and EC2's description of every instance type that the class supports.
@@ -206,8 +208,8 @@ class Catalogue:
         if not expressions_in(kubelet_map(node_class)):
             return {}
         settings, items = self.described(node_class)
-        chosen = {str(item["InstanceType"]): item for item in items if item["InstanceType"] in names}
-        return {name: evaluate_settings(item, settings).kubelet for name, item in chosen.items()}
+        items_by_type = {str(item["InstanceType"]): item for item in items if item["InstanceType"] in names}
+        return {name: evaluate_settings(item, settings).kubelet for name, item in items_by_type.items()}
 
     def price(self, instance_type: str, zone: str, capacity_type: str, tenancy: str) -> float:
         """The price per hour of an offering, or 0 if the price is unknown."""
@@ -250,13 +252,13 @@ class Catalogue:
             self._read_again_at = float("-inf")
 
     def _current(self) -> _Region:
-        known, now = self._region, self._clock()
-        if known is not None and now < self._read_again_at:
-            return known
+        region, now = self._region, self._clock()
+        if region is not None and now < self._read_again_at:
+            return region
         try:
-            fresh = _Region(known.version + 1 if known else 1, self._read_types(), self._read_zones())
+            fresh = _Region(region.version + 1 if region else 1, self._read_types(), self._read_zones())
         except EC2Error as error:
-            if known is None:
+            if region is None:
                 raise
             log.warning(
                 "The worker failed to read the instance types and keeps the last known ones",
@@ -264,7 +266,7 @@ class Catalogue:
             )
             self._refusal = None if error.retryable else error
             self._read_again_at = now + (RETRY_SECONDS if error.retryable else REFUSED_SECONDS)
-            return known
+            return region
         self._region, self._read_again_at, self._refusal = fresh, now + TTL_SECONDS, None
         return fresh
 
@@ -296,7 +298,7 @@ class Catalogue:
         """A digest of everything that the instance types of a class depend on, except what was learned."""
         zones, listed = _zone_ids(node_class), self._listed(node_class)
         parts = (region_version, prices_version, unpriced, dedicated, self._settings(node_class), sorted(zones.items()))
-        return sha256(repr((*parts, [each.to_dict() for each in listed])).encode()).hexdigest()
+        return sha256(repr((*parts, [instance_type.to_dict() for instance_type in listed])).encode()).hexdigest()
 
     def _listed(self, node_class: EC2NodeClass) -> list[CapacityReservation]:
         """The capacity reservations that the class may use."""
@@ -308,17 +310,23 @@ class Catalogue:
         region: _Region,
         prices: Prices,
         unpriced: bool,
-        known: _Built,
+        built: _Built,
         learned: _Learned,
     ) -> _Built:
         """Build only the types whose figure changed. The others stay the same objects, because a fleet of many types
         changes what is learned many times.
         """
-        changed = {name: found for name, found in learned.items() if known.learned.get(name) != found}
-        again = {each.name: each for each in self._build(node_class, region, prices, unpriced, changed)}
-        before = {each.name: each for each in known.types if each.name in learned}
-        types = [again.get(each.name, before.get(each.name, each)) for each in known.stated]
-        return _Built(known.state, known.stated, learned, types)
+        changed = {name: amounts for name, amounts in learned.items() if built.learned.get(name) != amounts}
+        again = {
+            instance_type.name: instance_type
+            for instance_type in self._build(node_class, region, prices, unpriced, changed)
+        }
+        before = {instance_type.name: instance_type for instance_type in built.types if instance_type.name in learned}
+        types = [
+            again.get(instance_type.name, before.get(instance_type.name, instance_type))
+            for instance_type in built.stated
+        ]
+        return _Built(built.state, built.stated, learned, types)
 
     def _build(
         self,
@@ -336,7 +344,7 @@ class Catalogue:
         )
         zone_ids = _zone_ids(node_class)
         reserved = offerings_by_type(self._listed(node_class), zone_ids, prices.on_demand)
-        found = []
+        instance_types = []
         for name in sorted(region.items if learned is None else learned.keys() & region.items.keys()):
             item = region.item(name)
             if not supported(item, settings):
@@ -352,8 +360,8 @@ class Catalogue:
                 reserved=reserved.get(name, ()),
             )
             if built is not None:
-                found.append(built)
-        return found
+                instance_types.append(built)
+        return instance_types
 
 
 def _learned(node_class: EC2NodeClass) -> _Learned:

@@ -133,9 +133,9 @@ def instant(value: Any) -> datetime:
     """
     if isinstance(value, str):
         try:
-            found = datetime.fromisoformat(value)
+            parsed = datetime.fromisoformat(value)
         except ValueError:
             return parse_timestamp(value)
-        if found.tzinfo is not None:
-            return found
+        if parsed.tzinfo is not None:
+            return parsed
     return parse_timestamp(value)

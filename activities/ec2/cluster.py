@@ -30,9 +30,9 @@ def describe_cluster(
         EC2Error: EKS has no such cluster or cannot be reached, and the arguments do not state everything; or EKS
             throttles the call.
     """
-    found: dict[str, Any] = {}
+    description: dict[str, Any] = {}
     try:
-        found = _describe(clients, name)
+        description = _describe(clients, name)
     except ThrottledError:
         raise
     except EC2Error as error:
@@ -46,11 +46,11 @@ def describe_cluster(
     return Cluster(
         name=name,
         region=clients.region,
-        endpoint=endpoint or found.get("endpoint", ""),
-        ca_bundle=ca_bundle or found.get("certificateAuthority", {}).get("data", ""),
-        service_cidr=_service_range(found),
+        endpoint=endpoint or description.get("endpoint", ""),
+        ca_bundle=ca_bundle or description.get("certificateAuthority", {}).get("data", ""),
+        service_cidr=_service_range(description),
         dns_ip=dns_ip,
-        kubernetes_version=server_version or found.get("version", ""),
+        kubernetes_version=server_version or description.get("version", ""),
     )
 
 
@@ -81,8 +81,8 @@ def version_by_eks(clients: Ec2, name: str) -> str:
     return str(_describe(clients, name).get("version", ""))
 
 
-def _service_range(found: Mapping[str, Any]) -> str:
-    network = found.get("kubernetesNetworkConfig", {})
+def _service_range(description: Mapping[str, Any]) -> str:
+    network = description.get("kubernetesNetworkConfig", {})
     return network.get("serviceIpv4Cidr") or network.get("serviceIpv6Cidr") or ""
 
 

@@ -59,17 +59,17 @@ class DryRuns:
         Raises:
             EC2Error: AWS throttled a call or did not answer.
         """
-        named = node_class.spec.instance_profile or ""
+        profile = node_class.spec.instance_profile or ""
         try:
             trials = trials_of(node_class, self._cluster(node_class), self._instance_types(node_class))
         except UserDataTooLargeError as error:  # only with what a launch adds to it
             return CheckResult(USER_DATA_TOO_LARGE, str(error))
-        refused = [refusal for trial in trials for refusal in self._refused(trial, named)]
+        refused = [refusal for trial in trials for refusal in self._refused(trial, profile)]
         if not refused:
             return PASSED
         return CheckResult(refused[0][0], "; ".join(dict.fromkeys(sentence for _, sentence in refused)))
 
-    def _refused(self, trial: Trial, named: str) -> list[tuple[str, str]]:
+    def _refused(self, trial: Trial, profile: str) -> list[tuple[str, str]]:
         """The reason and the sentence of each call of a trial that AWS refuses for lack of a right or of a profile.
 
         ``named`` is the profile that the class names. IAM may not have told EC2 yet of one that Tenon has just created.
@@ -90,9 +90,9 @@ class DryRuns:
                     raise
                 if error.unauthorized:
                     refused.append((REASONS[operation], error.explained))
-                elif named and reason_for(error.code, error.message) == PROFILE_INVALID:
+                elif profile and reason_for(error.code, error.message) == PROFILE_INVALID:
                     missing = (
-                        f"EC2 knows no instance profile {named}: create it, or name another in spec.instanceProfile"
+                        f"EC2 knows no instance profile {profile}: create it, or name another in spec.instanceProfile"
                     )
                     refused.append(("InstanceProfileNotFound", missing))
         if not refused:

@@ -29,17 +29,17 @@ class IdleCache(Generic[Key, Value]):
 
     def get(self, key: Key) -> Value | None:
         """The value, or None if there is none. Counts as a use."""
-        found = self._known.pop(key, None)
-        if found is None:
+        entry = self._known.pop(key, None)
+        if entry is None:
             return None
-        self._known[key] = self._clock(), found[1]
-        return found[1]
+        self._known[key] = self._clock(), entry[1]
+        return entry[1]
 
     def put(self, key: Key, value: Value) -> Value:
         """Keep the value and return it."""
         now = self._clock()
         self._known.pop(key, None)
-        kept = [each for each in self._known.items() if each[1][0] > now - self._seconds]
-        self._known = dict(kept[max(0, len(kept) + 1 - self._most) :])
+        fresh = [entry for entry in self._known.items() if entry[1][0] > now - self._seconds]
+        self._known = dict(fresh[max(0, len(fresh) + 1 - self._most) :])
         self._known[key] = now, value
         return value

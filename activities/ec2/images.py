@@ -49,46 +49,46 @@ class Images:
         Raises:
             UnsupportedAliasError: AWS publishes no images of an alias for this Kubernetes version.
         """
-        found: list[Image] = []
+        images: list[Image] = []
         for term in node_class.spec.ami_selector_terms:
-            found += self._of_term(term, kubernetes_version)
-        return newest_per_requirements(found)
+            images += self._of_term(term, kubernetes_version)
+        return newest_per_requirements(images)
 
     def _of_term(self, term: AMISelectorTerm, kubernetes_version: str) -> list[Image]:
         if term.family is not None:
             queries = FAMILIES[term.family].images(minor_version(kubernetes_version), term.version or "latest")
-            named = self._values([query.parameter for query in queries])
-            return self._by_id([(named[query.parameter], query.requirements) for query in queries])
+            parameter_values = self._values([query.parameter for query in queries])
+            return self._by_id([(parameter_values[query.parameter], query.requirements) for query in queries])
         if term.ssm_parameter is not None:
             return self._by_id([(self._values([term.ssm_parameter])[term.ssm_parameter], None)])
         if term.id is not None:
             return self._by_id([(term.id, None)])
-        wanted = tag_filters(term.tags)
+        filters = tag_filters(term.tags)
         if term.name is not None:
-            wanted.append({"Name": "name", "Values": [term.name]})
+            filters.append({"Name": "name", "Values": [term.name]})
         # Images that another account shares are selected by their tags, so only a name looks at fewer owners.
         owners = ["self", "amazon"] if term.name is not None else None
-        items = self._described(wanted, [term.owner] if term.owner else owners)
+        items = self._described(filters, [term.owner] if term.owner else owners)
         return [self._image(item, None) for item in items if usable(item)]
 
-    def _by_id(self, wanted: Sequence[tuple[str | None, Sequence[Term] | None]]) -> list[Image]:
-        ids = sorted({image_id for image_id, _ in wanted if image_id})
+    def _by_id(self, queries: Sequence[tuple[str | None, Sequence[Term] | None]]) -> list[Image]:
+        ids = sorted({image_id for image_id, _ in queries if image_id})
         if not ids:
             return []
         items = {item["ImageId"]: item for item in self._described([{"Name": "image-id", "Values": ids}], None)}
         return [
             self._image(items[image_id], requirements)
-            for image_id, requirements in wanted
+            for image_id, requirements in queries
             if image_id in items and usable(items[image_id])
         ]
 
     def _image(self, item: dict[str, Any], requirements: Sequence[Term] | None) -> Image:
         return described_image(item, self._now().strftime("%Y-%m-%dT%H:%M:%S.000Z"), requirements)
 
-    def _described(self, wanted: list[FilterTypeDef], owners: list[str] | None) -> list[dict[str, Any]]:
+    def _described(self, filters: list[FilterTypeDef], owners: list[str] | None) -> list[dict[str, Any]]:
         options: dict[str, Any] = {"Owners": owners} if owners else {}
         pages = self._clients.ec2.get_paginator("describe_images").paginate(
-            Filters=wanted, IncludeDeprecated=True, **options
+            Filters=filters, IncludeDeprecated=True, **options
         )
         with translated("DescribeImages"):
             return [cast("dict[str, Any]", item) for page in pages for item in page["Images"]]

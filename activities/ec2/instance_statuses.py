@@ -28,13 +28,13 @@ def failing(clients: Ec2) -> list[InstanceStatus]:
     Raises:
         EC2Error: the call failed.
     """
-    found: dict[str, InstanceStatus] = {}
+    statuses: dict[str, InstanceStatus] = {}
     paginator = clients.ec2.get_paginator("describe_instance_status")
     for selection in _SELECTIONS:
         with translated("DescribeInstanceStatus"):
             for page in paginator.paginate(Filters=[selection]):
-                found.update({each["InstanceId"]: _status(each) for each in page["InstanceStatuses"]})
-    return list(found.values())
+                statuses.update({status["InstanceId"]: _status(status) for status in page["InstanceStatuses"]})
+    return list(statuses.values())
 
 
 def scheduled(clients: Ec2) -> frozenset[str]:
@@ -55,7 +55,7 @@ def _status(raw: InstanceStatusTypeDef) -> InstanceStatus:
         instance_id=raw["InstanceId"],
         instance_impaired_since=_since(raw.get("InstanceStatus")),
         system_impaired_since=_since(raw.get("SystemStatus")),
-        events=tuple(each.get("Description", "") for each in raw.get("Events", [])),
+        events=tuple(event.get("Description", "") for event in raw.get("Events", [])),
     )
 
 
@@ -63,5 +63,7 @@ def _since(check: InstanceStatusSummaryTypeDef | None) -> datetime | None:
     """Since when a check fails, or None if it does not."""
     if check is None or check.get("Status") != "impaired":
         return None
-    since: Iterable[datetime] = (each["ImpairedSince"] for each in check.get("Details", []) if "ImpairedSince" in each)
+    since: Iterable[datetime] = (
+        detail["ImpairedSince"] for detail in check.get("Details", []) if "ImpairedSince" in detail
+    )
     return min(since, default=None)

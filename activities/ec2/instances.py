@@ -87,13 +87,13 @@ class Instances:
 
     def describe(self, instance_id: str) -> Instance | None:
         """The instance, or None if EC2 does not know it."""
-        found = self._raw(instance_id)
-        return None if found is None else self._message(found)
+        description = self._raw(instance_id)
+        return None if description is None else self._message(description)
 
     def state(self, instance_id: str) -> str | None:
         """The name of the instance's state, or None if EC2 does not know the instance."""
-        found = self._raw(instance_id)
-        return None if found is None else found["State"]["Name"]
+        description = self._raw(instance_id)
+        return None if description is None else description["State"]["Name"]
 
     def why_ended(self, instance_id: str) -> tuple[str, str] | None:
         """Code and message of EC2's StateReason, if the instance ends or has ended; else None."""
@@ -110,7 +110,7 @@ class Instances:
     def by_token(self, token: str) -> Purchase:
         """What a launch with this client token bought."""
         launched = self._of_tokens.get(token) or []
-        instance = self._oldest(each for each in launched if each["State"]["Name"] in ALIVE)
+        instance = self._oldest(candidate for candidate in launched if candidate["State"]["Name"] in ALIVE)
         return Purchase(instance, decided=bool(launched))
 
     def of_group(self, group: LaunchGroup, claim: str) -> Purchase:
@@ -119,40 +119,42 @@ class Instances:
         The members take the group's instances in the order of instance ids, terminated ones included. If EC2 does not
         show all of them, DescribeFleets returns every instance that the group's fleet has bought.
         """
-        seen = self._of_groups.get(group.id) or []
-        bought = sorted(each["InstanceId"] for each in seen)
-        if len(seen) < group.size:
-            fleets = {_tags(each).get(labels.TAG_FLEET, "") for each in seen} - {""}
+        group_instances = self._of_groups.get(group.id) or []
+        bought = sorted(member["InstanceId"] for member in group_instances)
+        if len(group_instances) < group.size:
+            fleets = {_tags(member).get(labels.TAG_FLEET, "") for member in group_instances} - {""}
             bought = self._of_fleets(fleets)
         if group.ordinal >= len(bought):
             return Purchase(None, decided=bool(bought))
-        found = next((each for each in seen if each["InstanceId"] == bought[group.ordinal]), None)
-        if found is None:
+        own_instance = next(
+            (member for member in group_instances if member["InstanceId"] == bought[group.ordinal]), None
+        )
+        if own_instance is None:
             return Purchase(None, decided=False)
-        own = found["State"]["Name"] in ALIVE and _tags(found).get(labels.TAG_NODECLAIM, claim) == claim
-        return Purchase(self._message(found) if own else None, decided=True)
+        own = own_instance["State"]["Name"] in ALIVE and _tags(own_instance).get(labels.TAG_NODECLAIM, claim) == claim
+        return Purchase(self._message(own_instance) if own else None, decided=True)
 
     def owned(self) -> list[ObservedInstance]:
         """All instances that are not terminated and have the cluster's tag and a NodePool or NodeClaim tag."""
         with self._turns.turn():
             raw = self._tagged({"tag-key": [labels.TAG_NODECLAIM, labels.TAG_NODEPOOL]}, VISIBLE)
-        found = []
-        for each in raw:
-            tags = _tags(each)
-            found.append(
+        owned_instances = []
+        for description in raw:
+            tags = _tags(description)
+            owned_instances.append(
                 ObservedInstance(
-                    id=each["InstanceId"],
-                    state=each["State"]["Name"],
-                    launched_at=each["LaunchTime"],
+                    id=description["InstanceId"],
+                    state=description["State"]["Name"],
+                    launched_at=description["LaunchTime"],
                     claim=tags.get(labels.TAG_NODECLAIM, ""),
                     pool=tags.get(labels.TAG_NODEPOOL, ""),
                     group=tags.get(labels.TAG_GROUP, ""),
                     name=tags.get(NAME, ""),
-                    subnet_id=each.get("SubnetId", ""),
-                    security_group_ids=_groups(each),
+                    subnet_id=description.get("SubnetId", ""),
+                    security_group_ids=_groups(description),
                 )
             )
-        return found
+        return owned_instances
 
     def name_after(self, instance_id: str, claim: str, node_name: str) -> bool:
         """Write the tags of a claim and its Node that the instance lacks. Return whether it has them all now.
@@ -160,9 +162,9 @@ class Instances:
         It has not if it ends, or if EC2 does not show it or its tags yet. Every instance has tags from its launch, so
         an answer without any is too early to tell whether the user gave it a Name.
         """
-        found = self._raw(instance_id)
-        present = {} if found is None else _tags(found)
-        if found is None or found["State"]["Name"] not in ALIVE or not present:
+        description = self._raw(instance_id)
+        present = {} if description is None else _tags(description)
+        if description is None or description["State"]["Name"] not in ALIVE or not present:
             return False
         missing = tags_to_write(claim, node_name, present)
         if not present.get(labels.TAG_CLUSTER):  # a Karpenter version before 1.0 bought it
@@ -192,22 +194,22 @@ class Instances:
     def terminate_instances(self, instance_ids: Sequence[str]) -> dict[str, str | EC2Error | None]:
         """Terminate instances. Return for each its new state, None if EC2 does not know it, or the error."""
         outcomes: dict[str, str | EC2Error | None] = {}
-        for some in _chunks(instance_ids, MAX_TERMINATED):
-            outcomes |= self._terminate_with_one_call(some)
+        for chunk in _chunks(instance_ids, MAX_TERMINATED):
+            outcomes |= self._terminate_with_one_call(chunk)
         return outcomes
 
     def states(self, instance_ids: Sequence[str]) -> dict[str, str]:
         """Instance id to state. Instances that EC2 does not know are left out."""
         described = self._described.get_all(instance_ids)
-        return {instance_id: found["State"]["Name"] for instance_id, found in described.items()}
+        return {instance_id: description["State"]["Name"] for instance_id, description in described.items()}
 
     def reservations(self, instance_ids: Sequence[str]) -> dict[str, str]:
         """Instance id to the capacity reservation that a living instance is in; empty if it is in none."""
         described = self._described.get_all(instance_ids)
         return {
-            instance_id: found.get("CapacityReservationId", "")
-            for instance_id, found in described.items()
-            if found["State"]["Name"] in ALIVE
+            instance_id: description.get("CapacityReservationId", "")
+            for instance_id, description in described.items()
+            if description["State"]["Name"] in ALIVE
         }
 
     def _terminate_with_one_call(self, instance_ids: Sequence[str]) -> dict[str, str | EC2Error | None]:
@@ -224,15 +226,17 @@ class Instances:
             except EC2Error as failure:  # whether they exist is not known, so the next attempt asks again
                 return dict.fromkeys(instance_ids, failure)
             if error.retryable or len(instance_ids) == 1:
-                return {each: None if each in unknown else error for each in instance_ids}
+                return {failed_id: None if failed_id in unknown else error for failed_id in instance_ids}
             if not unknown:
                 return {
-                    each: outcome for each in instance_ids for outcome in self._terminate_with_one_call([each]).values()
+                    failed_id: outcome
+                    for failed_id in instance_ids
+                    for outcome in self._terminate_with_one_call([failed_id]).values()
                 }
-            rest = [each for each in instance_ids if each not in unknown]
+            rest = [failed_id for failed_id in instance_ids if failed_id not in unknown]
             return {**dict.fromkeys(unknown), **(self._terminate_with_one_call(rest) if rest else {})}
         ended = {change["InstanceId"]: change["CurrentState"]["Name"] for change in answer["TerminatingInstances"]}
-        return {each: ended.get(each) for each in instance_ids}
+        return {failed_id: ended.get(failed_id) for failed_id in instance_ids}
 
     def _unknown(self, instance_ids: Sequence[str], error: EC2Error) -> set[str]:
         """The instances among those of a refused call that EC2 does not know.
@@ -247,8 +251,8 @@ class Instances:
         return set(instance_ids) - self.states(instance_ids).keys()
 
     def _oldest(self, raw: Iterable[InstanceTypeDef]) -> Instance | None:
-        found = sorted(raw, key=lambda each: (each["LaunchTime"], each["InstanceId"]))
-        return self._message(found[0]) if found else None
+        oldest_first = sorted(raw, key=lambda description: (description["LaunchTime"], description["InstanceId"]))
+        return self._message(oldest_first[0]) if oldest_first else None
 
     def _raw(self, instance_id: str) -> InstanceTypeDef | None:
         return self._described.get(instance_id)
@@ -269,19 +273,20 @@ class Instances:
     def _by_ids(self, instance_ids: Sequence[str]) -> dict[str, InstanceTypeDef]:
         """Describe instances with a filter, which skips unknown ids. With InstanceIds, one would fail the call."""
         return {
-            each["InstanceId"]: each for each in self._filtered([{"Name": "instance-id", "Values": list(instance_ids)}])
+            description["InstanceId"]: description
+            for description in self._filtered([{"Name": "instance-id", "Values": list(instance_ids)}])
         }
 
     def _by_tag(self, key: str, states: Sequence[str], values: Sequence[str]) -> dict[str, list[InstanceTypeDef]]:
         """The instances of the cluster whose tag has one of the values, by the value."""
-        found: dict[str, list[InstanceTypeDef]] = {}
-        for each in self._tagged({f"tag:{key}": values}, states):
-            found.setdefault(_tags(each)[key], []).append(each)
-        return found
+        by_value: dict[str, list[InstanceTypeDef]] = {}
+        for description in self._tagged({f"tag:{key}": values}, states):
+            by_value.setdefault(_tags(description)[key], []).append(description)
+        return by_value
 
-    def _tagged(self, wanted: Mapping[str, Sequence[str]], states: Sequence[str]) -> list[InstanceTypeDef]:
+    def _tagged(self, tags: Mapping[str, Sequence[str]], states: Sequence[str]) -> list[InstanceTypeDef]:
         """The instances of the cluster that match the filters."""
-        filters = {f"tag:{labels.TAG_CLUSTER}": [self._cluster], **wanted, "instance-state-name": states}
+        filters = {f"tag:{labels.TAG_CLUSTER}": [self._cluster], **tags, "instance-state-name": states}
         return self._filtered([{"Name": name, "Values": list(values)} for name, values in filters.items()])
 
     def _filtered(self, filters: list[FilterTypeDef]) -> list[InstanceTypeDef]:
@@ -290,15 +295,17 @@ class Instances:
         )
         return retry_throttled(
             "DescribeInstances",
-            lambda: [each for page in pages for group in page["Reservations"] for each in group["Instances"]],
+            lambda: [
+                description for page in pages for group in page["Reservations"] for description in group["Instances"]
+            ],
         )
 
     def _message(self, raw: InstanceTypeDef) -> Instance:
         zone = raw["Placement"]["AvailabilityZone"]
         lifecycle = raw.get("InstanceLifecycle")
         reservation_id = launched_into(raw) if self._reserved else ""
-        sold = labels.RESERVED if reservation_id else labels.ON_DEMAND
-        capacity_type = labels.SPOT if lifecycle == "spot" else sold
+        bought_as = labels.RESERVED if reservation_id else labels.ON_DEMAND
+        capacity_type = labels.SPOT if lifecycle == "spot" else bought_as
         block = reservation_id and lifecycle == "capacity-block"
         return Instance(
             id=raw["InstanceId"],

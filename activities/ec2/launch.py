@@ -131,9 +131,11 @@ class Launcher:
         log_encoded_text("CreateFleet", decisive.get("ErrorMessage", ""))
         reason = codes.reason_for(code, text)
         message = f"{code}: {text} ({len(failures)} of {len(_tried(request))} offerings refused)"
-        kept = busy is not None or not unavailable
+        is_kept = busy is not None or not unavailable
         fault = class_fault(code, text)
-        waits = LaunchWait(reason=reason, message=message, answered=busy is None, class_fault=fault) if kept else None
+        waits = (
+            LaunchWait(reason=reason, message=message, answered=busy is None, class_fault=fault) if is_kept else None
+        )
         return LaunchResult(unavailable=unavailable, reason=reason, message=message, waits=waits)
 
     def _unavailable(self, request: LaunchRequest, failures: Sequence[dict[str, Any]]) -> list[OfferingRef]:
@@ -179,10 +181,10 @@ class Launcher:
         for attempt in range(VISIBILITY_ATTEMPTS):
             if attempt:
                 self._sleep(VISIBILITY_SECONDS)
-            found = self._instances.describe(instance_id)
-            if found is not None and found.private_dns_name:
-                found = _as_requested(request, found)
-                return found if price is None else evolve(found, price=price)
+            instance = self._instances.describe(instance_id)
+            if instance is not None and instance.private_dns_name:
+                instance = _as_requested(request, instance)
+                return instance if price is None else evolve(instance, price=price)
         zone = override.get("AvailabilityZone", "")
         return Instance(
             id=instance_id,
@@ -206,24 +208,24 @@ def _row(request: LaunchRequest, instance_type: str, zone: str) -> FleetOverride
     return next((row for row in rows if (row.instance_type, row.zone) == (instance_type, zone)), None)
 
 
-def _as_requested(request: LaunchRequest, found: Instance) -> Instance:
+def _as_requested(request: LaunchRequest, instance: Instance) -> Instance:
     """The instance with what its request fixed and EC2's description of it lacks yet.
 
     A template that names a capacity reservation launches nowhere else, and neither does one that names a placement
     group. EC2 is eventually consistent, so a new instance may be described without them.
     """
-    row = _row(request, found.instance_type, found.zone)
-    if row is not None and row.reservation_id and not found.reservation_id:
-        found = evolve(
-            found,
+    row = _row(request, instance.instance_type, instance.zone)
+    if row is not None and row.reservation_id and not instance.reservation_id:
+        instance = evolve(
+            instance,
             capacity_type=request.capacity_type,
             reservation_id=row.reservation_id,
             reservation_type=request.reservation_type,
             reservation_interruptible=request.reservation_interruptible,
         )
-    if request.placement_group and not found.placement_group_id:
-        found = evolve(found, placement_group_id=request.placement_group)
-    return found if found.partition else evolve(found, partition=request.partition)
+    if request.placement_group and not instance.placement_group_id:
+        instance = evolve(instance, placement_group_id=request.placement_group)
+    return instance if instance.partition else evolve(instance, partition=request.partition)
 
 
 def _tried(request: LaunchRequest) -> list[tuple[str, str]]:

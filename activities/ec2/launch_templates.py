@@ -80,12 +80,12 @@ class LaunchTemplates:
         """All launch templates of the cluster that were created for an EC2NodeClass. Others do not belong to Tenon."""
         return [
             ObservedTemplate(
-                id=each["LaunchTemplateId"],
-                name=each["LaunchTemplateName"],
-                created_at=each["CreateTime"],
-                node_class=next((t["Value"] for t in each.get("Tags", []) if t["Key"] == labels.TAG_NODECLASS), ""),
+                id=template["LaunchTemplateId"],
+                name=template["LaunchTemplateName"],
+                created_at=template["CreateTime"],
+                node_class=next((t["Value"] for t in template.get("Tags", []) if t["Key"] == labels.TAG_NODECLASS), ""),
             )
-            for each in self._described({"Name": "tag-key", "Values": [labels.TAG_NODECLASS]})
+            for template in self._described({"Name": "tag-key", "Values": [labels.TAG_NODECLASS]})
         ]
 
     def delete(self, template: ObservedTemplate) -> bool:
@@ -112,15 +112,15 @@ class LaunchTemplates:
         return True
 
     def _names(self, node_class: str) -> set[str]:
-        found = self._described({"Name": f"tag:{labels.TAG_NODECLASS}", "Values": [node_class]})
-        return {each["LaunchTemplateName"] for each in found}
+        templates = self._described({"Name": f"tag:{labels.TAG_NODECLASS}", "Values": [node_class]})
+        return {template["LaunchTemplateName"] for template in templates}
 
-    def _described(self, wanted: FilterTypeDef) -> list[LaunchTemplateTypeDef]:
+    def _described(self, tag_filter: FilterTypeDef) -> list[LaunchTemplateTypeDef]:
         """The templates of the cluster that pass the filter."""
         ours: FilterTypeDef = {"Name": f"tag:{labels.TAG_CLUSTER}", "Values": [self._cluster]}
         with translated("DescribeLaunchTemplates"):
-            pages = self._clients.ec2.get_paginator("describe_launch_templates").paginate(Filters=[ours, wanted])
-            return [each for page in pages for each in page["LaunchTemplates"]]
+            pages = self._clients.ec2.get_paginator("describe_launch_templates").paginate(Filters=[ours, tag_filter])
+            return [template for page in pages for template in page["LaunchTemplates"]]
 
 
 def template_parameters(template: LaunchTemplate) -> dict[str, Any]:

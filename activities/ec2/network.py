@@ -49,33 +49,35 @@ class Network:
 
     def subnets(self, node_class: EC2NodeClass) -> list[Subnet]:
         """The subnets that the class's terms select, those with the most free addresses first."""
-        found: dict[str, SubnetTypeDef] = {}
+        subnets_by_id: dict[str, SubnetTypeDef] = {}
         for term in node_class.spec.subnet_selector_terms:
-            wanted = tag_filters(term.tags)
+            filters = tag_filters(term.tags)
             if term.id is not None:
-                wanted = [{"Name": "subnet-id", "Values": [term.id]}]
-            found.update({each["SubnetId"]: each for each in self._subnets(wanted)})
-        self._remember(found.values())
-        ordered = sorted(found.values(), key=lambda each: (-each["AvailableIpAddressCount"], each["SubnetId"]))
+                filters = [{"Name": "subnet-id", "Values": [term.id]}]
+            subnets_by_id.update({subnet["SubnetId"]: subnet for subnet in self._subnets(filters)})
+        self._remember(subnets_by_id.values())
+        ordered = sorted(
+            subnets_by_id.values(), key=lambda subnet: (-subnet["AvailableIpAddressCount"], subnet["SubnetId"])
+        )
         return [
-            Subnet(id=each["SubnetId"], zone=each["AvailabilityZone"], zone_id=each.get("AvailabilityZoneId"))
-            for each in ordered
+            Subnet(id=subnet["SubnetId"], zone=subnet["AvailabilityZone"], zone_id=subnet.get("AvailabilityZoneId"))
+            for subnet in ordered
         ]
 
     def security_groups(self, node_class: EC2NodeClass) -> list[SecurityGroup]:
         """The security groups that the class's terms select, sorted by id."""
-        found: dict[str, SecurityGroup] = {}
+        groups_by_id: dict[str, SecurityGroup] = {}
         for term in node_class.spec.security_group_selector_terms:
-            wanted = tag_filters(term.tags)
+            filters = tag_filters(term.tags)
             if term.id is not None:
-                wanted = [{"Name": "group-id", "Values": [term.id]}]
+                filters = [{"Name": "group-id", "Values": [term.id]}]
             elif term.name is not None:
-                wanted = [{"Name": "group-name", "Values": [term.name]}]
+                filters = [{"Name": "group-name", "Values": [term.name]}]
             with translated("DescribeSecurityGroups"):
-                for page in self._clients.ec2.get_paginator("describe_security_groups").paginate(Filters=wanted):
-                    for each in page["SecurityGroups"]:
-                        found[each["GroupId"]] = SecurityGroup(id=each["GroupId"], name=each.get("GroupName"))
-        return [found[group_id] for group_id in sorted(found)]
+                for page in self._clients.ec2.get_paginator("describe_security_groups").paginate(Filters=filters):
+                    for group in page["SecurityGroups"]:
+                        groups_by_id[group["GroupId"]] = SecurityGroup(id=group["GroupId"], name=group.get("GroupName"))
+        return [groups_by_id[group_id] for group_id in sorted(groups_by_id)]
 
     def free_addresses(self, subnet_ids: Collection[str]) -> dict[str, int]:
         """Subnet id to its number of free addresses, at most half a minute old. Deleted subnets are left out.
@@ -85,20 +87,23 @@ class Network:
         """
         oldest = self._clock() - FREE_SECONDS
         with self._lock:
-            stale = [each for each in subnet_ids if self._free.get(each, (float("-inf"), 0))[0] < oldest]
+            stale = [subnet_id for subnet_id in subnet_ids if self._free.get(subnet_id, (float("-inf"), 0))[0] < oldest]
         if stale:
             self._remember(self._subnets([{"Name": "subnet-id", "Values": sorted(stale)}]))
         now = self._clock()
         with self._lock:
-            self._full_until = {each: until for each, until in self._full_until.items() if until > now}
+            self._full_until = {subnet_id: until for subnet_id, until in self._full_until.items() if until > now}
             while self._expected and next(iter(self._expected.values()))[0] <= now:
                 self._replace(next(iter(self._expected)), None)
-            found = {
-                each: 0 if each in self._full_until else self._free[each][1]
-                for each in subnet_ids
-                if each in self._free
+            free_by_subnet = {
+                subnet_id: 0 if subnet_id in self._full_until else self._free[subnet_id][1]
+                for subnet_id in subnet_ids
+                if subnet_id in self._free
             }
-            return {each: max(free - self._expected_in[each], min(free, 1)) for each, free in found.items()}
+            return {
+                subnet_id: max(free - self._expected_in[subnet_id], min(free, 1))
+                for subnet_id, free in free_by_subnet.items()
+            }
 
     def expect(self, token: str, addresses: Mapping[str, int]) -> None:
         """Subtract the addresses that a launch may use from now on, in each subnet that EC2 may choose for it."""
@@ -137,14 +142,14 @@ class Network:
     def _remember(self, subnets: Iterable[SubnetTypeDef]) -> None:
         now = self._clock()
         with self._lock:
-            for each in subnets:
-                self._free[each["SubnetId"]] = (now, each["AvailableIpAddressCount"])
+            for subnet in subnets:
+                self._free[subnet["SubnetId"]] = (now, subnet["AvailableIpAddressCount"])
 
-    def _subnets(self, wanted: list[FilterTypeDef]) -> list[SubnetTypeDef]:
+    def _subnets(self, filters: list[FilterTypeDef]) -> list[SubnetTypeDef]:
         try:
             with translated("DescribeSubnets"):
-                pages = self._clients.ec2.get_paginator("describe_subnets").paginate(Filters=wanted)
-                return [each for page in pages for each in page["Subnets"]]
+                pages = self._clients.ec2.get_paginator("describe_subnets").paginate(Filters=filters)
+                return [subnet for page in pages for subnet in page["Subnets"]]
         except EC2Error as error:
             if error.code == "InvalidSubnetID.NotFound":
                 return []

@@ -59,26 +59,28 @@ class _Lookup:
     node_class: EC2NodeClass
     unanswered: list[EC2Error] = field(default_factory=list)
 
-    def part(self, type_: str, ask: Callable[[], Found], known: Found, reason: str = "") -> tuple[Found, CheckResult]:
+    def part(
+        self, type_: str, ask: Callable[[], Found], previous: Found, reason: str = ""
+    ) -> tuple[Found, CheckResult]:
         """What ``ask`` finds. If AWS refuses the call or does not answer, what is known, and the condition's finding.
 
         A refusal is a finding. Throttling and outages are not: a class that AWS accepted stays as it is.
         """
         try:
-            unsent = [each for each in self.unanswered if each.code in UNSENT]
+            unsent = [check for check in self.unanswered if check.code in UNSENT]
             if len(unsent) >= GIVE_UP_AFTER:
                 raise unsent[-1]
             return ask(), PASSED
         except EC2Error as error:
             reason = UNAUTHORIZED if error.unauthorized else reason or _REASONS[type_]
             if not error.retryable:
-                return known, CheckResult(reason, error.explained)
+                return previous, CheckResult(reason, error.explained)
             self.unanswered.append(error)
             before = get_condition(self.node_class.status.conditions, type_)
             current = before is not None and before.observed_generation == self.node_class.metadata.generation
             if before is None or not current or before.status == "Unknown":
-                return known, CheckResult(reason, error.explained, unknown=True)
-            return known, PASSED if before.status == "True" else CheckResult(before.reason, before.message)
+                return previous, CheckResult(reason, error.explained, unknown=True)
+            return previous, PASSED if before.status == "True" else CheckResult(before.reason, before.message)
 
 
 class NodeClassResolver:
@@ -185,8 +187,8 @@ class NodeClassResolver:
         )
         status = new_status(node_class, resolved, cluster, self._now())
         if (dry_run := self._dry_run) is not None and is_true(status.conditions, READY):
-            found = node_class.model_copy(update={"status": status})
-            result, refused = lookup.part(api.VALIDATION_SUCCEEDED, lambda: dry_run(found), PASSED)
+            with_status = node_class.model_copy(update={"status": status})
+            result, refused = lookup.part(api.VALIDATION_SUCCEEDED, lambda: dry_run(with_status), PASSED)
             resolved = replace(resolved, dry_runs_result=refused if refused.reason else result)
             status = new_status(node_class, resolved, cluster, self._now())
         if lookup.unanswered:
@@ -194,14 +196,14 @@ class NodeClassResolver:
         return status
 
     def _found_images(self, node_class: EC2NodeClass, kubernetes_version: str) -> tuple[list[AMI], CheckResult]:
-        asked = f"{kubernetes_version} {node_class.spec.ami_selector_terms!r}"
+        query = f"{kubernetes_version} {node_class.spec.ami_selector_terms!r}"
         try:
-            found = self._known_images.get(
-                asked, lambda: [ami(image) for image in self._images.resolve(node_class, kubernetes_version)]
+            images = self._known_images.get(
+                query, lambda: [ami(image) for image in self._images.resolve(node_class, kubernetes_version)]
             )
         except UnsupportedAliasError as error:
             return [], CheckResult("UnsupportedAlias", str(error))
-        return found, PASSED
+        return images, PASSED
 
     def _found_group(self, node_class: EC2NodeClass) -> tuple[PlacementGroup | None, CheckResult]:
         try:

@@ -25,17 +25,17 @@ def find_placement_group(clients: Ec2, node_class: EC2NodeClass) -> PlacementGro
         PlacementGroupNotFoundError: there is no such group.
         EC2Error: EC2 refused the call or did not answer.
     """
-    wanted = node_class.spec.placement_group_selector
-    if wanted is None:
+    selector = node_class.spec.placement_group_selector
+    if selector is None:
         return None
-    named = f"id {wanted.id}" if wanted.id is not None else f"name {wanted.name}"
-    groups = (group_of(raw) for raw in _described(clients, wanted.id or "", wanted.name or ""))
-    found = next((group for group in groups if group is not None), None)
-    if found is None:
+    selector_text = f"id {selector.id}" if selector.id is not None else f"name {selector.name}"
+    groups = (group_of(raw) for raw in _described(clients, selector.id or "", selector.name or ""))
+    placement_group = next((group for group in groups if group is not None), None)
+    if placement_group is None:
         raise PlacementGroupNotFoundError(
-            "PlacementGroupNotFound", f"placementGroupSelector found no available placement group with {named}"
+            "PlacementGroupNotFound", f"placementGroupSelector found no available placement group with {selector_text}"
         )
-    return found
+    return placement_group
 
 
 def _described(clients: Ec2, group_id: str, name: str) -> list[PlacementGroupTypeDef]:
@@ -43,8 +43,8 @@ def _described(clients: Ec2, group_id: str, name: str) -> list[PlacementGroupTyp
         with translated("DescribePlacementGroups"):
             if group_id:
                 return clients.ec2.describe_placement_groups(GroupIds=[group_id])["PlacementGroups"]
-            wanted = [{"Name": "group-name", "Values": [name]}]
-            return clients.ec2.describe_placement_groups(Filters=wanted)["PlacementGroups"]  # type: ignore[arg-type]
+            filters = [{"Name": "group-name", "Values": [name]}]
+            return clients.ec2.describe_placement_groups(Filters=filters)["PlacementGroups"]  # type: ignore[arg-type]
     except EC2Error as error:
         if error.code in PLACEMENT_GROUP_UNKNOWN:
             return []

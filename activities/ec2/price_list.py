@@ -45,7 +45,7 @@ def dedicated_prices(pricing: PricingClient, region: str, currency: str) -> dict
 def _read(
     pricing: PricingClient, region: str, currency: str, tenancy: str, family: str, further: Mapping[str, str]
 ) -> Iterator[tuple[str, float]]:
-    wanted = {
+    term_filters = {
         "regionCode": region,
         "preInstalledSw": "NA",
         "operatingSystem": "Linux",
@@ -55,7 +55,7 @@ def _read(
         **further,
     }
     filters: list[FilterTypeDef] = [
-        {"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in wanted.items()
+        {"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in term_filters.items()
     ]
     with translated("GetProducts"):
         for page in pricing.get_paginator("get_products").paginate(ServiceCode="AmazonEC2", Filters=filters):

@@ -61,9 +61,9 @@ class PriceTable:
 
 def built_in_table(region: str) -> PriceTable:
     """The table for a region. Its ``regions`` do not have the region if it stands in for prices that are not known."""
-    known = _tables()
-    own = (table for table in known.values() if region in table.regions)
-    stand_in = next(known[name] for prefix, name in _STAND_INS.items() if region.startswith(prefix))
+    tables = _tables()
+    own = (table for table in tables.values() if region in table.regions)
+    stand_in = next(tables[name] for prefix, name in _STAND_INS.items() if region.startswith(prefix))
     return next(own, stand_in)
 
 
@@ -89,8 +89,8 @@ def read_table(path: str, region: str) -> PriceTable:
     if not table.on_demand:
         raise PriceTableError(f"The table in the file {path} has no prices: {renew}.")
     if region not in table.regions:
-        named = ", ".join(sorted(table.regions)[:3])
-        raise PriceTableError(f"The file {path} has the prices of {named}, not of {region}: {renew}.")
+        region_names = ", ".join(sorted(table.regions)[:3])
+        raise PriceTableError(f"The file {path} has the prices of {region_names}, not of {region}: {renew}.")
     if table.currency != (currency := built_in_table(region).currency):
         raise PriceTableError(f"The prices in the file {path} are in {table.currency}, not in {currency}: {renew}.")
     return table
@@ -129,7 +129,7 @@ def _tables() -> dict[str, PriceTable]:
 
 
 def _table(written: Mapping[str, Any], path: str = "") -> PriceTable:
-    regions = [str(each) for each in written["regions"]]
+    regions = [str(region) for region in written["regions"]]
     return PriceTable(
         region=regions[0],
         as_of=date.fromisoformat(written["asOf"]).isoformat(),

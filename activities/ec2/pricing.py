@@ -83,17 +83,17 @@ class Pricing:
         """
         prices, failures, region = self._prices, dict(self._failures), self._clients.region
         stand_in = self._stand_in_warning()
-        found = [stand_in] if stand_in else []
+        warnings = [stand_in] if stand_in else []
         if not prices.spot and "spot" in failures:
-            found.append(
+            warnings.append(
                 f"the spot prices of {region} are unknown ({failures['spot']}): Tenon uses on-demand prices for spot"
             )
         if self._dedicated_refresh_at is not None and not self._dedicated:
-            found.append(
+            warnings.append(
                 f"the prices of dedicated instances of {region} are unknown ({failures['dedicated']}): Tenon uses "
                 "those of shared tenancy"
             )
-        return found
+        return warnings
 
     def _stand_in_warning(self) -> str:
         """Which table stands in for the price list and why it may be wrong; empty if the prices are the region's."""
@@ -101,8 +101,8 @@ class Pricing:
         if self._is_listed or "list" not in self._failures:
             return ""
         is_old = table.is_old(self._now().date())
-        meant = region in table.regions and (self._no_list or table.path)
-        if meant and not is_old:
+        is_intended = region in table.regions and (self._no_list or table.path)
+        if is_intended and not is_old:
             return ""
         age = f", which is more than {OLD_AFTER.days} days old" if is_old else ""
         return (
@@ -196,21 +196,23 @@ class Pricing:
         return self._listed_dedicated or self._table.dedicated
 
     def _refresh_dedicated(self) -> None:
-        found: Mapping[str, float] = {} if self._no_list else self._read("dedicated", self._dedicated_list)
-        self._dedicated_refresh_at = self._clock() + (TTL_SECONDS if found or self._no_list else RETRY_SECONDS)
-        if found and found != self._listed_dedicated:
+        dedicated_prices: Mapping[str, float] = {} if self._no_list else self._read("dedicated", self._dedicated_list)
+        self._dedicated_refresh_at = self._clock() + (
+            TTL_SECONDS if dedicated_prices or self._no_list else RETRY_SECONDS
+        )
+        if dedicated_prices and dedicated_prices != self._listed_dedicated:
             self._version += 1
-            self._listed_dedicated = found
+            self._listed_dedicated = dedicated_prices
 
     def _read(self, kind: str, ask: Callable[[], Mapping[Key, float]]) -> Mapping[Key, float]:
         try:
-            found = ask()
+            prices = ask()
         except EC2Error as error:
             log.warning("The worker failed to read prices and keeps the last known ones", extra={"error": str(error)})
             self._failures[kind] = error.explained
             return {}
         self._failures[kind] = "AWS lists none"
-        return found
+        return prices
 
     def _on_demand(self) -> dict[str, float]:
         return list_prices(self._clients.pricing, self._clients.region, self._table.currency)
@@ -230,6 +232,6 @@ class Pricing:
             for page in pages:
                 for row in page["SpotPriceHistory"]:
                     key = (str(row["InstanceType"]), row["AvailabilityZone"])
-                    found = (row["Timestamp"], float(row["SpotPrice"]))
-                    newest[key] = max(newest.get(key, found), found)
+                    spot_price = (row["Timestamp"], float(row["SpotPrice"]))
+                    newest[key] = max(newest.get(key, spot_price), spot_price)
         return {key: price for key, (_, price) in newest.items()}

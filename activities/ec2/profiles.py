@@ -57,9 +57,9 @@ class Profiles:
             UnreachableIamError: the class names a role, and the VPC is isolated.
             ProfileLimitError: the account has no room for another profile, or the profile has another role.
         """
-        given = node_class.spec.instance_profile
-        if given is not None:
-            return given
+        instance_profile = node_class.spec.instance_profile
+        if instance_profile is not None:
+            return instance_profile
         if self._isolated:
             raise UnreachableIamError(
                 f"spec.role {node_class.spec.role} needs an instance profile of Tenon's, but IAM has no endpoint in an "
@@ -113,15 +113,15 @@ class Profiles:
         pages = self._clients.iam.get_paginator("list_instance_profiles").paginate(PathPrefix=path)
         try:
             with translated("ListInstanceProfiles"):
-                listed = [each for page in pages for each in page["InstanceProfiles"]]
+                listed = [profile for page in pages for profile in page["InstanceProfiles"]]
         except EC2Error as error:
             if not error.unauthorized:
                 raise
             return {}
         return {
-            each["InstanceProfileName"]: [role["RoleName"] for role in each["Roles"]]
-            for each in listed
-            if each["Path"] == path
+            profile["InstanceProfileName"]: [role["RoleName"] for role in profile["Roles"]]
+            for profile in listed
+            if profile["Path"] == path
         }
 
     def _path(self, node_class: EC2NodeClass) -> str:

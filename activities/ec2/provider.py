@@ -132,8 +132,8 @@ class Ec2Provider:
             EC2Error: EKS refuses the call, or cannot be reached.
         """
         if not self.cluster.service_cidr and family_of(node_class).needs_service_range:
-            found = service_range(self._clients, self.cluster.name)
-            self.cluster = replace(self.cluster, service_cidr=found)
+            service_range_ = service_range(self._clients, self.cluster.name)
+            self.cluster = replace(self.cluster, service_cidr=service_range_)
         return self.cluster
 
     def price_warnings(self) -> list[str]:
@@ -156,10 +156,10 @@ class Ec2Provider:
         ``unpriced``: include types without a known price, at an infinite price. ``dedicated``: at the prices of
         dedicated instances.
         """
-        found = self.catalogue.instance_types(node_class, unpriced=unpriced, dedicated=dedicated)
+        instance_types = self.catalogue.instance_types(node_class, unpriced=unpriced, dedicated=dedicated)
         if self._shifts is not None:
-            found = self._shifts.without(found)
-        return without(found, unavailable) if unavailable else found
+            instance_types = self._shifts.without(instance_types)
+        return without(instance_types, unavailable) if unavailable else instance_types
 
     def shifted_zones(self) -> frozenset[str]:
         """The IDs of the zones that ARC shifts the cluster away from, in which no node is launched."""
@@ -201,22 +201,22 @@ class Ec2Provider:
         requirements = Requirements.from_terms(term.to_dict() for term in claim.spec.requirements)
         if types is None:
             types = self.instance_types(node_class, dedicated=tenancy(requirements) == labels.DEDICATED)
-        named = named_types(requirements, types)
-        sold = without(named, unavailable)
-        sold = without_zones(sold, away) if (away := self.shifted_zones()) else sold
+        type_names = named_types(requirements, types)
+        available_types = without(type_names, unavailable)
+        available_types = without_zones(available_types, away) if (away := self.shifted_zones()) else available_types
         try:
             plan = plan_launch(
                 claim,
                 node_class,
                 self._cluster_for(node_class),
-                sold,
+                available_types,
                 free,
                 attempt,
-                self.catalogue.kubelets(node_class, {each.name for each in sold}),
+                self.catalogue.kubelets(node_class, {instance_type.name for instance_type in available_types}),
                 open_reservations=self._reservations is None,
             )
         except NoOfferingError as error:
-            full, refused = without_addresses(claim, node_class, sold, free)
+            full, refused = without_addresses(claim, node_class, available_types, free)
             why = f"{error}; no subnet of the class in {', '.join(full)} has a free address" if full else str(error)
             raise InsufficientCapacityError(why, refused) from error
         self._network.expect(plan.request.client_token, plan.addresses)
@@ -224,7 +224,7 @@ class Ec2Provider:
         _warn_of_few_types(claim, plan.request)
         requests = parse_resources(claim.spec.resources.requests)
         zones = {subnet.zone for subnet in node_class.status.subnets}
-        left_out = cheapest_left_out(requirements, requests, named, zones, unavailable, plan.request.capacity_type)
+        left_out = cheapest_left_out(requirements, requests, type_names, zones, unavailable, plan.request.capacity_type)
         return plan.request if left_out is None else evolve(plan.request, left_out=left_out)
 
     def launch(self, request: LaunchRequest) -> LaunchResult:
@@ -236,9 +236,9 @@ class Ec2Provider:
         result = self._launcher.create_fleet(request)
         subnet_id = ""
         if result.instance is not None:
-            chosen = (result.instance.instance_type, result.instance.zone)
+            type_and_zone = (result.instance.instance_type, result.instance.zone)
             rows = (row for template in request.templates for row in template.overrides)
-            requested = next((row.subnet_id for row in rows if (row.instance_type, row.zone) == chosen), "")
+            requested = next((row.subnet_id for row in rows if (row.instance_type, row.zone) == type_and_zone), "")
             subnet_id = result.instance.subnet_id or requested
         self._network.settle(request.client_token, subnet_id)
         return result

@@ -47,7 +47,9 @@ class MessageQueue:
                 VisibilityTimeout=VISIBILITY_TIMEOUT,
                 WaitTimeSeconds=wait_seconds,
             )
-        return [QueueMessage(each.get("Body", ""), each["ReceiptHandle"]) for each in answer.get("Messages", [])]
+        return [
+            QueueMessage(message.get("Body", ""), message["ReceiptHandle"]) for message in answer.get("Messages", [])
+        ]
 
     def delete(self, messages: Sequence[QueueMessage]) -> int:
         """Delete messages, at most `MAX_MESSAGES`. Return how many SQS has deleted; the others come again.

@@ -165,7 +165,11 @@ class Pacer:
         with self._lock:
             now = self._clock()
             present = [self._buckets[action].throttling(action, now) for action in actions if action in self._buckets]
-        return max((each for each in present if each is not None), key=lambda each: each.lasted, default=None)
+        return max(
+            (throttling for throttling in present if throttling is not None),
+            key=lambda throttling: throttling.lasted,
+            default=None,
+        )
 
     def _bucket(self, action: str, now: float) -> TokenBucket:
         if action not in self._buckets:

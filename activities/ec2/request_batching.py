@@ -96,11 +96,11 @@ class RequestBatcher(Generic[Item, Result]):
                     self._open = None
         for batch in began:
             self._run(batch)
-        found: dict[Item, Result] = {}
+        results: dict[Item, Result] = {}
         for batch, own in joined.items():
             answer = batch.outcome.result()
-            found |= {item: answer[item] for item in own if item in answer}
-        return found
+            results |= {item: answer[item] for item in own if item in answer}
+        return results
 
     def _run(self, batch: _Batch[Item, Result]) -> None:
         try:

@@ -66,7 +66,7 @@ class ServiceModelLoader(Loader):
 
 def _shapes(model: dict[str, Any]) -> set[str]:
     """The names of the shapes that the operations refer to, directly or through other shapes."""
-    found: set[str] = set()
+    shape_names: set[str] = set()
     left = [
         reference["shape"]
         for operation in model["operations"].values()
@@ -75,10 +75,10 @@ def _shapes(model: dict[str, Any]) -> set[str]:
     ]
     while left:
         name = left.pop()
-        if name in found:
+        if name in shape_names:
             continue
-        found.add(name)
+        shape_names.add(name)
         shape = model["shapes"][name]
         parts = (shape.get("member"), shape.get("key"), shape.get("value"), *shape.get("members", {}).values())
         left += [part["shape"] for part in parts if part]
-    return found
+    return shape_names

@@ -34,27 +34,27 @@ class SingleFlight(Generic[Result]):
         """The cached result, or the result of ``make`` if there is none."""
         with self._lock:
             now = self._clock()
-            self._made = {each: made for each, made in self._made.items() if made.until > now}
-            known = self._made.get(key)
-            made = known or self._made.setdefault(key, _Result())
-        if known is None:
-            self._make(key, made, make)
-        return made.result.result()
+            self._made = {cache_key: result for cache_key, result in self._made.items() if result.until > now}
+            result = self._made.get(key)
+            result = result or self._made.setdefault(key, _Result())
+        if result is None:
+            self._make(key, result, make)
+        return result.result.result()
 
     def forget(self, key: str) -> None:
         """Drop the cached result, so that the next caller computes a new one."""
         with self._lock:
             self._made.pop(key, None)
 
-    def _make(self, key: str, made: _Result[Result], make: Callable[[], Result]) -> None:
+    def _make(self, key: str, pending_result: _Result[Result], make: Callable[[], Result]) -> None:
         try:
             result = make()
         except BaseException as error:
             with self._lock:
-                if self._made.get(key) is made:
+                if self._made.get(key) is pending_result:
                     del self._made[key]
-            made.result.set_exception(error)
+            pending_result.result.set_exception(error)
         else:
             with self._lock:
-                made.until = self._clock() + self._seconds
-            made.result.set_result(result)
+                pending_result.until = self._clock() + self._seconds
+            pending_result.result.set_result(result)

@@ -107,7 +107,11 @@ class Terminations:
 
         A call that takes longer than a round goes on by itself, so that it delays no other instance.
         """
-        new = {instance_id: each for instance_id, each in self._open.items() if not (each.asked or each.asking)}
+        new = {
+            instance_id: termination
+            for instance_id, termination in self._open.items()
+            if not (termination.asked or termination.asking)
+        }
         if not new:
             return
         call = asyncio.create_task(self._request(new), name="requesting terminations")
@@ -118,8 +122,8 @@ class Terminations:
         pause.cancel()
 
     async def _request(self, new: Mapping[str, _Termination]) -> None:
-        for each in new.values():
-            each.asking = True
+        for termination in new.values():
+            termination.asking = True
         outcomes: Mapping[str, str | EC2Error | None]
         try:
             outcomes = await asyncio.to_thread(self._ec2.terminate_instances, list(new))
@@ -129,8 +133,8 @@ class Terminations:
             log.exception("The worker failed to request terminations")
             outcomes = dict.fromkeys(new, EC2Error("Unexpected", f"ending instances: {error}", retryable=True))
         finally:
-            for each in new.values():
-                each.asking = False
+            for termination in new.values():
+                termination.asking = False
         for instance_id, outcome in outcomes.items():
             if isinstance(outcome, ThrottledError):
                 continue
@@ -142,21 +146,21 @@ class Terminations:
 
     async def _check(self) -> None:
         """Check the instances whose last check is the longest ago."""
-        asked = [instance_id for instance_id, ending in self._open.items() if ending.asked][:MAX_CHECKED]
-        if not asked:
+        requested_ids = [instance_id for instance_id, ending in self._open.items() if ending.asked][:MAX_CHECKED]
+        if not requested_ids:
             return
         try:
-            states = await asyncio.to_thread(self._ec2.states, asked)
+            states = await asyncio.to_thread(self._ec2.states, requested_ids)
         except EC2Error as error:
             if not error.retryable:
-                for instance_id in asked:
+                for instance_id in requested_ids:
                     self._resolve(instance_id, error)
             log.info(
                 "The worker failed to describe terminating instances and retries",
-                extra={"instance-count": len(asked), "error": str(error)},
+                extra={"instance-count": len(requested_ids), "error": str(error)},
             )
             return
-        for instance_id in asked:
+        for instance_id in requested_ids:
             state = states.get(instance_id)
             if state is None or state == TERMINATED:
                 self._resolve(instance_id, state)

@@ -41,15 +41,15 @@ class TtlCache(Generic[Found]):
         self._lock = threading.Lock()
         self._found: dict[str, tuple[float, list[Found]]] = {}
 
-    def get(self, asked: str, ask: Callable[[], list[Found]]) -> list[Found]:
+    def get(self, cache_key: str, ask: Callable[[], list[Found]]) -> list[Found]:
         """The cached answer for the key ``asked``. If there is none or it has expired, the answer of ``ask``."""
         now = self._clock()
         with self._lock:
-            self._found = {key: known for key, known in self._found.items() if known[0] > now}
-            if asked in self._found:
-                return self._found[asked][1]
-        found = ask()
-        if found and self._seconds:
+            self._found = {key: cached for key, cached in self._found.items() if cached[0] > now}
+            if cache_key in self._found:
+                return self._found[cache_key][1]
+        resources = ask()
+        if resources and self._seconds:
             with self._lock:
-                self._found[asked] = (now + self._seconds, found)
-        return found
+                self._found[cache_key] = (now + self._seconds, resources)
+        return resources

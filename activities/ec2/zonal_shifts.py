@@ -68,9 +68,12 @@ class ZonalShifts:
         with self._lock:
             if self._marked_for != away or len(self._marked) > MAX_MARKED:
                 self._marked, self._marked_for = {}, away
-            new = [each for each in instance_types if id(each) not in self._marked]
-            self._marked |= {id(each): (each, sold) for each, sold in zip(new, without_zones(new, away), strict=True)}
-            return [self._marked[id(each)][1] for each in instance_types]
+            new = [instance_type for instance_type in instance_types if id(instance_type) not in self._marked]
+            self._marked |= {
+                id(instance_type): (instance_type, marked)
+                for instance_type, marked in zip(new, without_zones(new, away), strict=True)
+            }
+            return [self._marked[id(instance_type)][1] for instance_type in instance_types]
 
     def forget(self) -> None:
         """Ask again when the zones are needed next."""

@@ -25,7 +25,7 @@ MAX_RECORDED = 200
 CONCURRENCY = 5
 
 
-async def record_networks(kube: Kube, cluster: str, seen: Observations) -> None:
+async def record_networks(kube: Kube, cluster: str, observations: Observations) -> None:
     """Correct the NodeClaims that do not say where their instance is. A failure is left to the next sweep."""
 
     async def record(claim: ObservedClaim, annotations: dict[str, str]) -> None:
@@ -38,16 +38,16 @@ async def record_networks(kube: Kube, cluster: str, seen: Observations) -> None:
                 extra={"nodeclaim": claim.name, "error": str(error)},
             )
 
-    todo = [pair for pair, _ in zip(_outdated(seen), range(MAX_RECORDED), strict=False)]
+    todo = [pair for pair, _ in zip(_outdated(observations), range(MAX_RECORDED), strict=False)]
     await with_heartbeat(bounded(todo, CONCURRENCY, lambda pair: record(*pair)))
 
 
-def _outdated(seen: Observations) -> Iterator[tuple[ObservedClaim, dict[str, str]]]:
-    by_id = {instance.id: instance for instance in seen.instances or ()}
-    for claim in seen.managed_claims:
+def _outdated(observations: Observations) -> Iterator[tuple[ObservedClaim, dict[str, str]]]:
+    by_id = {instance.id: instance for instance in observations.instances or ()}
+    for claim in observations.managed_claims:
         instance = by_id.get(claim.instance_id)
         if instance is None or claim.deleted_at is not None or claim.launched_at is None:
             continue
-        wanted = network_annotations(instance.subnet_id, instance.security_group_ids)
-        if any(claim.network.get(key) != value for key, value in wanted.items()):
-            yield claim, wanted
+        annotations = network_annotations(instance.subnet_id, instance.security_group_ids)
+        if any(claim.network.get(key) != value for key, value in annotations.items()):
+            yield claim, annotations

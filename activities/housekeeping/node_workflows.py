@@ -38,25 +38,25 @@ class NodeWorkflows:
         return tuple(
             [
                 ObservedWorkflow(
-                    claim=each.id.removeprefix(prefix),
-                    started_at=each.start_time,
-                    uid=await each.memo_value(ids.UID_MEMO, "", type_hint=str),
-                    leaving=each.typed_search_attributes.get(STAGE) == "leaving",
+                    claim=workflow.id.removeprefix(prefix),
+                    started_at=workflow.start_time,
+                    uid=await workflow.memo_value(ids.UID_MEMO, "", type_hint=str),
+                    leaving=workflow.typed_search_attributes.get(STAGE) == "leaving",
                 )
-                async for each in self._client.list_workflows(query)
-                if each.id.startswith(prefix)
+                async for workflow in self._client.list_workflows(query)
+                if workflow.id.startswith(prefix)
             ]
         )
 
     async def is_open(self, claim: str) -> bool:
         """Whether the claim's workflow is running."""
         try:
-            found = await self._client.get_workflow_handle(self._id(claim)).describe()
+            description = await self._client.get_workflow_handle(self._id(claim)).describe()
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
             return False
-        return found.status is WorkflowExecutionStatus.RUNNING
+        return description.status is WorkflowExecutionStatus.RUNNING
 
     async def start(self, claim: str, uid: str, pool: str) -> None:
         """Start the claim's workflow as the bridge does. A workflow that is already open continues."""

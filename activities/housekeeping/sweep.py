@@ -63,24 +63,30 @@ class Housekeeping:
         self._finalizers: set[str] = set()
 
     @activity.defn(name=COLLECT_GARBAGE)
-    async def collect(self, given: HousekeepingInput) -> HousekeepingResult:
+    async def collect(self, sweep_input: HousekeepingInput) -> HousekeepingResult:
         """Compare Kubernetes, EC2 and Temporal, end or repair what is lost, and return figures."""
-        workflows = NodeWorkflows(activity.client(), given.cluster, activity.info().task_queue)
-        seen, unread = await observe(self._kube, self._ec2, workflows, self._now, given.left_since)
+        workflows = NodeWorkflows(activity.client(), sweep_input.cluster, activity.info().task_queue)
+        observations, unread = await observe(self._kube, self._ec2, workflows, self._now, sweep_input.left_since)
         for source, why in unread.items():
             metrics.HOUSEKEEPING_UNREAD.labels(source).inc()
             log.warning("The sweep failed to read a source", extra={"source": source, "error": why})
         figures = {kind.value: Figures() for kind in Kind}
-        free, held = held_back(findings(seen, self._graces), seen, self._graces, given.confirmed)
-        await self._report_held_back(held, figures)
-        todo, later = split_by_limits(free, max(given.actions, given.confirmed), given.tags, given.failed)
-        faults = await self._act_on(SweepActions(self._kube, self._ec2, workflows, self._graces), todo, seen, figures)
-        await record_networks(self._kube, given.cluster, seen)
-        untried = {found.key for found in later}
-        failed = [key for key in given.failed if key in untried] + list(faults)
-        for found in later:
-            _add(figures, found.kind, "found", "put_off")
-        self._measure(seen)
+        free, held_back_findings = held_back(
+            findings(observations, self._graces), observations, self._graces, sweep_input.confirmed
+        )
+        await self._report_held_back(held_back_findings, figures)
+        todo, later = split_by_limits(
+            free, max(sweep_input.actions, sweep_input.confirmed), sweep_input.tags, sweep_input.failed
+        )
+        faults = await self._act_on(
+            SweepActions(self._kube, self._ec2, workflows, self._graces), todo, observations, figures
+        )
+        await record_networks(self._kube, sweep_input.cluster, observations)
+        untried = {finding.key for finding in later}
+        failed = [key for key in sweep_input.failed if key in untried] + list(faults)
+        for finding in later:
+            _add(figures, finding.kind, "found", "put_off")
+        self._measure(observations)
         if not unread:
             metrics.HOUSEKEEPING_SUCCESS.set(self._now().timestamp())
         return HousekeepingResult(
@@ -88,79 +94,85 @@ class Housekeeping:
             unread=unread,
             faults=list(faults.values())[:MAX_REPORTED],
             failed=failed[:FAILED_KEPT],
-            left_since=left_to_workflows(seen, self._graces),
-            held_back=[each.why for each in held],
+            left_since=left_to_workflows(observations, self._graces),
+            held_back=[held_back_finding.why for held_back_finding in held_back_findings],
         )
 
-    async def _report_held_back(self, held: Sequence[HeldBack], figures: dict[str, Figures]) -> None:
-        counts = Counter(found.kind for each in held for found in each.findings)
+    async def _report_held_back(self, held_back_findings: Sequence[HeldBack], figures: dict[str, Figures]) -> None:
+        counts = Counter(
+            finding.kind for held_back_finding in held_back_findings for finding in held_back_finding.findings
+        )
         for kind in BRAKED:
             metrics.HOUSEKEEPING_HELD_BACK.labels(kind.value).set(counts[kind])
-        for each in held:
-            extra = {"kind": each.kind.value, "finding-count": len(each.findings), "reason": each.why}
+        for held_back_finding in held_back_findings:
+            extra = {
+                "kind": held_back_finding.kind.value,
+                "finding-count": len(held_back_finding.findings),
+                "reason": held_back_finding.why,
+            }
             log.error("The sweep ends nothing of a kind until a person confirms it", extra=extra)
-            for found in each.findings:
-                _add(figures, found.kind, "found", "held_back")
-            subjects = [subject_of(found) for found in each.findings]
+            for finding in held_back_finding.findings:
+                _add(figures, finding.kind, "found", "held_back")
+            subjects = [subject_of(finding) for finding in held_back_finding.findings]
             by_name = {(subject["kind"], subject["metadata"]["name"]): subject for subject in subjects}
             for subject in list(by_name.values())[:MAX_REPORTED]:
-                await self._recorder.publish(subject, HELD_BACK, each.why, "Warning")
+                await self._recorder.publish(subject, HELD_BACK, held_back_finding.why, "Warning")
 
     async def _act_on(
-        self, acting: SweepActions, todo: Iterable[Finding], seen: Observations, figures: dict[str, Figures]
+        self, acting: SweepActions, todo: Iterable[Finding], observations: Observations, figures: dict[str, Figures]
     ) -> dict[str, str]:
         """Act on the findings. Return the key of each that failed, with the reason."""
         faults: dict[str, str] = {}
         beaten = time.monotonic()
-        for found in todo:
+        for finding in todo:
             if time.monotonic() - beaten > HEARTBEAT_AFTER:
                 activity.heartbeat()
                 beaten = time.monotonic()
             try:
-                held = await acting.act(found, seen)
+                is_held = await acting.act(finding, observations)
             except (ApiError, EC2Error, RPCError) as error:
-                _add(figures, found.kind, "found", "failed")
-                metrics.HOUSEKEEPING_FAILED.labels(found.kind.value).inc()
-                faults[found.key] = f"{found.kind.value} {found.name}: {error}"[:MAX_ERROR_LENGTH]
-                extra = {"kind": found.kind.value, "object": found.name, "error": str(error)}
-                if found.kind is Kind.UNTAGGED_INSTANCE:
+                _add(figures, finding.kind, "found", "failed")
+                metrics.HOUSEKEEPING_FAILED.labels(finding.kind.value).inc()
+                faults[finding.key] = f"{finding.kind.value} {finding.name}: {error}"[:MAX_ERROR_LENGTH]
+                extra = {"kind": finding.kind.value, "object": finding.name, "error": str(error)}
+                if finding.kind is Kind.UNTAGGED_INSTANCE:
                     log.warning("The sweep failed to tag an instance", extra=extra)
                 else:
                     log.warning("The sweep failed to terminate an orphaned object", extra=extra)
                 continue
-            if held:
-                await self._publish_events(found, figures)
-            if found.kind is Kind.UNTAGGED_INSTANCE:
+            if is_held:
+                await self._publish_events(finding, figures)
+            if finding.kind is Kind.UNTAGGED_INSTANCE:
                 await self._pause(BETWEEN_TAGS)
         return faults
 
-    async def _publish_events(self, found: Finding, figures: dict[str, Figures]) -> None:
-        if found.kind is Kind.FOREIGN_FINALIZER:  # nothing was ended, because another controller must act
-            _add(figures, found.kind, "found")
+    async def _publish_events(self, finding: Finding, figures: dict[str, Figures]) -> None:
+        if finding.kind is Kind.FOREIGN_FINALIZER:  # nothing was ended, because another controller must act
+            _add(figures, finding.kind, "found")
         else:
-            _add(figures, found.kind, "found", "ended")
-            metrics.HOUSEKEEPING_ENDED.labels(found.kind.value).inc()
-            extra = {"kind": found.kind.value, "object": found.name, "nodeclaim": found.claim}
-            if found.kind is Kind.UNTAGGED_INSTANCE:
+            _add(figures, finding.kind, "found", "ended")
+            metrics.HOUSEKEEPING_ENDED.labels(finding.kind.value).inc()
+            extra = {"kind": finding.kind.value, "object": finding.name, "nodeclaim": finding.claim}
+            if finding.kind is Kind.UNTAGGED_INSTANCE:
                 log.info("The sweep tagged an instance", extra=extra)
             else:
-                log.info("The sweep terminated an orphaned object", extra={**extra, "since": found.since.isoformat()})
-        event = event_for(found)
+                log.info("The sweep terminated an orphaned object", extra={**extra, "since": finding.since.isoformat()})
+        event = event_for(finding)
         if event is not None:
             about, reason, text = event
             await self._recorder.publish(about, reason, text, "Warning")
 
-    def _measure(self, seen: Observations) -> None:
+    def _measure(self, observations: Observations) -> None:
         """Set the metric of claims per foreign finalizer. A finalizer that holds no claims any more becomes 0."""
-        if seen.claims is None:
+        if observations.claims is None:
             return
-        held: dict[str, int] = dict.fromkeys(self._finalizers, 0)
-        for claim in seen.managed_claims:
+        held_by_finalizer: dict[str, int] = dict.fromkeys(self._finalizers, 0)
+        for claim in observations.managed_claims:
             for finalizer in claim.foreign_finalizers:
-                held[finalizer] = held.get(finalizer, 0) + 1
-        for finalizer, count in held.items():
+                held_by_finalizer[finalizer] = held_by_finalizer.get(finalizer, 0) + 1
+        for finalizer, count in held_by_finalizer.items():
             metrics.FOREIGN_FINALIZERS.labels(finalizer).set(count)
-        self._finalizers = set(held)
+        self._finalizers = set(held_by_finalizer)
 
 
 def _add(figures: dict[str, Figures], kind: Kind, *fields: str) -> None:

@@ -29,96 +29,102 @@ class SweepActions:
         self._workflows = workflows
         self._graces = graces
 
-    async def act(self, found: Finding, seen: Observations) -> bool:
+    async def act(self, finding: Finding, observations: Observations) -> bool:
         """Check the finding again and act on it if it still holds. Return whether it does."""
-        match found.kind:
+        match finding.kind:
             case Kind.INSTANCE_WITHOUT_CLAIM:
-                return await self._terminate_instance(found, seen)
+                return await self._terminate_instance(finding, observations)
             case Kind.CLAIM_WITHOUT_INSTANCE:
-                return await self._notify_instance_gone(found)
+                return await self._notify_instance_gone(finding)
             case Kind.CLAIM_WITHOUT_WORKFLOW:
-                return await self._start_workflow(found)
+                return await self._start_workflow(finding)
             case Kind.WORKFLOW_WITHOUT_CLAIM:
-                return await self._notify_claim_gone(found)
+                return await self._notify_claim_gone(finding)
             case Kind.NODE_WITHOUT_CLAIM:
-                return await self._release_node(found)
+                return await self._release_node(finding)
             case Kind.UNUSED_TEMPLATE:
-                return await self._delete_template(found, seen)
+                return await self._delete_template(finding, observations)
             case Kind.FOREIGN_FINALIZER:
-                claim = await self._claim(found.claim, found.uid)
+                claim = await self._claim(finding.claim, finding.uid)
                 return claim is not None and bool(claim.foreign_finalizers)
             case Kind.UNTAGGED_INSTANCE:
-                return await self._tag_instance(found)
+                return await self._tag_instance(finding)
 
-    async def _tag_instance(self, found: Finding) -> bool:
-        name = asyncio.to_thread(self._ec2.name_instance, found.instance_id, found.claim, found.node_name)
+    async def _tag_instance(self, finding: Finding) -> bool:
+        name = asyncio.to_thread(self._ec2.name_instance, finding.instance_id, finding.claim, finding.node_name)
         tagged = await with_heartbeat(name)
         if tagged:
-            ref = ClaimRef(cluster=self._ec2.cluster.name, name=found.claim, uid=found.uid)
+            ref = ClaimRef(cluster=self._ec2.cluster.name, name=finding.claim, uid=finding.uid)
             await annotate_claim(self._kube, ref, TAGGED)
         return tagged
 
-    async def _terminate_instance(self, found: Finding, seen: Observations) -> bool:
-        if await self._is_held(found, seen):
+    async def _terminate_instance(self, finding: Finding, observations: Observations) -> bool:
+        if await self._is_held(finding, observations):
             return False
-        if await self._instance_gone(found.instance_id):
+        if await self._instance_gone(finding.instance_id):
             return False
-        await with_heartbeat(asyncio.to_thread(self._ec2.terminate, found.instance_id))
-        for node in seen.nodes or ():
-            if instance_id_of(node.provider_id) == found.instance_id:
+        await with_heartbeat(asyncio.to_thread(self._ec2.terminate, finding.instance_id))
+        for node in observations.nodes or ():
+            if instance_id_of(node.provider_id) == finding.instance_id:
                 await self._free(node.name, node.uid)
         return True
 
-    async def _is_held(self, found: Finding, seen: Observations) -> bool:
+    async def _is_held(self, finding: Finding, observations: Observations) -> bool:
         """Whether the instance belongs to a claim after all, or to a workflow whose grace period is not over."""
-        if not found.claim:
+        if not finding.claim:
             claims = await read_claims(self._kube)
-            own = [each for each in claims if (each.group if found.group else each.pool) == (found.group or found.pool)]
+            own = [
+                pool_claim
+                for pool_claim in claims
+                if (pool_claim.group if finding.group else pool_claim.pool) == (finding.group or finding.pool)
+            ]
             launching = any(not claim.provider_id for claim in own)
-            return launching or any(claim.instance_id == found.instance_id for claim in claims)
-        claim = await self._claim(found.claim)
+            return launching or any(claim.instance_id == finding.instance_id for claim in claims)
+        claim = await self._claim(finding.claim)
         if claim is not None:
-            return not claim.managed or claim.instance_id in ("", found.instance_id)
-        left = seen.left_since.get(found.instance_id)
-        if left is not None and seen.now - left >= self._graces.left_to_workflow:
+            return not claim.managed or claim.instance_id in ("", finding.instance_id)
+        left = observations.left_since.get(finding.instance_id)
+        if left is not None and observations.now - left >= self._graces.left_to_workflow:
             return False
-        return await self._workflows.is_open(found.claim)
+        return await self._workflows.is_open(finding.claim)
 
-    async def _notify_instance_gone(self, found: Finding) -> bool:
-        claim = await self._claim(found.claim, found.uid)
+    async def _notify_instance_gone(self, finding: Finding) -> bool:
+        claim = await self._claim(finding.claim, finding.uid)
         if claim is None or claim.terminating:
             return False
-        if await with_heartbeat(asyncio.to_thread(self._ec2.instance_state, found.instance_id)) not in ENDED_STATES:
+        if await with_heartbeat(asyncio.to_thread(self._ec2.instance_state, finding.instance_id)) not in ENDED_STATES:
             return False
         if claim.registered and claim.node_name:
             raw = await self._kube.get(NODES, claim.node_name)
             if raw is not None and node_seen(raw).ready:
                 return False
-        return await self._workflows.poke(found.claim, Poke(instance_gone=True, reason="instance gone"))
+        return await self._workflows.poke(finding.claim, Poke(instance_gone=True, reason="instance gone"))
 
-    async def _start_workflow(self, found: Finding) -> bool:
-        if await self._claim(found.claim, found.uid) is None or await self._workflows.is_open(found.claim):
+    async def _start_workflow(self, finding: Finding) -> bool:
+        if await self._claim(finding.claim, finding.uid) is None or await self._workflows.is_open(finding.claim):
             return False
-        await self._workflows.start(found.claim, found.uid, found.pool)
+        await self._workflows.start(finding.claim, finding.uid, finding.pool)
         return True
 
-    async def _notify_claim_gone(self, found: Finding) -> bool:
-        if await self._claim(found.claim, found.uid) is not None:
+    async def _notify_claim_gone(self, finding: Finding) -> bool:
+        if await self._claim(finding.claim, finding.uid) is not None:
             return False
-        return await self._workflows.poke(found.claim, Poke(claim_deleting=True, claim_gone=True, reason="gone"))
+        return await self._workflows.poke(finding.claim, Poke(claim_deleting=True, claim_gone=True, reason="gone"))
 
-    async def _release_node(self, found: Finding) -> bool:
-        if found.claim and (await self._claim(found.claim) is not None or await self._workflows.is_open(found.claim)):
+    async def _release_node(self, finding: Finding) -> bool:
+        if finding.claim and (
+            await self._claim(finding.claim) is not None or await self._workflows.is_open(finding.claim)
+        ):
             return False
-        if not await self._instance_gone(found.instance_id):
+        if not await self._instance_gone(finding.instance_id):
             return False
-        return await self._free(found.node_name, found.uid)
+        return await self._free(finding.node_name, finding.uid)
 
-    async def _delete_template(self, found: Finding, seen: Observations) -> bool:
-        unknown = bool(found.node_class) and found.node_class not in (seen.classes or ())
-        if unknown and await self._kube.get(EC2NODECLASSES, found.node_class) is not None:
+    async def _delete_template(self, finding: Finding, observations: Observations) -> bool:
+        unknown = bool(finding.node_class) and finding.node_class not in (observations.classes or ())
+        if unknown and await self._kube.get(EC2NODECLASSES, finding.node_class) is not None:
             return False
-        template = ObservedTemplate(found.name, found.template, found.since, found.node_class)
+        template = ObservedTemplate(finding.name, finding.template, finding.since, finding.node_class)
         return await with_heartbeat(asyncio.to_thread(self._ec2.delete_launch_template, template))
 
     async def _claim(self, name: str, uid: str = "") -> ObservedClaim | None:

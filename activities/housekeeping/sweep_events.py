@@ -16,29 +16,29 @@ HELD_BACK = "GarbageCollectionHeldBack"
 """The reason of the events about findings that a person must confirm."""
 
 
-def subject_of(found: Finding) -> dict[str, Any]:
+def subject_of(finding: Finding) -> dict[str, Any]:
     """The object that the events about a finding are about. It may be gone already."""
-    match found.kind:
-        case Kind.INSTANCE_WITHOUT_CLAIM if found.pool:
-            return reference(NODEPOOLS, found.pool)
+    match finding.kind:
+        case Kind.INSTANCE_WITHOUT_CLAIM if finding.pool:
+            return reference(NODEPOOLS, finding.pool)
         case Kind.NODE_WITHOUT_CLAIM:
-            return reference(NODES, found.node_name, found.uid)
+            return reference(NODES, finding.node_name, finding.uid)
         case Kind.UNUSED_TEMPLATE:
-            return reference(EC2NODECLASSES, found.node_class)
+            return reference(EC2NODECLASSES, finding.node_class)
         case _:
-            return reference(NODECLAIMS, found.claim, found.uid)
+            return reference(NODECLAIMS, finding.claim, finding.uid)
 
 
-def event_for(found: Finding) -> SweepEvent | None:
+def event_for(finding: Finding) -> SweepEvent | None:
     """The event about a finding that was acted on, or None if operators do not need to know."""
-    about = subject_of(found)
-    match found.kind:
+    about = subject_of(finding)
+    match finding.kind:
         case Kind.INSTANCE_WITHOUT_CLAIM:
-            bought = f"; it was bought for NodeClaim {found.claim}" if found.claim else ""
-            text = f"Terminated instance {found.instance_id}, which no NodeClaim refers to{bought}"
+            bought = f"; it was bought for NodeClaim {finding.claim}" if finding.claim else ""
+            text = f"Terminated instance {finding.instance_id}, which no NodeClaim refers to{bought}"
             return about, "InstanceWithoutNodeClaim", text
         case Kind.CLAIM_WITHOUT_INSTANCE:
-            text = f"Instance {found.instance_id} is gone although Tenon did not terminate it: the node leaves"
+            text = f"Instance {finding.instance_id} is gone although Tenon did not terminate it: the node leaves"
             return about, "NodeClaimWithoutInstance", text
         case Kind.CLAIM_WITHOUT_WORKFLOW:
             return about, "NodeClaimWithoutWorkflow", "No workflow managed this node: a new one was started"
@@ -46,14 +46,14 @@ def event_for(found: Finding) -> SweepEvent | None:
             text = "The NodeClaim is gone but its workflow was open: the workflow terminates the instance"
             return about, "WorkflowWithoutNodeClaim", text
         case Kind.NODE_WITHOUT_CLAIM:
-            text = f"NodeClaim and instance {found.instance_id} are gone: deleted the Node"
+            text = f"NodeClaim and instance {finding.instance_id} are gone: deleted the Node"
             return about, "NodeWithoutNodeClaim", text
         case Kind.UNUSED_TEMPLATE:
-            return about, "LaunchTemplateUnused", f"Deleted launch template {found.template}, which nothing uses"
+            return about, "LaunchTemplateUnused", f"Deleted launch template {finding.template}, which nothing uses"
         case Kind.FOREIGN_FINALIZER:
             text = (
                 "The node is gone, but finalizers of other controllers keep the NodeClaim: "
-                f"{', '.join(found.finalizers)}. Their controllers, or an operator, must remove them"
+                f"{', '.join(finding.finalizers)}. Their controllers, or an operator, must remove them"
             )
             return about, "HeldByFinalizer", text
         case Kind.UNTAGGED_INSTANCE:

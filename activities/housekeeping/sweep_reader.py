@@ -69,7 +69,7 @@ async def observe(
     unlisted = [] if instances is None else _unlisted(instances, claims or (), nodes or ())
     states = await read("instances by id", asyncio.to_thread(ec2.states, unlisted)) if unlisted else {}
     classes = await read("EC2NodeClasses", _all(kube, EC2NODECLASSES, _name))
-    seen = Observations(
+    observations = Observations(
         now=now(),
         claims=claims,
         instances=None if instances is None else tuple(instances),
@@ -80,16 +80,16 @@ async def observe(
         states=states,
         left_since=left_since,
     )
-    return seen, unread
+    return observations, unread
 
 
 def _unlisted(
     instances: Sequence[ObservedInstance], claims: Sequence[ObservedClaim], nodes: Sequence[ObservedNode]
 ) -> list[str]:
     """The instances that Tenon's NodeClaims and Nodes name and that the list of instances lacks."""
-    named = {claim.instance_id for claim in claims if claim.managed}
-    named |= {instance_id_of(node.provider_id) for node in nodes if node.ours}
-    return sorted(named - {instance.id for instance in instances} - {""})
+    claimed_ids = {claim.instance_id for claim in claims if claim.managed}
+    claimed_ids |= {instance_id_of(node.provider_id) for node in nodes if node.ours}
+    return sorted(claimed_ids - {instance.id for instance in instances} - {""})
 
 
 async def read_claims(kube: Kube) -> tuple[ObservedClaim, ...]:

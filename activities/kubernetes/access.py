@@ -103,9 +103,9 @@ class Access:
             files |= _contents((settings.ssl_ca_cert, settings.cert_file, settings.key_file))
             api = client.ApiClient(settings)  # reads the certificates
         except (config.ConfigException, OSError, *_NO_KUBECONFIG) as error:
-            said = _error_text(error, path or "the service account")
+            error_text = _error_text(error, path or "the service account")
             raise ConfigError(
-                f"The Kubernetes client cannot be configured: {said}. "
+                f"The Kubernetes client cannot be configured: {error_text}. "
                 "Set KUBECONFIG to a readable kubeconfig file, or run in a pod with a service account."
             ) from error
         _ignore_environment(api)
@@ -124,13 +124,13 @@ class Access:
 
 def _contents(files: Iterable[str | None]) -> dict[str, bytes]:
     """The contents of each file that is named. A file that cannot be read counts as empty."""
-    found = {}
+    contents = {}
     for file in filter(None, files):
         try:
-            found[file] = Path(file).read_bytes()
+            contents[file] = Path(file).read_bytes()
         except OSError:
-            found[file] = b""
-    return found
+            contents[file] = b""
+    return contents
 
 
 def _error_text(error: Exception, source: str) -> str:
@@ -211,12 +211,12 @@ def _ignore_environment(api: Any) -> None:
     first.detach()
 
 
-def _kubeconfig(stated: str | None) -> str:
+def _kubeconfig(stated_path: str | None) -> str:
     """The kubeconfig path or paths to use; empty in a pod without a stated path, where the service account is used."""
-    if stated:
-        if not any(Path(part).exists() for part in stated.split(os.pathsep)):
-            raise FileNotFoundError(f"the file {stated} does not exist")
-        return stated
+    if stated_path:
+        if not any(Path(part).exists() for part in stated_path.split(os.pathsep)):
+            raise FileNotFoundError(f"the file {stated_path} does not exist")
+        return stated_path
     if "KUBERNETES_SERVICE_HOST" in os.environ:
         return ""
     default = Path.home() / ".kube" / "config"

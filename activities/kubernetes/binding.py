@@ -56,7 +56,7 @@ WaitForCache = Callable[[], Awaitable[None]]
 
 
 async def bind(
-    kube: Kube, wanted: NodeInput, settle: WaitForCache, default_spread: DefaultSpread = NOTHING
+    kube: Kube, node_input: NodeInput, settle: WaitForCache, default_spread: DefaultSpread = NOTHING
 ) -> BindResult:
     """Bind the claim's planned pods, then remove the startup cordon. Leave the other pods to kube-scheduler.
 
@@ -71,13 +71,13 @@ async def bind(
     Returns:
         The counts. ``bound`` includes pods that are already on the node, so that a retry returns the same.
     """
-    claim, node = await _read_both(kube, wanted)
+    claim, node = await _read_both(kube, node_input)
     entries = claim.planned_pods if claim is not None else []
     if node is not None and not startup_cordon.has_startup_cordon(node):
         if await _any_unscheduled(kube, _missing(entries, await pods_on(kube, node["metadata"]["name"]))):
             await settle()
         # While waiting, the claim may have been deleted and the Node cordoned.
-        claim, node = await _read_both(kube, wanted)
+        claim, node = await _read_both(kube, node_input)
     if claim is None or node is None or claim.deleting:
         return BindResult(planned=len(entries), left=len(entries))
     if not startup_cordon.has_startup_cordon(node):
@@ -177,9 +177,9 @@ def _running(node_pods: Sequence[PodRecord]) -> int:
     return sum(pod.reschedulable for pod in node_pods)
 
 
-async def _read_both(kube: Kube, wanted: NodeInput) -> tuple[ClaimRecord | None, Object | None]:
-    claim = await read_claim(kube, wanted.claim)
-    return claim, (await find_node(kube, wanted, claim)).node if claim is not None else None
+async def _read_both(kube: Kube, node_input: NodeInput) -> tuple[ClaimRecord | None, Object | None]:
+    claim = await read_claim(kube, node_input.claim)
+    return claim, (await find_node(kube, node_input, claim)).node if claim is not None else None
 
 
 async def _choose(
@@ -188,13 +188,15 @@ async def _choose(
     """Decide which planned pods to bind. Also return the pods that are on the node."""
     name = node["metadata"]["name"]
     node_pods = await pods_on(kube, name)
-    found = await _read(kube, _missing(entries, node_pods))
+    bound_elsewhere = await _read(kube, _missing(entries, node_pods))
     if not startup_cordon.has_startup_cordon(node) and any(
-        is_unscheduled(entry, found.get(entry.key)) for entry in entries
+        is_unscheduled(entry, bound_elsewhere.get(entry.key)) for entry in entries
     ):
         # Read the node's pods last, to see what kube-scheduler has placed there since.
         node_pods = await pods_on(kube, name)
-    return choose(entries, found | {pod.key: pod for pod in node_pods}, node, node_pods, default_spread), node_pods
+    return choose(
+        entries, bound_elsewhere | {pod.key: pod for pod in node_pods}, node, node_pods, default_spread
+    ), node_pods
 
 
 async def _any_unscheduled(kube: Kube, entries: Sequence[PlannedPod]) -> bool:
@@ -207,8 +209,8 @@ async def _any_unscheduled(kube: Kube, entries: Sequence[PlannedPod]) -> bool:
 
 def _missing(entries: Sequence[PlannedPod], node_pods: Sequence[PodRecord]) -> list[PlannedPod]:
     """The planned pods that are not on the node."""
-    there = {pod.uid for pod in node_pods}
-    return [entry for entry in entries if entry.uid not in there]
+    uids = {pod.uid for pod in node_pods}
+    return [entry for entry in entries if entry.uid not in uids]
 
 
 async def _read_pod(kube: Kube, entry: PlannedPod) -> PodRecord | None:
@@ -227,19 +229,19 @@ async def _read(kube: Kube, entries: Sequence[PlannedPod]) -> dict[str, PodRecor
     groups: dict[str, list[PlannedPod]] = {}
     for entry in entries:
         groups.setdefault(f"group {entry.group}" if entry.group else entry.key, []).append(entry)
-    found: dict[str, PodRecord | None] = {}
+    pods_by_uid: dict[str, PodRecord | None] = {}
     others: list[PlannedPod] = []
-    first = [alike[0] for alike in groups.values()]
-    for entry, pod, alike in zip(first, await bounded(first, CONCURRENCY, read), groups.values(), strict=True):
-        found[entry.key] = pod
+    first = [alike_pods[0] for alike_pods in groups.values()]
+    for entry, pod, alike_pods in zip(first, await bounded(first, CONCURRENCY, read), groups.values(), strict=True):
+        pods_by_uid[entry.key] = pod
         waits = pod is not None and is_unscheduled(entry, pod)
-        for other in alike[1:]:
+        for other in alike_pods[1:]:
             if pod is not None and waits and has_same_controller(pod.pod, other):
-                found[other.key] = _like(pod, other)
+                pods_by_uid[other.key] = _like(pod, other)
             else:
                 others.append(other)
-    found |= zip((entry.key for entry in others), await bounded(others, CONCURRENCY, read), strict=True)
-    return {key: pod for key, pod in found.items() if pod is not None}
+    pods_by_uid |= zip((entry.key for entry in others), await bounded(others, CONCURRENCY, read), strict=True)
+    return {key: pod for key, pod in pods_by_uid.items() if pod is not None}
 
 
 def _like(pod: PodRecord, other: PlannedPod) -> PodRecord:

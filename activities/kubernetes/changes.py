@@ -22,7 +22,7 @@ async def change(
     *,
     uid: str,
     subresource: str = "",
-    seen: Mapping[str, Any] | None = None,
+    read_object: Mapping[str, Any] | None = None,
 ) -> dict[str, Any] | None:
     """Patch a cluster-scoped object with what ``compute`` returns for its current state. An empty patch is not sent.
 
@@ -37,7 +37,7 @@ async def change(
         ConflictError: the object changed during each of the attempts.
     """
     for attempt in range(ATTEMPTS):
-        present = dict(seen) if seen is not None and not attempt else await kube.get(resource, name)
+        present = dict(read_object) if read_object is not None and not attempt else await kube.get(resource, name)
         if present is None or present["metadata"].get("uid") != uid:
             return None
         patch = compute(present)

@@ -42,15 +42,15 @@ DISRUPTED = "Disrupted"
 """The reason of the event on NodeClaim and Node when the node begins to leave."""
 
 
-async def cordon(kube: Kube, recorder: EventPublisher, wanted: CordonInput, now: Clock) -> CordonResult:
+async def cordon(kube: Kube, recorder: EventPublisher, cordon_input: CordonInput, now: Clock) -> CordonResult:
     """Taint the Node, then delete claim and Node. Their finalizers keep the objects until the instance is gone.
 
     With ``only_if_empty``, a node with pods stays. If the claim or Node is already being deleted, nothing is undone.
     """
-    claim = await read_claim(kube, wanted.claim)
+    claim = await read_claim(kube, cordon_input.claim)
     # A claim that never had a Node has nothing to cordon. If the claim is gone, look for the Node anyway.
-    node = (await find_node(kube, wanted, claim)).node if claim is None or claim.registered else None
-    if node is not None and wanted.only_if_empty and not _is_leaving(claim, node):
+    node = (await find_node(kube, cordon_input, claim)).node if claim is None or claim.registered else None
+    if node is not None and cordon_input.only_if_empty and not _is_leaving(claim, node):
         node, staying = await _taint_if_empty(kube, node, claim)
         if node is not None and staying:
             return CordonResult(
@@ -60,18 +60,18 @@ async def cordon(kube: Kube, recorder: EventPublisher, wanted: CordonInput, now:
                 claim_exists=claim is not None,
                 node_exists=True,
             )
-    found: list[PodRecord] = []
+    node_pods: list[PodRecord] = []
     if node is not None:
         node = await change(
-            kube, NODES, node["metadata"]["name"], decide.cordoned, uid=object_json.uid(node), seen=node
+            kube, NODES, node["metadata"]["name"], decide.cordoned, uid=object_json.uid(node), read_object=node
         )
     if node is not None:
-        found = await pods_on(kube, node["metadata"]["name"])
-    force_at = wanted.termination_timestamp
+        node_pods = await pods_on(kube, node["metadata"]["name"])
+    force_at = cordon_input.termination_timestamp
     if claim is not None:
         before = claim
-        claim, force_at = await _delete_claim(kube, wanted, claim, now)
-        await _count_pods(kube, wanted.removal.reason, before, found)
+        claim, force_at = await _delete_claim(kube, cordon_input, claim, now)
+        await _count_pods(kube, cordon_input.removal.reason, before, node_pods)
     if node is not None:
         name = node["metadata"]["name"]
         if not object_json.is_deleting(node):
@@ -80,10 +80,10 @@ async def cordon(kube: Kube, recorder: EventPublisher, wanted: CordonInput, now:
             text = f"all pods will be deleted by {format_instant(force_at)}, whatever protects them"
             for subject in [node, *([claim.body] if claim is not None else [])]:
                 await recorder.publish(subject, "TerminationGracePeriodExpiring", text, "Warning")
-    await _say_why(recorder, wanted, claim, node)
+    await _say_why(recorder, cordon_input, claim, node)
     return CordonResult(
         node_name=node["metadata"]["name"] if node is not None else "",
-        pods=len(drain.remaining_pods(found, now())),
+        pods=len(drain.remaining_pods(node_pods, now())),
         force_at=force_at,
         claim_exists=claim is not None,
         node_exists=node is not None,
@@ -91,32 +91,32 @@ async def cordon(kube: Kube, recorder: EventPublisher, wanted: CordonInput, now:
 
 
 async def _say_why(
-    recorder: EventPublisher, wanted: CordonInput, claim: ClaimRecord | None, node: Object | None
+    recorder: EventPublisher, cordon_input: CordonInput, claim: ClaimRecord | None, node: Object | None
 ) -> None:
     """Publish on NodeClaim and Node why the node leaves, who asked for it and what it was.
 
     This is the only place that does so, whatever made the node leave. A repetition publishes the same event again.
     """
-    text = f"{wanted.why}; {wanted.life}" if wanted.life else wanted.why
+    text = f"{cordon_input.why}; {cordon_input.life}" if cordon_input.life else cordon_input.why
     subjects = [subject for subject in (claim.body if claim is not None else None, node) if subject is not None]
     await asyncio.gather(*(recorder.publish(subject, DISRUPTED, text) for subject in subjects))
 
 
-async def _count_pods(kube: Kube, reason: str, before: ClaimRecord, found: Sequence[PodRecord]) -> None:
+async def _count_pods(kube: Kube, reason: str, before: ClaimRecord, node_pods: Sequence[PodRecord]) -> None:
     """Count the pods that must move because Tenon requested the deletion of their node (MET-28).
 
     A repetition counts nothing, and neither does a deletion that a user requested.
     """
-    known = Reason.of(reason)
-    if before.deleting or not reason or (known is not None and known.is_by_hand):
+    known_reason = Reason.of(reason)
+    if before.deleting or not reason or (known_reason is not None and known_reason.is_by_hand):
         return
     metrics.PODS_DISRUPTED.labels(
         snake_case(reason),
         before.pool,
         before.labels.get(labels.CAPACITY_TYPE, ""),
         await consolidation_policy(kube, before.pool, reason),
-        known.termination_mode if known is not None else "forceful",
-    ).inc(sum(pod.reschedulable for pod in found))
+        known_reason.termination_mode if known_reason is not None else "forceful",
+    ).inc(sum(pod.reschedulable for pod in node_pods))
 
 
 async def withdraw(kube: Kube, ref: ClaimRef, node_name: str, *, command: str = "") -> bool:
@@ -154,7 +154,7 @@ async def _taint_if_empty(kube: Kube, node: Object, claim: ClaimRecord | None) -
     present: dict[str, Any] | None = dict(node)
     staying = await _count_reschedulable(kube, name)
     if not staying:
-        present = await change(kube, NODES, name, decide.tainted, uid=uid, seen=node)
+        present = await change(kube, NODES, name, decide.tainted, uid=uid, read_object=node)
         staying = await _count_reschedulable(kube, name) if present is not None else 0
     if not staying or present is None or _is_leaving(claim, present):
         return present, 0
@@ -169,7 +169,7 @@ async def _count_reschedulable(kube: Kube, node_name: str) -> int:
 async def _uncordon(kube: Kube, node: Object) -> bool:
     """Remove the cordon from the Node, and return whether it had one."""
     marked = bool(decide.uncordoned(node))
-    await change(kube, NODES, node["metadata"]["name"], decide.uncordoned, uid=object_json.uid(node), seen=node)
+    await change(kube, NODES, node["metadata"]["name"], decide.uncordoned, uid=object_json.uid(node), read_object=node)
     return marked
 
 
@@ -178,27 +178,27 @@ def _is_leaving(claim: ClaimRecord | None, node: Object) -> bool:
 
 
 async def _delete_claim(
-    kube: Kube, wanted: CordonInput, claim: ClaimRecord, now: Clock
+    kube: Kube, cordon_input: CordonInput, claim: ClaimRecord, now: Clock
 ) -> tuple[ClaimRecord | None, datetime | None]:
     """Record the reason on the claim and delete it. Then write when the drain becomes forceful.
 
     That time is counted from the deletion.
     """
-    await record_removal(kube, wanted.claim, wanted.removal)
-    reason = wanted.removal.reason
+    await record_removal(kube, cordon_input.claim, cordon_input.removal)
+    reason = cordon_input.removal.reason
     if decide.has_disruption_reason(reason):
         await update_conditions(
-            kube, wanted.claim, [ConditionUpdate(DISRUPTION_REASON, "True", camel_case(reason))], now
+            kube, cordon_input.claim, [ConditionUpdate(DISRUPTION_REASON, "True", camel_case(reason))], now
         )
     await request_deletion(kube, claim)
-    deleted = await read_claim(kube, wanted.claim)
+    deleted = await read_claim(kube, cordon_input.claim)
     subject = deleted or claim
     force_at = drain.force_instant(
         subject.deleted_at or now(),
         subject.termination_grace_seconds,
-        wanted.termination_timestamp,
+        cordon_input.termination_timestamp,
         subject.termination_timestamp,
     )
     if force_at is not None and deleted is not None:
-        await annotate_claim(kube, wanted.claim, {labels.TERMINATION_TIMESTAMP: format_instant(force_at)})
+        await annotate_claim(kube, cordon_input.claim, {labels.TERMINATION_TIMESTAMP: format_instant(force_at)})
     return deleted, force_at

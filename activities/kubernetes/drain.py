@@ -38,7 +38,7 @@ IdleNodes = Callable[[Sequence[PodRecord]], Awaitable[str]]
 async def drain(
     kube: Kube,
     recorder: EventPublisher,
-    wanted: DrainInput,
+    drain_input: DrainInput,
     now: Clock,
     heartbeat: Heartbeat,
     sleep: Sleep = asyncio.sleep,
@@ -51,42 +51,44 @@ async def drain(
 
     ``idle_nodes`` is asked which nodes stand empty because they were bought for pods that are blocked here.
     """
-    claim = await read_claim(kube, wanted.claim)
-    node: Object | None = (await find_node(kube, wanted, claim)).node
-    if wanted.force and claim is not None:
-        await _remember_force(kube, wanted, claim, now())
-    until = now() + timedelta(seconds=wanted.budget_seconds)
+    claim = await read_claim(kube, drain_input.claim)
+    node: Object | None = (await find_node(kube, drain_input, claim)).node
+    if drain_input.force and claim is not None:
+        await _remember_force(kube, drain_input, claim, now())
+    until = now() + timedelta(seconds=drain_input.budget_seconds)
     evictor: Evictor | None = None
     pause, before = POLL_SECONDS, -1
     while node is not None:
         name = node["metadata"]["name"]
-        if wanted.instance_gone and is_dead(node):
-            found = await pods_on(kube, name)
-            heartbeat(len(found))
-            ended = await forget_pods(kube, recorder, node, found, wanted.why)
-            await _note_drained(kube, wanted, now)
+        if drain_input.instance_gone and is_dead(node):
+            node_pods = await pods_on(kube, name)
+            heartbeat(len(node_pods))
+            ended = await forget_pods(kube, recorder, node, node_pods, drain_input.why)
+            await _note_drained(kube, drain_input, now)
             return DrainResult(drained=True, evicted=ended + (evictor.evicted if evictor else 0))
-        found = await pods_on(kube, name, latest=False)
-        waited = decide.remaining_pods(found, now(), wanted.force_at)
+        node_pods = await pods_on(kube, name, latest=False)
+        waited = decide.remaining_pods(node_pods, now(), drain_input.force_at)
         if not waited:  # the instance is terminated next, so read again to see pods that came a moment ago
-            found = await pods_on(kube, name)
-            waited = decide.remaining_pods(found, now(), wanted.force_at)
+            node_pods = await pods_on(kube, name)
+            waited = decide.remaining_pods(node_pods, now(), drain_input.force_at)
         heartbeat(len(waited))
         first = evictor is None
-        evictor = evictor or Evictor(kube, recorder, node, wanted)
+        evictor = evictor or Evictor(kube, recorder, node, drain_input)
         if waited:
             await evictor.act(waited, now())
         if not waited or evictor.gives_up(waited, now()):
-            stuck = [overdue_termination(pod) for pod in decide.left_behind(found, now(), wanted.force_at)]
+            stuck = [overdue_termination(pod) for pod in decide.left_behind(node_pods, now(), drain_input.force_at)]
             await _publish_left_behind(recorder, node, [*map(sentence, stuck + evictor.blocked(waited))])
-            await _note_drained(kube, wanted, now)
+            await _note_drained(kube, drain_input, now)
             attached = await attached_volumes(kube, name, now())
             return DrainResult(drained=True, evicted=evictor.evicted, volumes_attached=len(attached))
         if first:
             text = f"{len(waited)} pods are left on Node {name}"
-            await update_conditions(kube, wanted.claim, [ConditionUpdate(DRAINED, "Unknown", "Draining", text)], now)
+            await update_conditions(
+                kube, drain_input.claim, [ConditionUpdate(DRAINED, "Unknown", "Draining", text)], now
+            )
         left = (until - now()).total_seconds()
-        next_force_at = decide.next_force(waited, wanted.force_at, now())
+        next_force_at = decide.next_force(waited, drain_input.force_at, now())
         if left <= 0:
             blocked = grouped(evictor.blocked(waited))[:MAX_BLOCKED]
             standing = await idle_nodes(waited) if blocked and idle_nodes is not None else ""
@@ -99,27 +101,27 @@ async def drain(
                 next_force_at=next_force_at,
                 idle=standing,
             )
-        idle = len(waited) == before and not wanted.force
+        idle = len(waited) == before and not drain_input.force
         pause, before = min(pause * 1.5, MAX_POLL_SECONDS) if idle else POLL_SECONDS, len(waited)
         due = [at for at in (evictor.next_try(waited), next_force_at) if at is not None]
         soonest = [max((at - now()).total_seconds(), POLL_SECONDS) for at in due]
         await sleep(min(pause, left, *soonest))
-        if wanted.instance_gone:
+        if drain_input.instance_gone:
             node = await kube.get(NODES, name)
-    await _note_drained(kube, wanted, now)
+    await _note_drained(kube, drain_input, now)
     return DrainResult(drained=True, evicted=evictor.evicted if evictor else 0)
 
 
-async def _note_drained(kube: Kube, wanted: DrainInput, now: Clock) -> None:
-    await update_conditions(kube, wanted.claim, [ConditionUpdate(DRAINED, "True")], now)
+async def _note_drained(kube: Kube, drain_input: DrainInput, now: Clock) -> None:
+    await update_conditions(kube, drain_input.claim, [ConditionUpdate(DRAINED, "True")], now)
 
 
-async def _remember_force(kube: Kube, wanted: DrainInput, claim: ClaimRecord, now: datetime) -> None:
+async def _remember_force(kube: Kube, drain_input: DrainInput, claim: ClaimRecord, now: datetime) -> None:
     """Write on the claim that its grace period is over, because a restarted workflow knows only what the claim says."""
     written = claim.termination_timestamp
-    force_at = min(wanted.force_at or now, now)
+    force_at = min(drain_input.force_at or now, now)
     if written is None or force_at < written:
-        await annotate_claim(kube, wanted.claim, {labels.TERMINATION_TIMESTAMP: format_instant(force_at)})
+        await annotate_claim(kube, drain_input.claim, {labels.TERMINATION_TIMESTAMP: format_instant(force_at)})
 
 
 async def _publish_left_behind(recorder: EventPublisher, node: Object, sentences: Sequence[str]) -> None:

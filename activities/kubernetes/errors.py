@@ -53,8 +53,8 @@ class TooManyRequestsError(ApiError):
     @property
     def budgets(self) -> list[str]:
         """What the PodDisruptionBudgets say that block an eviction; empty if the server throttles requests."""
-        found = [message for reason, message in self.causes if reason == "DisruptionBudget"]
-        return found or ([self.message] if "disruption budget" in self.message else [])
+        budget_messages = [message for reason, message in self.causes if reason == "DisruptionBudget"]
+        return budget_messages or ([self.message] if "disruption budget" in self.message else [])
 
 
 class ApiUnreachableError(ApiError):

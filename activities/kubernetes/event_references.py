@@ -15,8 +15,8 @@ from tenon.kube.pod import Pod
 def reference(resource: Resource, name: str, uid: str = "", namespace: str = "") -> JsonObject:
     """Return a reference to an object, which may be gone already. Leave out what is empty."""
     metadata = {"name": name, "uid": uid, "namespace": namespace}
-    stated = {field: value for field, value in metadata.items() if value}
-    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": stated}
+    fields = {field: value for field, value in metadata.items() if value}
+    return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": fields}
 
 
 def claim_reference(name: str, uid: str) -> JsonObject:

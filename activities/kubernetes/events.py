@@ -158,5 +158,5 @@ class EventRecorder:
 def _reference(regarding: Mapping[str, Any]) -> dict[str, str]:
     source = {**regarding, **(regarding.get("metadata") or {})}
     fields = ("apiVersion", "kind", "namespace", "name", "uid")
-    found = {field: str(source[field]) for field in fields if source.get(field)}
-    return {"kind": "", **found}
+    reference_fields = {field: str(source[field]) for field in fields if source.get(field)}
+    return {"kind": "", **reference_fields}

@@ -38,13 +38,13 @@ MAX_ASKED_SECONDS = 60.0
 class Evictor:
     """Evicts pods in their waves, and reports what blocks the others."""
 
-    def __init__(self, kube: Kube, recorder: EventPublisher, node: Object, wanted: DrainInput) -> None:
+    def __init__(self, kube: Kube, recorder: EventPublisher, node: Object, drain_input: DrainInput) -> None:
         self.evicted = 0
-        self._because = f": {wanted.why}" if wanted.why else ""
+        self._because = f": {drain_input.why}" if drain_input.why else ""
         self._kube = kube
         self._recorder = recorder
         self._node = node
-        self._wanted = wanted
+        self._wanted = drain_input
         self._held: dict[str, BlockedPods] = {}
         self._undeletable: set[str] = set()
         self._refusals: dict[str, int] = {}
@@ -69,17 +69,17 @@ class Evictor:
     async def act(self, waited: Sequence[PodRecord], now: datetime) -> None:
         """Run one round over the remaining pods."""
         turn = decide.current_wave(waited)
-        known = set(self._held)
+        held_before = set(self._held)
 
         async def one(pod: PodRecord) -> None:
             await self._evict_one(pod, now, turn=decide.wave(pod) == turn)
 
         await bounded(waited, CONCURRENCY, one)
-        await self._publish([pod for pod in waited if pod.uid in self._held and pod.uid not in known])
+        await self._publish([pod for pod in waited if pod.uid in self._held and pod.uid not in held_before])
 
-    async def _publish(self, held: Sequence[PodRecord]) -> None:
+    async def _publish(self, held_pods: Sequence[PodRecord]) -> None:
         """Publish on each pod what blocks it, and on the Node what blocks the drain and when the drain is forced."""
-        if not held:
+        if not held_pods:
             return
 
         async def publish_on(pod: PodRecord) -> None:
@@ -87,8 +87,8 @@ class Evictor:
                 pod_reference(pod.pod), "FailedDraining", sentence(self._held[pod.uid]), "Warning"
             )
 
-        await bounded(held, CONCURRENCY, publish_on)
-        sentences = [sentence(blocked) for blocked in grouped(self._held[pod.uid] for pod in held)]
+        await bounded(held_pods, CONCURRENCY, publish_on)
+        sentences = [sentence(blocked) for blocked in grouped(self._held[pod.uid] for pod in held_pods)]
         more = f"; and {len(sentences) - 3} more" if len(sentences) > 3 else ""
         await self._recorder.publish(self._node, "FailedDraining", "; ".join(sentences[:3]) + more, "Warning")
         if self._wanted.force_at is not None and not self._wanted.force:

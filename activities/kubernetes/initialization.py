@@ -31,38 +31,38 @@ Learn = Callable[[ClaimRecord, Mapping[str, Any]], Awaitable[None]]
 """Learns from an initialized node of a claim."""
 
 
-async def initialize(kube: Kube, wanted: NodeInput, now: Clock, learn: Learn | None = None) -> InitializeResult:
+async def initialize(kube: Kube, node_input: NodeInput, now: Clock, learn: Learn | None = None) -> InitializeResult:
     """Label the Node as initialized and set the claim's condition, or report what is still missing."""
-    claim = await read_claim(kube, wanted.claim)
+    claim = await read_claim(kube, node_input.claim)
     if claim is None:
-        return InitializeResult(reason="NodeClaimGone", message=f"NodeClaim {wanted.claim.name} is gone")
-    found = await find_node(kube, wanted, claim)
-    if found.node is None:
-        return await _awaited(kube, wanted, claim, found.reason, found.message, now)
-    verdict = initialization(claim.body, found.node)
+        return InitializeResult(reason="NodeClaimGone", message=f"NodeClaim {node_input.claim.name} is gone")
+    match = await find_node(kube, node_input, claim)
+    if match.node is None:
+        return await _awaited(kube, node_input, claim, match.reason, match.message, now)
+    verdict = initialization(claim.body, match.node)
     if not verdict.initialized:
         if startup_cordon.is_cordoned_too_long(claim, now()):
-            await remove_startup_cordon(kube, found.node)
-        return await _awaited(kube, wanted, claim, verdict.reason, verdict.message, now)
-    name = found.node["metadata"]["name"]
-    labelled = await change(kube, NODES, name, _label(claim), uid=object_json.uid(found.node), seen=found.node)
+            await remove_startup_cordon(kube, match.node)
+        return await _awaited(kube, node_input, claim, verdict.reason, verdict.message, now)
+    name = match.node["metadata"]["name"]
+    labelled = await change(kube, NODES, name, _label(claim), uid=object_json.uid(match.node), read_object=match.node)
     if labelled is None:
-        return await _awaited(kube, wanted, claim, "NodeNotFound", f"Node {name} went away", now)
+        return await _awaited(kube, node_input, claim, "NodeNotFound", f"Node {name} went away", now)
     if not (verdict := initialization(claim.body, labelled)).initialized:
-        return await _awaited(kube, wanted, claim, verdict.reason, verdict.message, now)
-    updates = [ConditionUpdate(INITIALIZED, "True"), consistency_condition(_shortfalls(claim, found.node))]
-    if await update_conditions(kube, wanted.claim, updates, now, seen=claim.body) is None:
-        return InitializeResult(reason="NodeClaimGone", message=f"NodeClaim {wanted.claim.name} is gone")
+        return await _awaited(kube, node_input, claim, verdict.reason, verdict.message, now)
+    updates = [ConditionUpdate(INITIALIZED, "True"), consistency_condition(_shortfalls(claim, match.node))]
+    if await update_conditions(kube, node_input.claim, updates, now, read_object=claim.body) is None:
+        return InitializeResult(reason="NodeClaimGone", message=f"NodeClaim {node_input.claim.name} is gone")
     if learn is not None:
-        await learn(claim, found.node)
+        await learn(claim, match.node)
     return InitializeResult(initialized=True)
 
 
 async def _awaited(
-    kube: Kube, wanted: NodeInput, claim: ClaimRecord, reason: str, message: str, now: Clock
+    kube: Kube, node_input: NodeInput, claim: ClaimRecord, reason: str, message: str, now: Clock
 ) -> InitializeResult:
     awaited = ConditionUpdate(INITIALIZED, "Unknown", reason, message)
-    await update_conditions(kube, wanted.claim, [awaited], now, seen=claim.body)
+    await update_conditions(kube, node_input.claim, [awaited], now, read_object=claim.body)
     return InitializeResult(reason=reason, message=message)
 
 

@@ -88,16 +88,18 @@ class LearnedMemory:
         self._seen[figure] = self._clock() + REMEMBERED_SECONDS
 
     async def _write(self, name: str, key: str, news: _News) -> None:
-        found = await self._kube.get(EC2NODECLASSES, name)
-        if found is None:
+        node_class = await self._kube.get(EC2NODECLASSES, name)
+        if node_class is None:
             return
 
         def compute(present: Mapping[str, Any]) -> dict[str, Any]:
-            images = [str(one.get("id")) for one in field_at(present, "status", "amis") or []]
+            images = [str(image.get("id")) for image in field_at(present, "status", "amis") or []]
             text = news(field_at(present, "metadata", "annotations") or {}, images)
             return {"metadata": {"annotations": {key: text}}} if text is not None else {}
 
-        await change(self._kube, EC2NODECLASSES, name, compute, uid=found["metadata"]["uid"], seen=found)
+        await change(
+            self._kube, EC2NODECLASSES, name, compute, uid=node_class["metadata"]["uid"], read_object=node_class
+        )
 
 
 def _amount(of: Mapping[str, Any], kind: str, resource: str) -> int:

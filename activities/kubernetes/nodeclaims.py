@@ -116,32 +116,34 @@ def view_of(claim: ClaimRecord) -> ClaimView:
     )
 
 
-async def ensure_claim_finalizer(kube: Kube, ref: ClaimRef, seen: Object | None = None) -> bool:
+async def ensure_claim_finalizer(kube: Kube, ref: ClaimRef, read_object: Object | None = None) -> bool:
     """Add the finalizer, so that a deletion waits until the instance is gone. Return False if the claim is gone.
 
     ``seen``, here and below, is the claim as the caller has just read it.
     """
-    return await _with_finalizer(kube, ref.name, ref.uid, seen)
+    return await _with_finalizer(kube, ref.name, ref.uid, read_object)
 
 
-async def _with_finalizer(kube: Kube, name: str, uid: str, seen: Object | None) -> bool:
+async def _with_finalizer(kube: Kube, name: str, uid: str, read_object: Object | None) -> bool:
     def compute(claim: Object) -> dict[str, Any]:
         _check_managed(claim)
         return with_finalizer(claim)
 
-    return await change(kube, NODECLAIMS, name, compute, uid=uid, seen=seen) is not None
+    return await change(kube, NODECLAIMS, name, compute, uid=uid, read_object=read_object) is not None
 
 
-async def annotate_claim(kube: Kube, ref: ClaimRef, annotations: Mapping[str, str], seen: Object | None = None) -> bool:
+async def annotate_claim(
+    kube: Kube, ref: ClaimRef, annotations: Mapping[str, str], read_object: Object | None = None
+) -> bool:
     """Write the annotations that are missing or differ. Return False if the claim is gone."""
-    return await _merge_metadata(kube, ref, {}, annotations, seen) is not None
+    return await _merge_metadata(kube, ref, {}, annotations, read_object) is not None
 
 
 async def label_claim(
-    kube: Kube, ref: ClaimRef, labels_: Mapping[str, str], seen: Object | None = None
+    kube: Kube, ref: ClaimRef, labels_: Mapping[str, str], read_object: Object | None = None
 ) -> ClaimRecord | None:
     """Write the labels that are missing or differ. Return the claim afterwards, or None if it is gone."""
-    written = await _merge_metadata(kube, ref, labels_, {}, seen)
+    written = await _merge_metadata(kube, ref, labels_, {}, read_object)
     return None if written is None else ClaimRecord.of(written)
 
 
@@ -164,7 +166,7 @@ async def mark_launched(
     labels_: Mapping[str, str],
     now: Clock,
     annotations: Mapping[str, str] | None = None,
-    seen: Object | None = None,
+    read_object: Object | None = None,
 ) -> bool:
     """Record the launch on the claim: first the metadata, then the status with Launched, which confirms all of it.
 
@@ -183,7 +185,7 @@ async def mark_launched(
         if present and instance_id_of(present) != instance.id:
             raise AnotherInstanceError(ref.name, present)
 
-    labelled = await _merge_metadata(kube, ref, labels_, annotations or {}, seen, unless_taken)
+    labelled = await _merge_metadata(kube, ref, labels_, annotations or {}, read_object, unless_taken)
     if labelled is None:
         return False
     fields = {
@@ -193,7 +195,7 @@ async def mark_launched(
         "allocatable": format_resources(allocatable),
     }
     launched = [ConditionUpdate(LAUNCHED, "True")]
-    marked = await update_conditions(kube, ref, launched, now, fields=fields, seen=labelled, guard=unless_taken)
+    marked = await update_conditions(kube, ref, launched, now, fields=fields, read_object=labelled, guard=unless_taken)
     return marked is not None
 
 
@@ -229,7 +231,7 @@ async def update_conditions(
     *,
     fields: Mapping[str, Any] | None = None,
     cleared: Collection[str] = (),
-    seen: Object | None = None,
+    read_object: Object | None = None,
     guard: Guard | None = None,
 ) -> ClaimRecord | None:
     """Set conditions, the root condition Ready that depends on them, and status fields.
@@ -247,7 +249,9 @@ async def update_conditions(
         patch = status_patch(claim, updates, now(), fields or {}, cleared)
         return {"status": patch} if patch else {}
 
-    changed = await change(kube, NODECLAIMS, ref.name, compute, uid=ref.uid, subresource="status", seen=seen)
+    changed = await change(
+        kube, NODECLAIMS, ref.name, compute, uid=ref.uid, subresource="status", read_object=read_object
+    )
     return None if changed is None else ClaimRecord.of(changed)
 
 
@@ -260,7 +264,7 @@ async def clear_fact(kube: Kube, ref: ClaimRef, type_: str) -> bool:
         before = _conditions(claim)
         after = clear_condition(before, type_)
         was_there = after != before
-        return {"status": {"conditions": [one.to_dict() for one in after]}} if was_there else {}
+        return {"status": {"conditions": [condition.to_dict() for condition in after]}} if was_there else {}
 
     return (
         await change(kube, NODECLAIMS, ref.name, compute, uid=ref.uid, subresource="status") is not None and was_there
@@ -292,7 +296,7 @@ def status_patch(
         )
     after = set_root(after, READY_DEPENDENTS, now=now, observed_generation=generation)
     if after != before:
-        patch["conditions"] = [one.to_dict() for one in after]
+        patch["conditions"] = [new_condition.to_dict() for new_condition in after]
     return patch
 
 
@@ -305,9 +309,9 @@ async def delete_claim(kube: Kube, recorder: EventPublisher, ref: ClaimRef, reas
     claim = await read_claim(kube, ref)
     if claim is None:
         return False
-    known = Reason.of(reason)
-    if known in LAUNCH_EVENTS:
-        await recorder.publish(claim.body, LAUNCH_EVENTS[known], message, "Warning")
+    known_reason = Reason.of(reason)
+    if known_reason in LAUNCH_EVENTS:
+        await recorder.publish(claim.body, LAUNCH_EVENTS[known_reason], message, "Warning")
     await note_removal(kube, claim, Removal(reason=reason, detail=message, actor=leave_text.WORKFLOW))
     await request_deletion(kube, claim)
     return True
@@ -357,7 +361,7 @@ async def record_removal(
             metadata["annotations"] = annotation
         return {"metadata": metadata} if metadata else {}
 
-    return await change(kube, NODECLAIMS, claim.name, compute, uid=claim.uid, seen=seen) is not None
+    return await change(kube, NODECLAIMS, claim.name, compute, uid=claim.uid, read_object=seen) is not None
 
 
 async def clear_removals(kube: Kube, claim: ClaimRecord) -> None:
@@ -367,7 +371,7 @@ async def clear_removals(kube: Kube, claim: ClaimRecord) -> None:
         recorded = labels.DELETED_BECAUSE in object_json.annotations(present)
         return {"metadata": {"annotations": {labels.DELETED_BECAUSE: None}}} if recorded else {}
 
-    await change(kube, NODECLAIMS, claim.name, compute, uid=claim.uid, seen=claim.body)
+    await change(kube, NODECLAIMS, claim.name, compute, uid=claim.uid, read_object=claim.body)
 
 
 async def note_removal(kube: Kube, claim: ClaimRecord, removal: Removal, *, first: bool = False) -> None:
@@ -390,7 +394,7 @@ async def _merge_metadata(
     ref: ClaimRef,
     labels_: Mapping[str, str],
     annotations: Mapping[str, str],
-    seen: Object | None = None,
+    read_object: Object | None = None,
     guard: Guard | None = None,
 ) -> dict[str, Any] | None:
     """Write labels and annotations. Return the claim afterwards, or None if it is gone."""
@@ -400,11 +404,11 @@ async def _merge_metadata(
         if guard is not None:
             guard(claim)
         patch: dict[str, Any] = {}
-        for field, wanted in (("labels", labels_), ("annotations", annotations)):
+        for field, additions in (("labels", labels_), ("annotations", annotations)):
             present = claim["metadata"].get(field) or {}
-            missing = {name: text for name, text in wanted.items() if present.get(name) != text}
+            missing = {name: text for name, text in additions.items() if present.get(name) != text}
             if missing:
                 patch[field] = missing
         return {"metadata": patch} if patch else {}
 
-    return await change(kube, NODECLAIMS, ref.name, compute, uid=ref.uid, seen=seen)
+    return await change(kube, NODECLAIMS, ref.name, compute, uid=ref.uid, read_object=read_object)

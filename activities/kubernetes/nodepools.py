@@ -15,8 +15,8 @@ from tenon.kube import object_json
 
 async def makes_expired_nodes_wait(kube: Kube, pool: str) -> bool:
     """Return whether expired nodes of the NodePool wait for its budgets; not if it is gone."""
-    found = await kube.get(NODEPOOLS, pool)
-    return found is not None and expires_within_budgets(object_json.annotations(found))
+    nodepool = await kube.get(NODEPOOLS, pool)
+    return nodepool is not None and expires_within_budgets(object_json.annotations(nodepool))
 
 
 async def consolidation_policy(kube: Kube, pool: str, reason: str) -> str:
@@ -28,11 +28,11 @@ async def consolidation_policy(kube: Kube, pool: str, reason: str) -> str:
     if not pool or not traits_of(reason).is_consolidation:
         return ""
     try:
-        found = await kube.get(NODEPOOLS, pool)
+        nodepool = await kube.get(NODEPOOLS, pool)
     except ApiError:
         return ""
-    if found is None:
+    if nodepool is None:
         return ""
-    disruption = (found.get("spec") or {}).get("disruption") or {}
+    disruption = (nodepool.get("spec") or {}).get("disruption") or {}
     policy = str(disruption.get("consolidationPolicy") or Disruption().consolidation_policy)
     return re.sub(r"(?<!^)(?=[A-Z])", "_", policy).lower()

@@ -31,7 +31,7 @@ class NodeIdentity(msgspec.Struct):
     spec: _Provided = msgspec.field(default_factory=_Provided)
 
 
-async def find_node(kube: Kube, wanted: NodeInput, claim: ClaimRecord | None) -> Match:
+async def find_node(kube: Kube, node_input: NodeInput, claim: ClaimRecord | None) -> Match:
     """Find the Node with the claim's provider ID.
 
     The search tries known names first: the bridge's poke contains the name of the Node that joined. If no Node has the
@@ -39,18 +39,18 @@ async def find_node(kube: Kube, wanted: NodeInput, claim: ClaimRecord | None) ->
     concurrent callers share the list.
     """
     registered_as = claim.node_name if claim is not None else ""
-    provider_id = wanted.provider_id or (claim.provider_id if claim is not None else "")
+    provider_id = node_input.provider_id or (claim.provider_id if claim is not None else "")
     if not provider_id:
         return registration.match((), "")
-    named = [name for name in dict.fromkeys((wanted.node_name, registered_as)) if name]
-    found = [await kube.get(NODES, name) for name in named]
-    for node in found:
+    node_names = [name for name in dict.fromkeys((node_input.node_name, registered_as)) if name]
+    nodes_by_name = [await kube.get(NODES, name) for name in node_names]
+    for node in nodes_by_name:
         if node is not None and (node.get("spec") or {}).get("providerID") == provider_id:
             return Match(node=node)
-    if registered_as and all(node is None for node in found):
+    if registered_as and all(node is None for node in nodes_by_name):
         return registration.match((), provider_id)
     everything = await kube.shared_list(NODES, NodeIdentity)
-    names = [one.metadata.name for one in everything if one.spec.provider_id == provider_id]
+    names = [listed_node.metadata.name for listed_node in everything if listed_node.spec.provider_id == provider_id]
     nodes = [node for name in names if (node := await kube.get(NODES, name)) is not None]
     return registration.match(nodes, provider_id)
 

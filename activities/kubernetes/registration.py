@@ -39,7 +39,7 @@ async def no_late_labels(claim: ClaimRecord) -> Mapping[str, str]:  # noqa: ARG0
 async def register(
     kube: Kube,
     recorder: EventPublisher,
-    wanted: NodeInput,
+    node_input: NodeInput,
     now: Clock,
     late_labels: LateLabels = no_late_labels,
     registered: Registered | None = None,
@@ -49,34 +49,34 @@ async def register(
 
     ``explain`` is asked why no Node has joined, if one should have.
     """
-    claim = await read_claim(kube, wanted.claim)
+    claim = await read_claim(kube, node_input.claim)
     if claim is None:
-        return RegisterResult(reason="NodeClaimGone", message=f"NodeClaim {wanted.claim.name} is gone")
-    found = await find_node(kube, wanted, claim)
+        return RegisterResult(reason="NodeClaimGone", message=f"NodeClaim {node_input.claim.name} is gone")
+    match = await find_node(kube, node_input, claim)
     console = ""
-    if explain is not None and found.reason == NODE_NOT_FOUND and minutes_late(claim, now()):
+    if explain is not None and match.reason == NODE_NOT_FOUND and minutes_late(claim, now()):
         console = await explain(claim)
-        claim = await read_claim(kube, wanted.claim)  # EC2 may have taken long to answer
+        claim = await read_claim(kube, node_input.claim)  # EC2 may have taken long to answer
         if claim is None:
-            return RegisterResult(reason="NodeClaimGone", message=f"NodeClaim {wanted.claim.name} is gone")
-        found = await find_node(kube, wanted, claim)
-        if found.reason == NODE_NOT_FOUND:
-            found = not_joined(claim, console)
-    if found.node is None:
-        missing = ConditionUpdate(REGISTERED, "Unknown", found.reason, found.message)
-        await update_conditions(kube, wanted.claim, [missing], now, seen=claim.body)
-        if found.reason != NOT_JOINED:
-            return RegisterResult(reason=found.reason, message=found.message)
-        await recorder.publish(claim.body, found.reason, found.message, "Warning")
-        return RegisterResult(reason=found.reason, message=found.message, console=console)
+            return RegisterResult(reason="NodeClaimGone", message=f"NodeClaim {node_input.claim.name} is gone")
+        match = await find_node(kube, node_input, claim)
+        if match.reason == NODE_NOT_FOUND:
+            match = not_joined(claim, console)
+    if match.node is None:
+        missing = ConditionUpdate(REGISTERED, "Unknown", match.reason, match.message)
+        await update_conditions(kube, node_input.claim, [missing], now, read_object=claim.body)
+        if match.reason != NOT_JOINED:
+            return RegisterResult(reason=match.reason, message=match.message)
+        await recorder.publish(claim.body, match.reason, match.message, "Warning")
+        return RegisterResult(reason=match.reason, message=match.message, console=console)
     if late := await late_labels(claim):  # first, so that the Node gets them as well
-        claim = await label_claim(kube, wanted.claim, late, claim.body)
+        claim = await label_claim(kube, node_input.claim, late, claim.body)
         if claim is None:
-            return RegisterResult(reason="NodeClaimGone", message=f"NodeClaim {wanted.claim.name} is gone")
-    name = found.node["metadata"]["name"]
-    if registration(claim.body, found.node).unregistered_taint_missing:
+            return RegisterResult(reason="NodeClaimGone", message=f"NodeClaim {node_input.claim.name} is gone")
+    name = match.node["metadata"]["name"]
+    if registration(claim.body, match.node).unregistered_taint_missing:
         await recorder.publish(
-            found.node,
+            match.node,
             UNREGISTERED_MISSING,
             f"Node {name} joined without the taint karpenter.sh/unregistered:NoExecute, so pods may have started "
             "before Tenon added its labels and taints: add the taint to the kubelet's arguments in its user data",
@@ -87,16 +87,21 @@ async def register(
         NODES,
         name,
         lambda node: registration(claim.body, node).patch,
-        uid=object_json.uid(found.node),
-        seen=found.node,
+        uid=object_json.uid(match.node),
+        read_object=match.node,
     )
     if written is None:
         return RegisterResult(reason="NodeNotFound", message=f"Node {name} went away while it was registered")
     after = await update_conditions(
-        kube, wanted.claim, [ConditionUpdate(REGISTERED, "True")], now, fields={"nodeName": name}, seen=claim.body
+        kube,
+        node_input.claim,
+        [ConditionUpdate(REGISTERED, "True")],
+        now,
+        fields={"nodeName": name},
+        read_object=claim.body,
     )
     if after is None:
-        return RegisterResult(reason="NodeClaimGone", message=f"NodeClaim {wanted.claim.name} is gone")
+        return RegisterResult(reason="NodeClaimGone", message=f"NodeClaim {node_input.claim.name} is gone")
     if registered is not None:
         registered(after, name)
     return RegisterResult(node_name=name)

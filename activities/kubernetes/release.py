@@ -22,14 +22,14 @@ from tenon.lifecycle.release import finalizer_message, foreign_finalizers, witho
 HELD_BY_FINALIZER = "HeldByFinalizer"
 
 
-async def release(kube: Kube, wanted: ReleaseInput, recorder: EventPublisher) -> ReleaseResult:
+async def release(kube: Kube, release_input: ReleaseInput, recorder: EventPublisher) -> ReleaseResult:
     """Delete Node and claim if they still exist, and remove the finalizers: from the Node first, which the claim names.
 
     Changes only the Node with the claim's provider ID and the claim with its UID. Objects that are gone are fine.
     """
     left: list[Mapping[str, Any] | None] = []
-    claim = await read_claim(kube, wanted.claim)
-    node = (await find_node(kube, wanted, claim)).node
+    claim = await read_claim(kube, release_input.claim)
+    node = (await find_node(kube, release_input, claim)).node
     if node is not None:
         name, uid = node["metadata"]["name"], object_json.uid(node)
         if not object_json.is_deleting(node):
@@ -37,10 +37,12 @@ async def release(kube: Kube, wanted: ReleaseInput, recorder: EventPublisher) ->
         left.append(await change(kube, NODES, name, without_finalizer, uid=uid))
     if claim is not None:
         await request_deletion(kube, claim)
-        left.append(await change(kube, NODECLAIMS, wanted.claim.name, without_finalizer, uid=wanted.claim.uid))
-    held = [obj for obj in left if obj is not None and foreign_finalizers(obj)]
-    for obj in held:
+        left.append(
+            await change(kube, NODECLAIMS, release_input.claim.name, without_finalizer, uid=release_input.claim.uid)
+        )
+    held_objects = [obj for obj in left if obj is not None and foreign_finalizers(obj)]
+    for obj in held_objects:
         await recorder.publish(
             obj, HELD_BY_FINALIZER, f"Tenon has removed its own finalizer; {finalizer_message(obj)}", "Warning"
         )
-    return ReleaseResult(held_by=[finalizer_message(obj) for obj in held])
+    return ReleaseResult(held_by=[finalizer_message(obj) for obj in held_objects])

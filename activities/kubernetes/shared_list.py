@@ -66,14 +66,14 @@ class SharedList(Generic[Shape]):
             clock = asyncio.get_running_loop().time
             await asyncio.sleep(max(0.0, self._began + PAUSE_SECONDS - clock()))
             self._began, self._next = clock(), None
-            found: list[Shape] = []
+            records: list[Shape] = []
             token = ""
             while True:
                 page = self._decoder.decode(await self._read_page(token))
-                found += page.items or ()
+                records += page.items or ()
                 token = page.metadata.continue_
                 if not token:
-                    return found
+                    return records
 
 
 def _seen(task: asyncio.Task[list[Shape]]) -> None:

@@ -48,10 +48,10 @@ class SharedRead(Generic[Parsed]):
             self._known.pop(name, None)
             return None
         version = f"{raw['metadata']['uid']} {raw['metadata']['resourceVersion']}"
-        known = self._known.get(name)
-        if known is None or known[0] != version:
-            known = self._known[name] = version, self._parse(raw)
-        return known[1]
+        cached = self._known.get(name)
+        if cached is None or cached[0] != version:
+            cached = self._known[name] = version, self._parse(raw)
+        return cached[1]
 
 
 def _retrieve(task: asyncio.Task[Parsed | None]) -> None:

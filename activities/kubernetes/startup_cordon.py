@@ -17,7 +17,7 @@ async def remove_startup_cordon(kube: Kube, node: Mapping[str, Any]) -> bool:
     if not startup_cordon.removal_patch(node):
         return False
     await change(
-        kube, NODES, node["metadata"]["name"], startup_cordon.removal_patch, uid=object_json.uid(node), seen=node
+        kube, NODES, node["metadata"]["name"], startup_cordon.removal_patch, uid=object_json.uid(node), read_object=node
     )
     return True
 

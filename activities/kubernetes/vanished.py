@@ -32,7 +32,7 @@ def is_dead(node: Object) -> bool:
 
 
 async def forget_pods(
-    kube: Kube, recorder: EventPublisher, node: Object, found: Iterable[PodRecord], why: str = ""
+    kube: Kube, recorder: EventPublisher, node: Object, node_pods: Iterable[PodRecord], why: str = ""
 ) -> int:
     """Delete the pods of a dead Node without a grace period. Return how many were deleted.
 
@@ -65,5 +65,5 @@ async def forget_pods(
         await recorder.publish(pod_reference(pod.pod), "Disrupted", text, "Warning")
         return True
 
-    stranded = [pod for pod in found if not (pod.terminal or pod.daemon or pod.mirror)]
+    stranded = [pod for pod in node_pods if not (pod.terminal or pod.daemon or pod.mirror)]
     return sum(await bounded(stranded, CONCURRENCY, forget))

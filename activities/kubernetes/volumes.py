@@ -46,32 +46,36 @@ class Attachment(msgspec.Struct):
 async def attached_volumes(kube: Kube, node_name: str, now: datetime) -> list[str]:
     """The names of the attachments to wait for: those on the node, except those of pods that the drain leaves there."""
     everything = await kube.shared_list(VOLUMEATTACHMENTS, Attachment)
-    attachments = [one for one in everything if one.spec.node_name == node_name]
+    attachments = [attachment for attachment in everything if attachment.spec.node_name == node_name]
     if not attachments:
         return []
-    kept: set[str] = set()
+    attached: set[str] = set()
     for pod in await pods_on(kube, node_name):
         if drain.is_drainable(pod, now):
             continue
         for use in pod.volumes:
             namespace, _, name = use.pvc.partition("/")
             pvc = await kube.get(PVCS, name, namespace)
-            kept.add(((pvc or {}).get("spec") or {}).get("volumeName") or "")
-    return sorted(one.metadata.name for one in attachments if (one.spec.source.volume or one.metadata.name) not in kept)
+            attached.add(((pvc or {}).get("spec") or {}).get("volumeName") or "")
+    return sorted(
+        attachment.metadata.name
+        for attachment in attachments
+        if (attachment.spec.source.volume or attachment.metadata.name) not in attached
+    )
 
 
 async def detach_volumes(
     kube: Kube,
     recorder: EventPublisher,
-    wanted: DetachInput,
+    detach_input: DetachInput,
     now: Clock,
     heartbeat: Heartbeat,
     sleep: Sleep = asyncio.sleep,
 ) -> DetachResult:
     """Wait until the volumes are detached, ``budget_seconds`` have passed, or the grace period is over."""
-    claim = await read_claim(kube, wanted.claim)
-    node = (await find_node(kube, wanted, claim)).node
-    until = now() + timedelta(seconds=wanted.budget_seconds)
+    claim = await read_claim(kube, detach_input.claim)
+    node = (await find_node(kube, detach_input, claim)).node
+    until = now() + timedelta(seconds=detach_input.budget_seconds)
     reported = False
     while node is not None:
         name = node["metadata"]["name"]
@@ -80,18 +84,18 @@ async def detach_volumes(
         if not attached:
             break
         text = f"{len(attached)} volumes are attached to Node {name}: {', '.join(attached[:3])}"
-        if wanted.force_at is not None and now() >= wanted.force_at:
+        if detach_input.force_at is not None and now() >= detach_input.force_at:
             update = ConditionUpdate(VOLUMES_DETACHED, "False", "TerminationGracePeriodElapsed", text)
-            await update_conditions(kube, wanted.claim, [update], now)
+            await update_conditions(kube, detach_input.claim, [update], now)
             return DetachResult(detached=True, attached=len(attached))
         if not reported:
             update = ConditionUpdate(VOLUMES_DETACHED, "Unknown", "AwaitingVolumeDetachment", text)
-            await update_conditions(kube, wanted.claim, [update], now)
+            await update_conditions(kube, detach_input.claim, [update], now)
             await recorder.publish(node, "AwaitingVolumeDetachment", text, "Normal")
             reported = True
         left = (until - now()).total_seconds()
         if left <= 0:
             return DetachResult(attached=len(attached))
         await sleep(min(POLL_SECONDS, left))
-    await update_conditions(kube, wanted.claim, [ConditionUpdate(VOLUMES_DETACHED, "True")], now)
+    await update_conditions(kube, detach_input.claim, [ConditionUpdate(VOLUMES_DETACHED, "True")], now)
     return DetachResult(detached=True)

@@ -270,8 +270,8 @@ class Batcher:
             kinds.setdefault((self._attempts(pod), repr(pod.required_terms), repr(_scheduling_key(pod))), []).append(
                 pod
             )
-        for number, (_, alike) in enumerate(sorted(kinds.items(), key=lambda kind: str(kind[0]))):
-            for pod in alike:
+        for number, (_, alike_pods) in enumerate(sorted(kinds.items(), key=lambda kind: str(kind[0]))):
+            for pod in alike_pods:
                 attempts = self._attempts(pod)
                 pause = _growing(FIRST_RETRY, attempts, MAX_ISOLATION) + min(number, MAX_ISOLATED) * apart
                 self._answered[pod.uid] = _PlanOutcome(now + pause, attempts, None, pod=pod, pool=pool)
@@ -283,12 +283,12 @@ class Batcher:
         """The number of failed attempts for this pod, including the current one."""
         return self._answered[pod.uid].attempts + 1 if pod.uid in self._answered else 1
 
-    async def await_batch(self, given: AwaitBatchInput) -> BatchSummary:
+    async def await_batch(self, batch_input: AwaitBatchInput) -> BatchSummary:
         """Wait for an undecided pod, then until no new pod came for the idle time or the window is over."""
-        self._refusals.update(given.breakers)
-        self.adopt(given.pauses)
+        self._refusals.update(batch_input.breakers)
+        self.adopt(batch_input.pauses)
         loop = asyncio.get_running_loop()
-        give_up = loop.time() + given.wait_seconds - max(0.0, self._window.longest - CLOSES_WITHIN)
+        give_up = loop.time() + batch_input.wait_seconds - max(0.0, self._window.longest - CLOSES_WITHIN)
         self._turn += 1
         turn = self._turn
         while not (self._view.synced() and (pods := self.undecided())):
@@ -297,7 +297,7 @@ class Batcher:
                 return BatchSummary(pauses=self.pauses())
             await self._wait_for_change(min(left, self._until_next_retry()))
         opened_at, opened, newest = self._now(), loop.time(), loop.time()
-        seen = {pod.uid for pod in pods}
+        pod_uids = {pod.uid for pod in pods}
         log.info("The provisioner waits to batch additional pods", extra={"pod-count": _in_cluster(pods)})
         while True:
             close = min(newest + self._window.idle, opened + self._window.longest)
@@ -305,9 +305,9 @@ class Batcher:
                 break
             await self._wait_for_change(close - loop.time())
             pods = self.undecided()
-            fresh = {pod.uid for pod in pods} - seen
+            fresh = {pod.uid for pod in pods} - pod_uids
             if fresh:
-                seen |= fresh
+                pod_uids |= fresh
                 newest = loop.time()
         pods = self.undecided()
         QUEUE_DEPTH.labels("provisioner").set(waiting := _in_cluster(pods))
@@ -352,9 +352,9 @@ class Batcher:
 
     def _forget_others(self, pending: Iterable[Pod]) -> None:
         """Drop all answers except those for these pods and for the pods of buffers."""
-        asking = {pod.uid for pods in (pending, self._buffers.pods()) for pod in pods}
+        live_uids = {pod.uid for pods in (pending, self._buffers.pods()) for pod in pods}
         until = self._now() + self._renewed_within
-        for uid in [uid for uid in self._answered if uid not in asking]:
+        for uid in [uid for uid in self._answered if uid not in live_uids]:
             answer = self._answered.pop(uid)
             if answer.node:
                 self._kept[answer.node] = until

@@ -36,13 +36,13 @@ class BudgetReporter:
         self._measure(states)
         blocked = [state for state in states if state.blocks]
         if blocked and (self._publishing is None or self._publishing.done()):
-            self._publishing = asyncio.create_task(self._publish(blocked, {one.metadata.name: one for one in pools}))
+            self._publishing = asyncio.create_task(self._publish(blocked, {pool.metadata.name: pool for pool in pools}))
 
     def _measure(self, states: Sequence[BudgetState]) -> None:
         reported = {(state.pool, state.reason.snake_case) for state in states}
-        for gone in self._reported - reported:
-            metrics.POOL_ALLOWED_DISRUPTIONS.labels(*gone).set(0)
-            metrics.POOL_NODES_CONSUMING_BUDGETS.labels(*gone).set(0)
+        for blocked_key in self._reported - reported:
+            metrics.POOL_ALLOWED_DISRUPTIONS.labels(*blocked_key).set(0)
+            metrics.POOL_NODES_CONSUMING_BUDGETS.labels(*blocked_key).set(0)
         for state in states:
             series = (state.pool, state.reason.snake_case)
             metrics.POOL_ALLOWED_DISRUPTIONS.labels(*series).set(state.allowed)

@@ -55,12 +55,12 @@ class BufferRoom:
             bought: whether the plan could buy nodes. A plan that only looked for room learns nothing new about what
                 prevents buying, so the earlier reasons stay.
         """
-        there: Counter[str] = Counter()
+        nodes_by_buffer: Counter[str] = Counter()
         coming: Counter[str] = Counter()
         hosts: set[str] = set()
         for name, placed in plan.placements.items():
             for key, pods in buffer_pods(placed).items():
-                (there if name in ready else coming)[key] += len(pods)
+                (nodes_by_buffer if name in ready else coming)[key] += len(pods)
                 hosts.add(name)
         for name, planned in zip(claims, plan.claims, strict=True):
             for key, pods in buffer_pods(planned.pods).items():
@@ -72,7 +72,8 @@ class BufferRoom:
         if not bought:
             refused = {key: self._rooms[key].refused for key in refused if key in self._rooms}
         self._rooms = {
-            key: Room(there[key], coming[key], refused.get(key, "")) for key in buffer_pods(list(self._pods.values()))
+            key: Room(nodes_by_buffer[key], coming[key], refused.get(key, ""))
+            for key in buffer_pods(list(self._pods.values()))
         }
         self._hosts = frozenset(hosts)
         self._lacking = tuple(pod.uid for pod in lacking)

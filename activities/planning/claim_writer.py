@@ -111,7 +111,7 @@ async def write_claims(
     plan: Plan,
     pools: Mapping[str, NodePool],
     batch: int,
-    seen: Overlaid | None = None,
+    overlaid: Overlaid | None = None,
     explanations: Sequence[str] = (),
     avoided: Collection[OfferingKey] = (),
     usual_prices: Sequence[float | None] = (),
@@ -133,27 +133,33 @@ async def write_claims(
         ApplicationError: another planner has written claims of the same batch.
     """
     writing = _Writing(kube, batch)
-    wanted = [_claim_write(planned, pools[planned.pool], batch, n, seen) for n, planned in enumerate(plan.claims)]
-    for one, why in zip(wanted, explanations, strict=False):
-        one.body["metadata"]["annotations"][labels.EXPLANATION] = why
-    for one in wanted:
-        one.body["metadata"]["annotations"] |= unavailable_annotation(one.planned.instance_types, avoided)
-    for one, usual_price in zip(wanted, usual_prices, strict=False):
-        factor = price_factor(pools[one.planned.pool].metadata.annotations)
-        one.body["metadata"]["annotations"] |= shortage_annotation(one.planned.price, usual_price, factor)
-    launch_groups.annotate([one.body for one in wanted], batch)
-    waiting = await writing.first(wanted)
+    claim_writes = [
+        _claim_write(planned, pools[planned.pool], batch, n, overlaid) for n, planned in enumerate(plan.claims)
+    ]
+    for claim_write, why in zip(claim_writes, explanations, strict=False):
+        claim_write.body["metadata"]["annotations"][labels.EXPLANATION] = why
+    for claim_write in claim_writes:
+        claim_write.body["metadata"]["annotations"] |= unavailable_annotation(
+            claim_write.planned.instance_types, avoided
+        )
+    for claim_write, usual_price in zip(claim_writes, usual_prices, strict=False):
+        factor = price_factor(pools[claim_write.planned.pool].metadata.annotations)
+        claim_write.body["metadata"]["annotations"] |= shortage_annotation(
+            claim_write.planned.price, usual_price, factor
+        )
+    launch_groups.annotate([claim_write.body for claim_write in claim_writes], batch)
+    waiting = await writing.first(claim_writes)
     gate = asyncio.Semaphore(WRITERS)
 
-    async def write(one: ClaimWrite) -> None:
+    async def write(claim_write: ClaimWrite) -> None:
         async with gate:
-            await writing.write(one)
+            await writing.write(claim_write)
 
-    answers = await asyncio.gather(*(write(one) for one in waiting), return_exceptions=True)
+    answers = await asyncio.gather(*(write(claim_write) for claim_write in waiting), return_exceptions=True)
     for answer in answers:  # raise only after all have finished, so that a retry finds everything that was written
         if isinstance(answer, BaseException):
             raise answer
-    return writing.written(wanted)
+    return writing.written(claim_writes)
 
 
 class _Writing:
@@ -163,97 +169,103 @@ class _Writing:
         self._kube = kube
         self._batch = batch
 
-    async def first(self, wanted: Sequence[ClaimWrite]) -> Sequence[ClaimWrite]:
+    async def first(self, claim_writes: Sequence[ClaimWrite]) -> Sequence[ClaimWrite]:
         """Write claims one by one until one is accepted, then check that no other planner works on the batch.
 
         Returns:
             The claims that are still to be written.
         """
-        for tried, one in enumerate(wanted, start=1):
-            uid = await self.write(one, alone=True)
+        for tried, claim_write in enumerate(claim_writes, start=1):
+            uid = await self.write(claim_write, alone=True)
             if uid is not None:
-                await self._stop_unless_alone(one, uid)
-                return wanted[tried:]
-            by_chance = sum(other.refusal is None for other in wanted[:tried])
-            if one.error is not None and (one.error.status == 0 or by_chance in (len(wanted), MAX_FAILURES)):
-                raise one.error
+                await self._stop_unless_alone(claim_write, uid)
+                return claim_writes[tried:]
+            by_chance = sum(other.refusal is None for other in claim_writes[:tried])
+            if claim_write.error is not None and (
+                claim_write.error.status == 0 or by_chance in (len(claim_writes), MAX_FAILURES)
+            ):
+                raise claim_write.error
         return ()
 
-    async def write(self, one: ClaimWrite, *, alone: bool = False) -> str | None:
+    async def write(self, claim_write: ClaimWrite, *, alone: bool = False) -> str | None:
         """Write a claim and return its UID, or None if it could not be written. Keep the error in that case."""
         try:
-            made = await self._create(one, alone=alone)
+            created = await self._create(claim_write, alone=alone)
         except ApiError as error:
-            one.error = error
+            claim_write.error = error
             log.warning(
                 "The provisioner failed to create a NodeClaim",
-                extra={"nodeclaim": one.name, "nodepool": one.planned.pool, "error": str(error)},
+                extra={"nodeclaim": claim_write.name, "nodepool": claim_write.planned.pool, "error": str(error)},
             )
             return None
-        relaxed = "true" if one.planned.min_values_relaxed else "false"
-        metrics.CLAIMS_CREATED.labels("provisioned", one.planned.pool, relaxed).inc()
-        return str(made["metadata"].get("uid") or "")
+        relaxed = "true" if claim_write.planned.min_values_relaxed else "false"
+        metrics.CLAIMS_CREATED.labels("provisioned", claim_write.planned.pool, relaxed).inc()
+        return str(created["metadata"].get("uid") or "")
 
-    def written(self, wanted: Iterable[ClaimWrite]) -> Written:
+    def written(self, claim_writes: Iterable[ClaimWrite]) -> Written:
         """The outcome for all of these claims."""
-        there = [one for one in wanted if one.error is None]
+        written_claims = [claim_write for claim_write in claim_writes if claim_write.error is None]
         return Written(
-            tuple(one.name for one in there),
-            tuple(one.planned for one in there),
-            tuple(one for one in wanted if one.error is not None),
+            tuple(claim_write.name for claim_write in written_claims),
+            tuple(claim_write.planned for claim_write in written_claims),
+            tuple(claim_write for claim_write in claim_writes if claim_write.error is not None),
         )
 
-    async def _create(self, one: ClaimWrite, *, alone: bool) -> JsonObject:
+    async def _create(self, claim_write: ClaimWrite, *, alone: bool) -> JsonObject:
         """Create the claim. If a claim of another batch has its name, try another name."""
-        taken = ApiError(0, "", "")
+        taken_error = ApiError(0, "", "")
         for salt in range(NAMES):
-            one.body["metadata"]["name"] = claim_name(one.planned.pool, self._batch, one.ordinal, salt)
+            claim_write.body["metadata"]["name"] = claim_name(
+                claim_write.planned.pool, self._batch, claim_write.ordinal, salt
+            )
             try:
-                made = await _with_retries(lambda: self._kube.create(NODECLAIMS, one.body))
+                created = await _with_retries(lambda: self._kube.create(NODECLAIMS, claim_write.body))
             except ConflictError as error:
-                taken = error
+                taken_error = error
             else:
-                _log_created(one)
-                return made
-            present = await _with_retries(lambda: self._kube.get(NODECLAIMS, one.name)) or {"metadata": {}}
+                _log_created(claim_write)
+                return created
+            present = await _with_retries(lambda: self._kube.get(NODECLAIMS, claim_write.name)) or {"metadata": {}}
             if object_json.labels(present).get(labels.BATCH) != str(self._batch):
                 log.info(
                     "The name of a NodeClaim is taken, and the provisioner retries with another one",
-                    extra={"nodeclaim": one.name},
+                    extra={"nodeclaim": claim_write.name},
                 )
-            elif alone or not _for_same_pods(present, one.body):
-                raise _another_planner(one.name)
+            elif alone or not _for_same_pods(present, claim_write.body):
+                raise _another_planner(claim_write.name)
             else:
-                log.info("A NodeClaim exists already", extra={"nodeclaim": one.name})
+                log.info("A NodeClaim exists already", extra={"nodeclaim": claim_write.name})
                 return present
-        raise taken
+        raise taken_error
 
-    async def _stop_unless_alone(self, one: ClaimWrite, uid: str) -> None:
+    async def _stop_unless_alone(self, claim_write: ClaimWrite, uid: str) -> None:
         of_batch = f"{labels.BATCH}={self._batch}"
-        there = await _with_retries(lambda: self._kube.list(NODECLAIMS, label_selector=of_batch))
-        others = sorted({str(claim["metadata"]["name"]) for claim in there} - {one.name})
+        batch_claims = await _with_retries(lambda: self._kube.list(NODECLAIMS, label_selector=of_batch))
+        others = sorted({str(claim["metadata"]["name"]) for claim in batch_claims} - {claim_write.name})
         if others:
-            await _with_retries(lambda: self._kube.delete(NODECLAIMS, one.name, uid=uid or None))
+            await _with_retries(lambda: self._kube.delete(NODECLAIMS, claim_write.name, uid=uid or None))
             raise _another_planner(others[0])
 
 
-def _claim_write(planned: PlannedClaim, pool: NodePool, batch: int, ordinal: int, seen: Overlaid | None) -> ClaimWrite:
+def _claim_write(
+    planned: PlannedClaim, pool: NodePool, batch: int, ordinal: int, overlaid: Overlaid | None
+) -> ClaimWrite:
     body = claim_body(planned, pool, batch=batch, ordinal=ordinal)
-    if seen is not None:
-        body["metadata"]["annotations"] |= seen.overlay_annotations(planned.pool, planned.instance_types)
+    if overlaid is not None:
+        body["metadata"]["annotations"] |= overlaid.overlay_annotations(planned.pool, planned.instance_types)
     return ClaimWrite(planned, ordinal, body)
 
 
-def _log_created(one: ClaimWrite) -> None:
+def _log_created(claim_write: ClaimWrite) -> None:
     log.info(
         "The provisioner created a NodeClaim",
         extra={
-            "nodeclaim": one.name,
-            "nodepool": one.planned.pool,
-            "pod-count": len(one.planned.pods),
-            "instance-types": list(one.planned.instance_types[:5]),
-            "instance-type-count": len(one.planned.instance_types),
-            "price": one.planned.price,
+            "nodeclaim": claim_write.name,
+            "nodepool": claim_write.planned.pool,
+            "pod-count": len(claim_write.planned.pods),
+            "instance-types": list(claim_write.planned.instance_types[:5]),
+            "instance-type-count": len(claim_write.planned.instance_types),
+            "price": claim_write.planned.price,
         },
     )
 
@@ -286,8 +298,8 @@ async def _in_time(request: Callable[[], Awaitable[_T]]) -> _T:
 
 def _for_same_pods(present: Mapping[str, Any], body: Mapping[str, Any]) -> bool:
     """Whether an existing claim is for the same pods, so that it can be used in place of a new one."""
-    wanted = body["metadata"]["annotations"][labels.PLANNED_PODS]
-    return bool(object_json.annotations(present).get(labels.PLANNED_PODS) == wanted)
+    planned_pods = body["metadata"]["annotations"][labels.PLANNED_PODS]
+    return bool(object_json.annotations(present).get(labels.PLANNED_PODS) == planned_pods)
 
 
 def _another_planner(name: str) -> ApplicationError:

@@ -32,7 +32,7 @@ def count_moves(decision: Decision, policies: Mapping[str, PoolPolicy]) -> None:
     """Count the moves that consolidation judged, once for each NodePool, and the scores of Balanced (MET-35, -36)."""
     for command in decision.commands:
         if command.reason.traits.counts_savings:
-            for pool in {one.node.pool for one in command.candidates}:
+            for pool in {candidate.node.pool for candidate in command.candidates}:
                 metrics.CONSOLIDATION_MOVES.labels("approved", pool, policies[pool].consolidation_policy).inc()
     for verdict in decision.verdicts:
         labels = ("approved" if verdict.approved else "rejected", verdict.pool, "Balanced")
@@ -46,5 +46,5 @@ def count(command: Command) -> None:
     does = "replace" if command.replacements else "delete"
     labels = (does, command.reason.snake_case, command.consolidation_type)
     metrics.DECISIONS.labels(*labels).inc()
-    for pool in {one.node.pool for one in command.candidates}:
+    for pool in {candidate.node.pool for candidate in command.candidates}:
         metrics.DECISIONS_BY_POOL.labels(pool, *labels).inc()

@@ -60,7 +60,7 @@ class Disruptor:
         moves: MoveFinder | None = None,
         budgets: BudgetReporter | None = None,
         slowed: SlowedPools | None = None,
-        held: HeldNodeEvents | None = None,
+        held_node_events: HeldNodeEvents | None = None,
     ) -> None:
         """``promised`` returns the names of Nodes and NodeClaims that pods are nominated for. ``buffers``: where
         CapacityBuffers keep room. ``moves``: looks for commands that move pods; None for no such commands.
@@ -69,7 +69,7 @@ class Disruptor:
         """
         self._moves = moves
         self._budgets = budgets
-        self._held = held
+        self._held = held_node_events
         self._slowed = slowed or SlowedPools()
         self._view = view
         self._promised = promised
@@ -82,34 +82,36 @@ class Disruptor:
         self._kept: LookCursor | None = None
         """Where the next look goes on, as the workflow knows it."""
 
-    async def await_candidates(self, given: AwaitDisruptionInput) -> DisruptionDecision:
+    async def await_candidates(self, disruption_input: AwaitDisruptionInput) -> DisruptionDecision:
         """Wait until a node may be disrupted within its budgets. Return no commands if the wait ends before that."""
         loop = asyncio.get_running_loop()
-        give_up = loop.time() + given.wait_seconds
+        give_up = loop.time() + disruption_input.wait_seconds
         self._turn += 1
         turn = self._turn
-        self._open_commands = given.ledger
-        self._slowed.update(given.savings)
+        self._open_commands = disruption_input.ledger
+        self._slowed.update(disruption_input.savings)
         if self._moves is not None and self._moves.cursor is None:
-            self._moves.resume(given.cursor)
-            self._kept = given.cursor
+            self._moves.resume(disruption_input.cursor)
+            self._kept = disruption_input.cursor
         while (left := give_up - loop.time()) > 0 and turn == self._turn:  # a newer call ends an older one
             if not (self._view.synced() and self._buffers.known):
                 await self._view.nodes_changed(min(left, 1.0))
                 continue
             with self._pace.measure():
-                situation, decision, gone = self._decide(given)
+                situation, decision, gone_commands = self._decide(disruption_input)
             if decision.commands:
                 for command in decision.commands:
                     _report(command)
-                return self._answer(commands=[self._message(command) for command in decision.commands], gone=gone)
+                return self._answer(
+                    commands=[self._message(command) for command in decision.commands], gone_commands=gone_commands
+                )
             look = None
             if self._moves is not None:
-                rest = commands_without(given.ledger, gone)
-                if found := self._moves.take(replace(situation, postponed=claims_of(rest, postponed=True))):
-                    return self._answer(commands=found, gone=gone)
+                rest = commands_without(disruption_input.ledger, gone_commands)
+                if moves := self._moves.take(replace(situation, postponed=claims_of(rest, postponed=True))):
+                    return self._answer(commands=moves, gone_commands=gone_commands)
                 if self._moves.cursor != self._kept:
-                    return self._answer(gone=gone)  # the workflow keeps it
+                    return self._answer(gone_commands=gone_commands)  # the workflow keeps it
                 look = self._moves.start(situation.nodes, rest)
             pause = min(left, RECHECK_SECONDS)
             if decision.look_again is not None:
@@ -118,7 +120,7 @@ class Disruptor:
             await self._pace.wait(give_up - loop.time())
         return DisruptionDecision()
 
-    def _answer(self, *, gone: list[str], commands: Sequence[DisruptionCommand] = ()) -> DisruptionDecision:
+    def _answer(self, *, gone_commands: list[str], commands: Sequence[DisruptionCommand] = ()) -> DisruptionDecision:
         """Return a decision, and note what it changes: a validation may come before the workflow's next report."""
         now = self._now()
         started = {
@@ -133,9 +135,9 @@ class Disruptor:
             for command in commands
             for position, candidate in enumerate(command.candidates)
         }
-        self._open_commands = {**commands_without(self._open_commands, {*gone, *started}), **started}
+        self._open_commands = {**commands_without(self._open_commands, {*gone_commands, *started}), **started}
         self._kept = self._moves.cursor if self._moves is not None else None
-        return DisruptionDecision(commands=list(commands), gone=gone, cursor=self._kept)
+        return DisruptionDecision(commands=list(commands), gone=gone_commands, cursor=self._kept)
 
     def _message(self, command: Command) -> DisruptionCommand:
         """Return the command's message. One that does not depend on empty nodes may be repeated for the same nodes."""
@@ -147,11 +149,11 @@ class Disruptor:
             return StepResult()
         return await self._moves.validate(command, self._open_commands)
 
-    async def measure(self, given: MeasureInput) -> MeasureResult:
+    async def measure(self, measure_input: MeasureInput) -> MeasureResult:
         """Compare what a command saves with what was predicted."""
         if self._moves is None:
             return MeasureResult()
-        return MeasureResult(pools=await self._moves.measure(given.command, given.left))
+        return MeasureResult(pools=await self._moves.measure(measure_input.command, measure_input.left))
 
     async def _wait(self, seconds: float, look: asyncio.Future[Any] | None) -> None:
         """Wait until the nodes change or the look ends, at the latest until the next look is due."""
@@ -163,12 +165,12 @@ class Disruptor:
         finally:
             change.cancel()
 
-    def _decide(self, given: AwaitDisruptionInput) -> tuple[Situation, Decision, list[str]]:
+    def _decide(self, disruption_input: AwaitDisruptionInput) -> tuple[Situation, Decision, list[str]]:
         """The situation, what the methods decide in it, and the NodeClaims whose command is over."""
         nodes = self._view.managed_nodes()
-        gone = finished_commands(given.ledger, nodes, self._now())
+        gone_commands = finished_commands(disruption_input.ledger, nodes, self._now())
         pools = self._view.node_pools()
-        rest = commands_without(given.ledger, gone)
+        rest = commands_without(disruption_input.ledger, gone_commands)
         situation = Situation(
             nodes=nodes,
             policies={pool.metadata.name: policy_of(pool) for pool in pools},
@@ -183,7 +185,7 @@ class Disruptor:
             self._budgets.report(situation, pools)
         if self._held is not None:
             self._held.report(situation)
-        return situation, decision, gone
+        return situation, decision, gone_commands
 
 
 def _report(command: Command) -> None:

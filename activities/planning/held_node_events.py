@@ -39,17 +39,17 @@ class HeldNodeEvents:
         if now < self._due or (self._publishing is not None and not self._publishing.done()):
             return
         self._due = now + REPORT_SECONDS
-        held = why_held(situation)
+        held_nodes = why_held(situation)
         self._said = {
-            (claim, why): at for (claim, why), at in self._said.items() if held.get(claim) == why and now < at
+            (claim, why): at for (claim, why), at in self._said.items() if held_nodes.get(claim) == why and now < at
         }
-        chosen = [each for each in sorted(held.items()) if each not in self._said][:MOST]
-        if chosen:
-            self._said |= dict.fromkeys(chosen, now + REPEAT_SECONDS)
+        unsaid = [held_node for held_node in sorted(held_nodes.items()) if held_node not in self._said][:MOST]
+        if unsaid:
+            self._said |= dict.fromkeys(unsaid, now + REPEAT_SECONDS)
             nodes = {node.claim: node for node in situation.nodes}
-            self._publishing = asyncio.create_task(self._publish(chosen, nodes))
+            self._publishing = asyncio.create_task(self._publish(unsaid, nodes))
 
-    async def _publish(self, held: Sequence[tuple[str, str]], nodes: Mapping[str, ManagedNode]) -> None:
-        for claim, why in held:
+    async def _publish(self, held_nodes: Sequence[tuple[str, str]], nodes: Mapping[str, ManagedNode]) -> None:
+        for claim, why in held_nodes:
             about = claim_reference(claim, nodes[claim].uid)
             await self._recorder.publish(about, "DisruptionBlocked", why_stays(nodes[claim], why))

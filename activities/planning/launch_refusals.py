@@ -48,7 +48,7 @@ class LaunchRefusals:
     def update(self, breakers: Iterable[LaunchBreaker]) -> None:
         """Replace the breakers by those that the workflow reports. Breakers that only count hold nothing back."""
         self.known = True
-        before, self._breakers = self._breakers, by_key(each for each in breakers if is_open(each))
+        before, self._breakers = self._breakers, by_key(breaker for breaker in breakers if is_open(breaker))
         for key in sorted(before.keys() | self._breakers.keys()):
             if _shown(before.get(key)) != _shown(self._breakers.get(key)):
                 self._on_change(key)
@@ -80,30 +80,38 @@ class LaunchRefusals:
 
     def shortage(self, pool: str, launched: datetime | None = None) -> PoolShortage | None:
         """The shortage of a NodePool, unless a NodeClaim ``launched`` since or none was refused for a while."""
-        found = self._shortages.get(pool)
-        if found is None:
+        shortage = self._shortages.get(pool)
+        if shortage is None:
             return None
-        succeeded = launched is not None and launched >= found.last.replace(microsecond=0)  # as in the API server
-        if succeeded or is_over(found, self._now()):
+        succeeded = launched is not None and launched >= shortage.last.replace(microsecond=0)  # as in the API server
+        if succeeded or is_over(shortage, self._now()):
             del self._shortages[pool]
             return None
-        return found
+        return shortage
 
     def refused_claims(
         self, launching: Callable[[], Iterable[ClaimRecord]]
     ) -> dict[str, tuple[ClaimRecord, LaunchBreaker]]:
         """By name, those of the launching claims that EC2 refuses because of their EC2NodeClass, with its breaker."""
         now = self._now()
-        of_classes = {each.node_class: each for each in self._breakers.values() if not untried(each, now)}
+        of_classes = {
+            class_breaker.node_class: class_breaker
+            for class_breaker in self._breakers.values()
+            if not untried(class_breaker, now)
+        }
         of_classes.pop("", None)
         claims = launching() if of_classes else ()
-        held = ((claim, of_classes[claim.node_class]) for claim in claims if claim.node_class in of_classes)
-        return {claim.name: (claim, breaker) for claim, breaker in held if is_refused(claim, breaker, now)}
+        claims_and_breakers = (
+            (claim, of_classes[claim.node_class]) for claim in claims if claim.node_class in of_classes
+        )
+        return {
+            claim.name: (claim, breaker) for claim, breaker in claims_and_breakers if is_refused(claim, breaker, now)
+        }
 
     def breakers(self, pools: Iterable[NodePool]) -> dict[str, LaunchBreaker]:
         """By NodePool, the breaker that holds it back, without those that no launch has tried for a long time."""
         now = self._now()
-        return by_pool({key: each for key, each in self._breakers.items() if not untried(each, now)}, pools)
+        return by_pool({key: breaker for key, breaker in self._breakers.items() if not untried(breaker, now)}, pools)
 
 
 def _shown(breaker: LaunchBreaker | None) -> str | None:

@@ -123,14 +123,14 @@ class LookPace:
         """Add CPU seconds to the look that runs."""
         self._computed += seconds
 
-    def look_ends(self, *, found: bool, ends_round: bool) -> None:
+    def look_ends(self, *, found_moves: bool, ends_round: bool) -> None:
         """Set when the next look is due, and whether looks rest: after a round that tried all nodes and found nothing.
 
         Args:
             found: whether the look found a command.
             ends_round: whether the look tried all nodes that were left of its round.
         """
-        self._found |= found
+        self._found |= found_moves
         rests = ends_round and not self._found
         self._pause(pause_after(self._computed - self._computed_before), rest_after(self._computed) if rests else None)
 

@@ -34,17 +34,19 @@ class MoveEvents:
         """Say why a consolidation is not carried out (DIS-46). Drift is no consolidation."""
         if not command.consolidation_type:
             return
-        for one in command.candidates:
-            await self._recorder.publish(claim_reference(one.claim, one.uid), "ConsolidationRejected", why)
+        for candidate in command.candidates:
+            await self._recorder.publish(claim_reference(candidate.claim, candidate.uid), "ConsolidationRejected", why)
 
     async def measured(
         self, command: DisruptionCommand, savings: Mapping[str, MeasuredSaving], pools: Sequence[NodePool]
     ) -> None:
         """Say on each NodePool what a consolidation saves, and what was predicted."""
         by_name = {pool.metadata.name: pool for pool in pools}
-        for pool, one in savings.items():
+        for pool, saving in savings.items():
             if pool in by_name:
-                text = f"Command {command.id} saves ${one.reached:.4f} an hour; ${one.predicted:.4f} was predicted"
+                text = (
+                    f"Command {command.id} saves ${saving.reached:.4f} an hour; ${saving.predicted:.4f} was predicted"
+                )
                 await self._recorder.publish(pool_reference(by_name[pool]), "ConsolidationMeasured", text)
 
     def decided(self, decision: Decision, nodes: Mapping[str, ManagedNode], pools: Sequence[NodePool]) -> None:

@@ -93,7 +93,7 @@ Result = TypeVar("Result")
 class Compute(Protocol):
     """Runs a function in a thread."""
 
-    async def __call__(self, function: Callable[..., Result], /, *given: object) -> Result:
+    async def __call__(self, function: Callable[..., Result], /, *arguments: object) -> Result:
         """Return what the function returns."""
         ...
 
@@ -229,7 +229,7 @@ class MoveFinder:
             await self._refusals.refresh()  # a launch that succeeded may have been refused cheaper types
         limit = Limit(MAX_SECONDS / 2)
         others = {claim: entry for claim, entry in open_commands.items() if entry.command != command.id}
-        situation, sold = await self._situation(self._view.managed_nodes(), others, asyncio.to_thread)
+        situation, overlaid = await self._situation(self._view.managed_nodes(), others, asyncio.to_thread)
         validation = await asyncio.to_thread(validated, command, situation, limit)
         if validation.why:
             metrics.FAILED_VALIDATIONS.labels(command.consolidation_type).inc()
@@ -240,14 +240,14 @@ class MoveFinder:
             "A disruption command takes other replacements, because its pods need other nodes by now",
             extra={
                 "command": command.id,
-                "nodeclaims": [one.claim for one in command.candidates],
+                "nodeclaims": [candidate.claim for candidate in command.candidates],
                 "replacements": len(validation.instead.replacements),
             },
         )
-        pools = {pool.metadata.name: pool for pool, _ in sold.sold}
-        winners = self._winners(situation, sold)
+        pools = {pool.metadata.name: pool for pool, _ in overlaid.sold}
+        winners = self._winners(situation, overlaid)
         message = await asyncio.to_thread(
-            partial(self._message, validation.instead, situation.model, pools, sold, winners, ident=command.id)
+            partial(self._message, validation.instead, situation.model, pools, overlaid, winners, ident=command.id)
         )
         self._remember_hosts(message)
         return StepResult(instead=evolve(message, leaves_from=command.leaves_from))
@@ -264,13 +264,17 @@ class MoveFinder:
             raise ApplicationError("the cluster cache is not synced yet", type="CacheBehind")
         prices: dict[str, float] = {}
         if command.replacements:
-            sold = await self._sold()
-            details = await asyncio.to_thread(self._view.snapshot().node_details, sold.types_by_pool())
-            prices = {one.name: details[one.name].price for one in command.replacements if one.name in details}
-        found = measured(command, left, prices) or {}
+            overlaid = await self._sold()
+            details = await asyncio.to_thread(self._view.snapshot().node_details, overlaid.types_by_pool())
+            prices = {
+                replacement.name: details[replacement.name].price
+                for replacement in command.replacements
+                if replacement.name in details
+            }
+        savings = measured(command, left, prices) or {}
         if traits_of(command.reason).counts_savings:
-            await self._events.measured(command, found, self._view.node_pools())
-        return found
+            await self._events.measured(command, savings, self._view.node_pools())
+        return savings
 
     async def _sold(self) -> Overlaid:
         """What the pools can buy."""
@@ -293,7 +297,7 @@ class MoveFinder:
         limit = self._limit = Limit(MAX_SECONDS)
         self._pace.look_begins(new_round=self._round_is_over())
         try:
-            situation, sold = await self._situation(nodes, open_commands, self._compute)
+            situation, overlaid = await self._situation(nodes, open_commands, self._compute)
             assert situation.model is not None
             self._tables = situation.model.tables
             methods = self._methods(limit)
@@ -307,11 +311,11 @@ class MoveFinder:
             raise
         finally:
             self._limit = None
-        self._pace.look_ends(found=bool(decision.commands), ends_round=complete and self._round_is_over())
-        pools = {pool.metadata.name: pool for pool, _ in sold.sold}
-        winners = self._winners(situation, sold)
+        self._pace.look_ends(found_moves=bool(decision.commands), ends_round=complete and self._round_is_over())
+        pools = {pool.metadata.name: pool for pool, _ in overlaid.sold}
+        winners = self._winners(situation, overlaid)
         messages = await asyncio.to_thread(
-            lambda: [self._message(command, situation.model, pools, sold, winners) for command in decision.commands]
+            lambda: [self._message(command, situation.model, pools, overlaid, winners) for command in decision.commands]
         )
         messages = messages[: how_many_fit(messages)]
         decision = replace(decision, commands=decision.commands[: len(messages)])
@@ -320,23 +324,23 @@ class MoveFinder:
         self._remember_blocked(decision, nodes)
         return leaving_together(messages, self._now())
 
-    def _winners(self, situation: Situation, sold: Overlaid) -> TypeChoiceExplainer:
+    def _winners(self, situation: Situation, overlaid: Overlaid) -> TypeChoiceExplainer:
         """Explains why a replacement has its instance type, and what it would usually cost."""
         assert situation.model is not None
         refused_until = partial(avoided_until, self._refusals.avoided_until())
-        return TypeChoiceExplainer(situation.model.problem, sold.types_by_pool(), refused_until)
+        return TypeChoiceExplainer(situation.model.problem, overlaid.types_by_pool(), refused_until)
 
     async def _situation(
         self, nodes: Sequence[ManagedNode], open_commands: Mapping[str, OpenCommand], compute: Compute
     ) -> tuple[Situation, Overlaid]:
         """The situation with its model, and what the pools can buy."""
-        sold = await self._sold()
+        overlaid = await self._sold()
         snapshot = self._view.snapshot()
         reserved = self._batcher.reserved()
         breakers = self._refusals.breakers(self._view.node_pools())
-        model = await compute(_model, snapshot, sold, self._policy, reserved, breakers, self._tables)
-        known = await compute(self._elsewhere.added_to, nodes, model.details, self._now())
-        return replace(self._outline(known, open_commands), model=model), sold
+        model = await compute(_model, snapshot, overlaid, self._policy, reserved, breakers, self._tables)
+        elsewhere = await compute(self._elsewhere.added_to, nodes, model.details, self._now())
+        return replace(self._outline(elsewhere, open_commands), model=model), overlaid
 
     def _outline(self, nodes: Sequence[ManagedNode], open_commands: Mapping[str, OpenCommand]) -> Situation:
         """The situation without its model, which takes long to build."""
@@ -356,19 +360,21 @@ class MoveFinder:
     def _hosts_of(self, open_commands: Mapping[str, OpenCommand]) -> frozenset[str]:
         """The NodeClaims that open commands move pods to (DIS-62). The workflow does not know the new ones."""
         still_open = {entry.command for entry in open_commands.values() if not entry.postponed}
-        return hosts_of(open_commands).union(*(self._new_hosts.get(each, frozenset()) for each in still_open))
+        return hosts_of(open_commands).union(
+            *(self._new_hosts.get(command_id, frozenset()) for command_id in still_open)
+        )
 
     def _remember_hosts(self, command: DisruptionCommand) -> None:
         self._new_hosts[command.id] = frozenset(command.arrivals)
         while len(self._new_hosts) > MAX_REMEMBERED:
             del self._new_hosts[next(iter(self._new_hosts))]
 
-    async def _compute(self, function: Callable[..., Result], *given: object) -> Result:
+    async def _compute(self, function: Callable[..., Result], *arguments: object) -> Result:
         """Run a function in a thread and add its CPU time, so that waiting for EC2 or for a core does not count."""
 
         def timed() -> tuple[Result, float]:
             began = time.thread_time()
-            return function(*given), time.thread_time() - began
+            return function(*arguments), time.thread_time() - began
 
         result, seconds = await asyncio.to_thread(timed)
         self._pace.add(seconds)
@@ -377,8 +383,8 @@ class MoveFinder:
     def _remember_blocked(self, decision: Decision, nodes: Sequence[ManagedNode]) -> None:
         """Remember which nodes cannot leave although they should. Each is logged once."""
         now = self._now()
-        known = {node.claim for node in nodes}
-        self._blocked_at = {claim: at for claim, at in self._blocked_at.items() if claim in known}
+        claim_names = {node.claim for node in nodes}
+        self._blocked_at = {claim: at for claim, at in self._blocked_at.items() if claim in claim_names}
         for claim, why in decision.blocked.items():
             if claim not in self._blocked_at:
                 log.info("A node cannot leave although it should", extra={"nodeclaim": claim, "error": why})
@@ -389,7 +395,7 @@ class MoveFinder:
         command: Command,
         model: ClusterModel | None,
         pools: Mapping[str, NodePool],
-        sold: Overlaid,
+        overlaid: Overlaid,
         winners: TypeChoiceExplainer,
         *,
         ident: str = "",
@@ -403,13 +409,13 @@ class MoveFinder:
             why = "\n".join(command.explanation)
             body = replacement_claim_body(planned, pools[planned.pool], name, ident, command.reason, why)
             factor = price_factor(pools[planned.pool].metadata.annotations)
-            body["metadata"]["annotations"] |= sold.overlay_annotations(planned.pool, planned.instance_types)
+            body["metadata"]["annotations"] |= overlaid.overlay_annotations(planned.pool, planned.instance_types)
             body["metadata"]["annotations"] |= shortage_annotation(planned.price, winners.usual_price(planned), factor)
             replacements.append(Replacement(name=name, pool=planned.pool, body=body))
-        pods = {one.node.claim: model.details[one.node.claim].pods for one in command.candidates}
-        prices = {one.node.claim: model.details[one.node.claim].price for one in command.candidates}
-        names = [one.name for one in replacements]
-        surge = [each for one in command.candidates for each in model.details[one.node.claim].surges]
+        pods = {candidate.node.claim: model.details[candidate.node.claim].pods for candidate in command.candidates}
+        prices = {candidate.node.claim: model.details[candidate.node.claim].price for candidate in command.candidates}
+        names = [candidate.name for candidate in replacements]
+        surge = [pod_key for candidate in command.candidates for pod_key in model.details[candidate.node.claim].surges]
         return to_message(
             command,
             ident=ident,
@@ -424,26 +430,26 @@ class MoveFinder:
 
 def _first(commands: Sequence[Command]) -> tuple[Command, ...]:
     """Return the commands to start now, without those beyond the limits."""
-    found: list[Command] = []
+    first_commands: list[Command] = []
     launching = 0
     for command in commands:
         launching += bool(command.replacements)
-        if len(found) < MAX_COMMANDS and not (command.replacements and launching > MAX_LAUNCHING):
-            found.append(command)
-    return tuple(found)
+        if len(first_commands) < MAX_COMMANDS and not (command.replacements and launching > MAX_LAUNCHING):
+            first_commands.append(command)
+    return tuple(first_commands)
 
 
 def _model(
     snapshot: DisruptionCluster,
-    sold: Overlaid,
+    overlaid: Overlaid,
     policy: PlanPolicy,
     reserved: Mapping[str, Sequence[Pod]],
     breakers: Mapping[str, LaunchBreaker],
     tables: TypeTables,
 ) -> ClusterModel:
-    static = {pool.metadata.name for pool, _ in sold.sold if pool.spec.replicas is not None}
-    problem = problem_of(snapshot, [], without_held_types(sold.sold, breakers, breakers), policy, reserved)
-    details = snapshot.node_details(sold.types_by_pool())  # the nodes of held types have their prices all the same
+    static = {pool.metadata.name for pool, _ in overlaid.sold if pool.spec.replicas is not None}
+    problem = problem_of(snapshot, [], without_held_types(overlaid.sold, breakers, breakers), policy, reserved)
+    details = snapshot.node_details(overlaid.types_by_pool())  # the nodes of held types have their prices all the same
     return model_of(problem, details, static, held_as_a_whole(breakers), tables)
 
 
@@ -462,7 +468,7 @@ def _report(decision: Decision, methods: Sequence[Method], situation: Situation)
         log.info(
             "The worker found nodes to disrupt",
             extra={
-                "nodeclaims": [one.node.claim for one in command.candidates],
+                "nodeclaims": [candidate.node.claim for candidate in command.candidates],
                 "reason": command.reason,
                 "replacements": len(command.replacements),
                 "saving": round(command.saving, 4),

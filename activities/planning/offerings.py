@@ -30,10 +30,10 @@ async def instance_types_by_pool(
     claims = view.reserved_claims()
 
     def read(node_class: EC2NodeClass, dedicated: bool) -> Sequence[InstanceType]:
-        found = types.instance_types(node_class, refused, unpriced=bool(overlays), dedicated=dedicated)
-        return without_taken(found, claims) if reservation_ids(found) else found
+        instance_types = types.instance_types(node_class, refused, unpriced=bool(overlays), dedicated=dedicated)
+        return without_taken(instance_types, claims) if reservation_ids(instance_types) else instance_types
 
-    sold: list[tuple[NodePool, Sequence[InstanceType]]] = []
+    pools_with_types: list[tuple[NodePool, Sequence[InstanceType]]] = []
     shared: dict[tuple[int, bool], Sequence[InstanceType]] = {}
     classes = [view.node_class(pool.spec.template.spec.node_class_ref.name) for pool in pools]
     for pool, node_class in zip(pools, classes, strict=True):
@@ -41,10 +41,14 @@ async def instance_types_by_pool(
         own = with_own_kubelet(node_class, pool.metadata.annotations)
         dedicated = is_dedicated(pool)
         if own is not node_class:
-            sold.append((pool, await asyncio.to_thread(read, own, dedicated)))
+            pools_with_types.append((pool, await asyncio.to_thread(read, own, dedicated)))
             continue
         key = (id(own), dedicated)
         if key not in shared:  # the pools of a class share one list, so that overlays are matched against it once
             shared[key] = await asyncio.to_thread(read, own, dedicated)
-        sold.append((pool, shared[key]))
-    return await asyncio.to_thread(apply_overlays, sold, overlays) if overlays else Overlaid(sold, {})
+        pools_with_types.append((pool, shared[key]))
+    return (
+        await asyncio.to_thread(apply_overlays, pools_with_types, overlays)
+        if overlays
+        else Overlaid(pools_with_types, {})
+    )

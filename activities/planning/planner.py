@@ -166,85 +166,87 @@ class Planner:
         self._policy = policy or PlanPolicy()
         self._one_at_a_time = asyncio.Lock()
 
-    async def plan(self, given: PlanInput) -> PlanResult:
+    async def plan(self, plan_input: PlanInput) -> PlanResult:
         """Plan the current batch and write its NodeClaims.
 
         If a plan is cancelled, because Temporal timed it out or its provisioner was terminated, it first ends its
         solve. The next plan waits until then, and so sees what the cancelled plan wrote.
         """
         async with self._one_at_a_time:
-            return await self._plan(given)
+            return await self._plan(plan_input)
 
-    async def _plan(self, given: PlanInput) -> PlanResult:
-        self._refusals.update(given.breakers)
-        self._refusals.avoid(self._avoided(given))
-        self._batcher.adopt(given.pauses)
-        before = await self._check_up_to_date(given)
+    async def _plan(self, plan_input: PlanInput) -> PlanResult:
+        self._refusals.update(plan_input.breakers)
+        self._refusals.avoid(self._avoided(plan_input))
+        self._batcher.adopt(plan_input.pauses)
+        before = await self._check_up_to_date(plan_input)
         if before:
-            log.info("The batch was planned before", extra={"batch": given.batch, "nodeclaims": before})
-            return self._result(given, claims=before)
-        made = await self._decide(given.batch)
-        if made is not None and made.plan.claims and await self._caught_up(self._view.confirm_pods()):
-            made = await self._decide(given.batch, part=RETRY_SECONDS)
-        if made is None:
-            return self._result(given)
+            log.info("The batch was planned before", extra={"batch": plan_input.batch, "nodeclaims": before})
+            return self._result(plan_input, claims=before)
+        decision = await self._decide(plan_input.batch)
+        if decision is not None and decision.plan.claims and await self._caught_up(self._view.confirm_pods()):
+            decision = await self._decide(plan_input.batch, part=RETRY_SECONDS)
+        if decision is None:
+            return self._result(plan_input)
         avoided_until = self._refusals.avoided_until()
-        self._refusals.no_capacity(self._refused_launches.count(made.asking, avoided_until))
+        self._refusals.no_capacity(self._refused_launches.count(decision.asking, avoided_until))
         try:
             written = await write_claims(
                 self._kube,
-                made.plan,
-                made.pools,
-                given.batch,
-                made.seen,
-                made.explanations,
+                decision.plan,
+                decision.pools,
+                plan_input.batch,
+                decision.seen,
+                decision.explanations,
                 self._refusals.avoided(),
-                made.usual_prices,
+                decision.usual_prices,
             )
         except ApiError as error:
-            unwritten = _as_written(made, Written.nothing(made.plan, error))
-            await self._pod_events.publish(unwritten, filter(_waits, made.pods), (), made.in_flight)
+            unwritten = _as_written(decision, Written.nothing(decision.plan, error))
+            await self._pod_events.publish(unwritten, filter(_waits, decision.pods), (), decision.in_flight)
             raise
-        plan, pods = _as_written(made, written), made.pods
+        plan, pods = _as_written(decision, written), decision.pods
         metrics.UNSCHEDULABLE_PODS.labels("provisioner").set(
             sum(_waits(pod) and pod.key in plan.unschedulable for pod in pods)
         )
         metrics.QUEUE_DEPTH.labels("provisioner").set(0)
         metrics.IGNORED_PODS.set(sum(1 for pod in pods if pod.unsupported))
-        self._remember(made, written, given)
+        self._remember(decision, written, plan_input)
         places = (*plan.placements.values(), *(claim.pods for claim in written.claims))
         placed = {pod.uid for pods_of_place in places for pod in pods_of_place}
-        await delete_superseded(self._kube, self._recorder, self._view, made.refused, placed)
-        self._buffers.simulated(plan, made.ready, written.names)
-        await self._publish_refusals(made.pools, written)
-        for name, why in made.without_types.items():
+        await delete_superseded(self._kube, self._recorder, self._view, decision.refused, placed)
+        self._buffers.simulated(plan, decision.ready, written.names)
+        await self._publish_refusals(decision.pools, written)
+        for name, why in decision.without_types.items():
             message = f"{why[0].upper()}{why[1:]}"
             await self._recorder.publish(
-                pool_reference(made.pools[name]), "NoCompatibleInstanceTypes", message, "Warning"
+                pool_reference(decision.pools[name]), "NoCompatibleInstanceTypes", message, "Warning"
             )
-        lacking = self._refused_launches.reasons(plan, pods, avoided_until, made.dear_claims)
+        lacking = self._refused_launches.reasons(plan, pods, avoided_until, decision.dear_claims)
         self._refused_launches.bought(written.claims)
-        await self._pod_events.publish(plan, filter(_waits, pods), written.names, made.in_flight, lacking, made.doubts)
+        await self._pod_events.publish(
+            plan, filter(_waits, pods), written.names, decision.in_flight, lacking, decision.doubts
+        )
         for pod, node, since in self._batcher.refused_on_nodes(filter(_waits, pods)):
             message = existing_node_sentence(node, since, await self._refusal(pod))
             await self._recorder.publish(pod_reference(pod), "FailedScheduling", message, "Warning")
         return self._result(
-            given,
+            plan_input,
             claims=list(written.names),
             pods=len(pods),
             placed_on_existing=sum(not pod.buffer for placed in plan.placements.values() for pod in placed),
             unschedulable=sum(pod.key in plan.unschedulable for pod in pods),
-            refused=sum(one.refusal is not None for one in written.unwritten),
+            refused=sum(claim_write.refusal is not None for claim_write in written.unwritten),
             unreached=sum(pod.key in plan.unreached for pod in pods),
             price=round(sum(claim.price for claim in plan.claims), 6),
-            digest=_digest(made.plan),
-            solve_seconds=round(made.took, 4),
+            digest=_digest(decision.plan),
+            solve_seconds=round(decision.took, 4),
         )
 
-    def _result(self, given: PlanInput, **figures: Any) -> PlanResult:
+    def _result(self, plan_input: PlanInput, **figures: Any) -> PlanResult:
         """A plan's result, with what the workflow keeps."""
         waits = self._waiting.report(self._view.pending_pods())
-        return PlanResult(batch=given.batch, pauses=self._batcher.pauses(), waits=waits, **figures)
+        return PlanResult(batch=plan_input.batch, pauses=self._batcher.pauses(), waits=waits, **figures)
 
     async def _decide(self, batch: int, part: float = 1.0) -> _Decision | None:
         """Plan the pods that need a decision, within this fraction of a solve's time; None if no pod does."""
@@ -257,9 +259,9 @@ class Planner:
         closed = probed(breakers, launching, self._now())
         refused = self._refusals.refused_claims(self._view.launching_claims)
         pools = pools_for_plans(usable, breakers, closed) if breakers else usable
-        seen = await self._instance_types(pools)
+        overlaid = await self._instance_types(pools)
         if breakers:
-            seen = replace(seen, sold=without_held_types(seen.sold, breakers, closed))
+            overlaid = replace(overlaid, sold=without_held_types(overlaid.sold, breakers, closed))
         undecided = self._batcher.undecided()  # again, because EC2 may have taken seconds and pods may have gone
         if not undecided:
             return None
@@ -268,20 +270,20 @@ class Planner:
             log.info(
                 "The provisioner found provisionable pods", extra={"pods": _first_few(pods), "pod-count": len(pods)}
             )
-        asking = [*pods, *self._buffers.pods()]
-        problem, solved = await self._solve(asking, seen, part, refused)
+        waiting_pods = [*pods, *self._buffers.pods()]
+        problem, solved = await self._solve(waiting_pods, overlaid, part, refused)
         pauses = self._batcher.buys_again(pod for claim in solved.plan.claims for pod in claim.pods)
-        waiting = [pod for pod in asking if pod.key in pauses]
+        waiting = [pod for pod in waiting_pods if pod.key in pauses]
         if waiting:  # rare, so the plan for the others is made from the start
-            asking = [pod for pod in asking if pod.key not in pauses]
-            problem, solved = await self._solve(asking, seen, part * RETRY_SECONDS, refused)
+            waiting_pods = [pod for pod in waiting_pods if pod.key not in pauses]
+            problem, solved = await self._solve(waiting_pods, overlaid, part * RETRY_SECONDS, refused)
         paused = await self._pause_sentences(waiting, pauses)
-        sold = {pool.metadata.name: types for pool, types in seen.sold}
+        types_by_pool = {pool.metadata.name: types for pool, types in overlaid.sold}
         refused_until = partial(avoided_until, self._refusals.avoided_until())
-        winners = TypeChoiceExplainer(problem, sold, refused_until)
-        solved, waits = await self._wait_for_cheaper(asking, solved, seen, winners, part, refused)
+        winners = TypeChoiceExplainer(problem, types_by_pool, refused_until)
+        solved, waits = await self._wait_for_cheaper(waiting_pods, solved, overlaid, winners, part, refused)
         left_out = {name: sentence(breakers[name]) for name in closed}
-        plan = only_probes(with_pool_reasons(solved.plan, self._view, asking, left_out), breakers, batch)
+        plan = only_probes(with_pool_reasons(solved.plan, self._view, waiting_pods, left_out), breakers, batch)
         metrics.SCHEDULING_SECONDS.labels("provisioner").observe(solved.seconds)
         ready = frozenset(node.name for node in problem.nodes if node.initialized)
         in_flight = frozenset(node.name for node in problem.nodes if node.requirements is not None)
@@ -290,9 +292,9 @@ class Planner:
         without_types = {pool.name: pool.lacking for pool in problem.pools if pool.lacking}
         return _Decision(
             plan,
-            [*asking, *waiting],
+            [*waiting_pods, *waiting],
             solved.failed,
-            seen,
+            overlaid,
             ready,
             fingerprint,
             solved.seconds,
@@ -309,9 +311,9 @@ class Planner:
 
     async def _wait_for_cheaper(
         self,
-        asking: Sequence[Pod],
+        waiting_pods: Sequence[Pod],
         solved: Solved,
-        seen: Overlaid,
+        overlaid: Overlaid,
         prices: TypeChoiceExplainer,
         part: float,
         refused: Collection[str],
@@ -320,22 +322,22 @@ class Planner:
 
         The pods that wait are planned once more, because other NodePools may take them.
         """
-        pools = {pool.metadata.name: pool for pool, _ in seen.sold}
+        pools = {pool.metadata.name: pool for pool, _ in overlaid.sold}
         waits = await asyncio.to_thread(dear_nodes, solved.plan, pools, prices)
         if waits:
             rest = part * RETRY_SECONDS * RETRY_SECONDS
-            _, second = await self._solve(elsewhere(asking, waits), seen, rest, refused)
-            plan, waits = await asyncio.to_thread(held_back, second.plan, asking, waits, pools, prices)
+            _, second = await self._solve(elsewhere(waiting_pods, waits), overlaid, rest, refused)
+            plan, waits = await asyncio.to_thread(held_back, second.plan, waiting_pods, waits, pools, prices)
             solved = Solved(plan, second.failed, solved.seconds + second.seconds)
         plan = await asyncio.to_thread(without_dear_types, solved.plan, pools, prices)
         return replace(solved, plan=plan), waits
 
     async def _solve(
-        self, asking: Sequence[Pod], seen: Overlaid, part: float, refused: Collection[str]
+        self, waiting_pods: Sequence[Pod], overlaid: Overlaid, part: float, refused: Collection[str]
     ) -> tuple[Problem, Solved]:
         """The problem and its solution. ``refused``: NodeClaims that get no pods."""
         problem = await asyncio.to_thread(
-            problem_of, self._view.snapshot(), asking, seen.sold, self._policy, self._batcher.reserved()
+            problem_of, self._view.snapshot(), waiting_pods, overlaid.sold, self._policy, self._batcher.reserved()
         )
         if refused:
             problem = replace(problem, nodes=[node for node in problem.nodes if node.name not in refused])
@@ -372,14 +374,14 @@ class Planner:
             return ""
         return str(condition(body or {}, "PodScheduled").get("message") or "")
 
-    async def _check_up_to_date(self, given: PlanInput) -> list[str]:
+    async def _check_up_to_date(self, plan_input: PlanInput) -> list[str]:
         """The names of this batch's existing NodeClaims. On return, the view contains those of all other batches."""
         if not self._view.synced():
             raise ApplicationError("the cluster cache is not synced yet", type="CacheBehind")
-        newest = self._view.newest_batch(given.batch)
-        there = await self._kube.list(NODECLAIMS, label_selector=f"{labels.BATCH}>{max(0, newest - 1)}")
-        batch_of = {claim["metadata"]["name"]: claim["metadata"]["labels"][labels.BATCH] for claim in there}
-        written = sorted(name for name, batch in batch_of.items() if batch == str(given.batch))
+        newest = self._view.newest_batch(plan_input.batch)
+        existing_claims = await self._kube.list(NODECLAIMS, label_selector=f"{labels.BATCH}>{max(0, newest - 1)}")
+        batch_of = {claim["metadata"]["name"]: claim["metadata"]["labels"][labels.BATCH] for claim in existing_claims}
+        written = sorted(name for name, batch in batch_of.items() if batch == str(plan_input.batch))
         if not written and (missing := batch_of.keys() - self._view.claim_names()):
             await self._caught_up(self._view.catch_up(missing))
         return written
@@ -397,39 +399,39 @@ class Planner:
         """The pools with their instance types, with NodeOverlays applied and without the refused offerings."""
         return await instance_types_by_pool(self._view, self._types, pools, self._refusals.avoided())
 
-    def _avoided(self, given: PlanInput) -> dict[OfferingKey, datetime]:
+    def _avoided(self, plan_input: PlanInput) -> dict[OfferingKey, datetime]:
         """The offerings that EC2 refused recently, each with the time until which plans avoid it."""
-        return by_offering(given.refused, self._now())
+        return by_offering(plan_input.refused, self._now())
 
-    def _remember(self, made: _Decision, written: Written, given: PlanInput) -> None:
-        self._waiting.planned(made.asking, made.waits)
-        by_key = {pod.key: pod for pod in made.asking}
-        probes = () if made.next_probe is None else (made.next_probe,)
-        offered_again = min((*self._avoided(given).values(), *probes), default=None)
-        unplaced = [by_key[key] for key in made.plan.unschedulable]
-        self._batcher.unschedulable(unplaced, made.fingerprint, offered_again)
-        self._batcher.told_of_pause(by_key[key] for key in made.paused)
-        self._batcher.engine_failed(by_key[key] for key in made.failed)
-        self._batcher.nominated(made.plan.placements, made.ready)
+    def _remember(self, decision: _Decision, written: Written, plan_input: PlanInput) -> None:
+        self._waiting.planned(decision.asking, decision.waits)
+        by_key = {pod.key: pod for pod in decision.asking}
+        probes = () if decision.next_probe is None else (decision.next_probe,)
+        offered_again = min((*self._avoided(plan_input).values(), *probes), default=None)
+        unplaced = [by_key[key] for key in decision.plan.unschedulable]
+        self._batcher.unschedulable(unplaced, decision.fingerprint, offered_again)
+        self._batcher.told_of_pause(by_key[key] for key in decision.paused)
+        self._batcher.engine_failed(by_key[key] for key in decision.failed)
+        self._batcher.nominated(decision.plan.placements, decision.ready)
         self._batcher.bought(pod.uid for claim in written.claims for pod in claim.pods)
-        for one in written.unwritten:
-            if one.refusal is not None:  # claims with transient failures are planned in the next batch
-                self._batcher.refused(one.planned.pods, one.planned.pool)
+        for unwritten in written.unwritten:
+            if unwritten.refusal is not None:  # claims with transient failures are planned in the next batch
+                self._batcher.refused(unwritten.planned.pods, unwritten.planned.pool)
 
     async def _publish_refusals(self, pools: Mapping[str, NodePool], written: Written) -> None:
         """Write an event on each NodePool whose NodeClaims the API server refused, with one of its messages."""
         refused: dict[str, list[tuple[ClaimWrite, ApiError]]] = {}
-        for one in written.unwritten:
-            if (error := one.refusal) is not None:
-                refused.setdefault(one.planned.pool, []).append((one, error))
-                metrics.CLAIMS_REFUSED.labels(one.planned.pool, error.reason).inc()
-        for name, found in refused.items():
-            pods = sum(len(one.planned.pods) for one, _ in found)
-            message = found[0][1].message
+        for unwritten in written.unwritten:
+            if (error := unwritten.refusal) is not None:
+                refused.setdefault(unwritten.planned.pool, []).append((unwritten, error))
+                metrics.CLAIMS_REFUSED.labels(unwritten.planned.pool, error.reason).inc()
+        for name, refusal in refused.items():
+            pods = sum(len(unwritten.planned.pods) for unwritten, _ in refusal)
+            message = refusal[0][1].message
             await self._recorder.publish(
                 pool_reference(pools[name]),
                 "FailedCreate",
-                f"The API server refused {len(found)} of its NodeClaims, for {pods} pods: {message}",
+                f"The API server refused {len(refusal)} of its NodeClaims, for {pods} pods: {message}",
                 "Warning",
             )
 
@@ -442,11 +444,11 @@ def _waits(pod: Pod) -> bool:
     return not pod.node_name and not pod.buffer
 
 
-def _as_written(made: _Decision, written: Written) -> Plan:
+def _as_written(decision: _Decision, written: Written) -> Plan:
     """The plan with only the written NodeClaims. Pods of the unwritten ones, and failed pods, become unschedulable."""
-    why = {pod.key: one.sentence for one in written.unwritten for pod in one.planned.pods}
-    unschedulable = {**made.plan.unschedulable, **why, **made.failed, **made.paused}
-    return replace(made.plan, claims=written.claims, unschedulable=unschedulable)
+    why = {pod.key: unwritten.sentence for unwritten in written.unwritten for pod in unwritten.planned.pods}
+    unschedulable = {**decision.plan.unschedulable, **why, **decision.failed, **decision.paused}
+    return replace(decision.plan, claims=written.claims, unschedulable=unschedulable)
 
 
 def _first_few(pods: Sequence[Pod]) -> str:

@@ -69,13 +69,13 @@ class PodEvents:
         """
         for event in _events(plan, {pod.key: pod for pod in pods}, claims, in_flight, lacking or {}, doubts or {}):
             self._put(event)
-        chosen = [one for _ in range(CONCURRENCY) if (one := self._next()) is not None]
-        for one in chosen:
-            if one.warning:
+        pod_keys = [pod_key for _ in range(CONCURRENCY) if (pod_key := self._next()) is not None]
+        for pod_key in pod_keys:
+            if pod_key.warning:
                 log.warning(
-                    "The provisioner could not schedule a pod", extra={"pod": one.pod.key, "error": one.message}
+                    "The provisioner could not schedule a pod", extra={"pod": pod_key.pod.key, "error": pod_key.message}
                 )
-        await asyncio.gather(*map(self._publish, chosen))
+        await asyncio.gather(*map(self._publish, pod_keys))
         if (self._first or self._again) and (self._writing is None or self._writing.done()):
             self._writing = asyncio.create_task(self._rest(), name="pod events")
 

@@ -83,17 +83,17 @@ class RefusedLaunches:
         avoided, lacking = UnavailableOfferings(until), dict[tuple[int, ...], str]()
 
         def lacks(tried: _Tried) -> str:
-            launches = tuple(one for one in tried.launches if one.cheapest in avoided)
+            launches = tuple(launch for launch in tried.launches if launch.cheapest in avoided)
             same = tuple(map(id, launches))
             if same not in lacking:
                 lacking[same] = what_ec2_lacks(launches, until)
             return lacking[same]
 
-        found: dict[str, str] = {}
+        reasons: dict[str, str] = {}
         for pod in pods:
             tried = self._tried.get(pod.uid)
             if tried is not None and pod.key in plan.unschedulable and (text := lacks(tried)):
-                found[pod.key] = text
+                reasons[pod.key] = text
         dear_claims = {id(claim) for claim in dear}
         for claim in plan.claims:
             for pod in claim.pods:
@@ -105,5 +105,5 @@ class RefusedLaunches:
                 if text := lacks(tried):
                     refused = counted(tried.refused, "NodeClaim")
                     instead = f"Tenon tries {claim.offering.instance_type} at ${claim.price:.4f} an hour now"
-                    found[pod.key] = f"{text}; {refused} found no capacity, and {instead}"
-        return found
+                    reasons[pod.key] = f"{text}; {refused} found no capacity, and {instead}"
+        return reasons

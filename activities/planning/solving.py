@@ -95,18 +95,18 @@ class Solver:
         """
         began = self._clock()
         limit = Limit(self._longest * part, self._clock)
-        some = self._portion(problem)
-        thread = asyncio.ensure_future(asyncio.to_thread(self._run, some, limit))
+        portion = self._portion(problem)
+        thread = asyncio.ensure_future(asyncio.to_thread(self._run, portion, limit))
         try:
-            found = await asyncio.shield(thread)
+            isolated_plan = await asyncio.shield(thread)
         finally:
             limit.end()
             while not thread.done():
                 await _quietly(thread)
-        self._learn(len(some.pods), found.plan)
-        asked = {pod.key for pod in some.pods}
-        beyond = frozenset(pod.key for pod in problem.pods if pod.key not in asked)
-        plan = replace(found.plan, unreached=found.plan.unreached | beyond)
+        self._learn(len(portion.pods), isolated_plan.plan)
+        portion_keys = {pod.key for pod in portion.pods}
+        beyond = frozenset(pod.key for pod in problem.pods if pod.key not in portion_keys)
+        plan = replace(isolated_plan.plan, unreached=isolated_plan.plan.unreached | beyond)
         if plan.unreached:
             metrics.SCHEDULING_TIMEOUTS.labels("provisioner").inc()
             log.warning(
@@ -117,19 +117,23 @@ class Solver:
                     "unreached": len(plan.unreached),
                 },
             )
-        sentences = {key: _sentence(why) for key, why in found.apart.items()}
+        sentences = {key: _sentence(why) for key, why in isolated_plan.apart.items()}
         return Solved(plan, sentences, self._clock() - began)
 
     def _run(self, problem: Problem, limit: Limit) -> IsolatedPlan:
-        found = solve_isolated(problem, limit, self._solve)
-        if found.error is not None and found.failing is not None:
+        isolated_plan = solve_isolated(problem, limit, self._solve)
+        if isolated_plan.error is not None and isolated_plan.failing is not None:
             metrics.SCHEDULING_FAILURES.labels("provisioner").inc()
             log.error(
                 "The scheduling engine failed on some pods and plans the others: report this with the problem file",
-                exc_info=found.error,
-                extra={"pods": sorted(found.apart)[:5], "pod-count": len(found.apart), "problem": self._keep(found)},
+                exc_info=isolated_plan.error,
+                extra={
+                    "pods": sorted(isolated_plan.apart)[:5],
+                    "pod-count": len(isolated_plan.apart),
+                    "problem": self._keep(isolated_plan),
+                },
             )
-        return found
+        return isolated_plan
 
     def _portion(self, problem: Problem) -> Problem:
         """The problem, reduced to its oldest pods if the engine has decided nothing for so many before."""
@@ -138,18 +142,18 @@ class Solver:
         oldest = sorted(problem.pods, key=lambda pod: (bool(pod.buffer), pod.created, pod.uid))
         return replace(problem, pods=oldest[: self._most])
 
-    def _learn(self, asked: int, plan: Plan) -> None:
+    def _learn(self, pod_count: int, plan: Plan) -> None:
         if not plan.unreached:
-            self._most = None if self._most is None or asked < self._most else 2 * self._most
+            self._most = None if self._most is None or pod_count < self._most else 2 * self._most
         elif not (plan.claims or plan.placements or plan.unschedulable):
-            self._most = max(1, asked // 2)
+            self._most = max(1, pod_count // 2)
 
-    def _keep(self, found: IsolatedPlan) -> str:
+    def _keep(self, isolated_plan: IsolatedPlan) -> str:
         """Write the problem that the engine failed on. Return the path of the file, or why it was not written."""
-        assert found.failing is not None
-        assert found.error is not None
-        frames = traceback.extract_tb(found.error.__traceback__)
-        origin = f"{type(found.error).__name__} {[(frame.name, frame.lineno) for frame in frames[-3:]]}"
+        assert isolated_plan.failing is not None
+        assert isolated_plan.error is not None
+        frames = traceback.extract_tb(isolated_plan.error.__traceback__)
+        origin = f"{type(isolated_plan.error).__name__} {[(frame.name, frame.lineno) for frame in frames[-3:]]}"
         path = self._folder / f"problem-{hashlib.sha256(origin.encode()).hexdigest()[:8]}.json.gz"
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -157,7 +161,7 @@ class Solver:
                 return f"{path} (of an earlier failure of the same kind)"
             if len(list(self._folder.glob("problem-*"))) >= MAX_FILES:
                 return f"not written: {self._folder} holds {MAX_FILES} of them, delete those that were reported"
-            text = gzip.compress(to_json(found.failing), mtime=0)
+            text = gzip.compress(to_json(isolated_plan.failing), mtime=0)
             if len(text) > MAX_BYTES:
                 return f"not written: it has {len(text)} bytes, more than the limit of {MAX_BYTES}"
             path.touch(mode=0o600)

@@ -32,14 +32,14 @@ async def delete_superseded(
 
     ``placed``: the UIDs of the pods that this plan places. A NodeClaim that was launched meanwhile stays.
     """
-    kept: set[str] = set()
+    kept_claims: set[str] = set()
     moved: set[str] = set()
     for pod in view.pending_pods() if refused else ():
         names = {claim.name for claim in view.claims_for(pod)}
         has_another = pod.uid in placed or bool(names - refused.keys())
-        (moved if has_another else kept).update(names & refused.keys())
+        (moved if has_another else kept_claims).update(names & refused.keys())
     launching = {claim.name for claim in view.launching_claims()} if moved else set()
-    for name in sorted((moved - kept) & launching):
+    for name in sorted((moved - kept_claims) & launching):
         claim, breaker = refused[name]
         message = (
             f"Its pods get other nodes, because EC2 refuses what EC2NodeClass {claim.node_class} asks for: "

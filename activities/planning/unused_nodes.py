@@ -66,7 +66,7 @@ class UnusedNodes:
             if name in groups
         }
         uids = {pod.uid for pod in self._waiting}
-        self._groups = {uid: known for uid, known in self._groups.items() if uid in uids}
+        self._groups = {uid: group for uid, group in self._groups.items() if uid in uids}
 
     def buys_again(self, pods: Iterable[Pod], now: datetime) -> dict[str, PurchasePause]:
         """Count the unused nodes of pods for which a plan would buy once more, and return the pauses, by pod key.
@@ -116,14 +116,14 @@ class UnusedNodes:
         pods: dict[str, list[str]] = {}
         for pod in self._waiting:
             pods.setdefault(self._group(pod), []).append(pod.key)
-        found = kept(self._pauses.values())
-        return [with_pods(pause, pods[pause.group]) if pause.group in pods else pause for pause in found]
+        pauses = kept(self._pauses.values())
+        return [with_pods(pause, pods[pause.group]) if pause.group in pods else pause for pause in pauses]
 
     def _group(self, pod: Pod) -> str:
-        known = self._groups.get(pod.uid)
-        if known is None or (known[0] is not pod and known[0] != pod):
-            known = self._groups[pod.uid] = (pod, group_of(pod))
-        return known[1]
+        group = self._groups.get(pod.uid)
+        if group is None or (group[0] is not pod and group[0] != pod):
+            group = self._groups[pod.uid] = (pod, group_of(pod))
+        return group[1]
 
     def _current_supply(self) -> str:
         """The versions of the NodePools and of their EC2NodeClasses: of their specs, as users wrote them."""

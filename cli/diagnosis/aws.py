@@ -41,11 +41,11 @@ def check_aws(aws: Ec2, settings: Settings, roles: Iterable[str], now: Callable[
         if error.code in BAD_CREDENTIALS or not error.operation:
             return [unusable_credentials(aws.region, error)]
         return [fault("AWS", f"{error.explained.rstrip('.')}.", ATTACH)]
-    found = [ok("AWS", f"AWS answers in {aws.region}."), *_clock(answer, now())]
-    found += _rights(aws, settings)
-    found.append(check_prices(aws, settings, now))
-    found += _queue(aws, settings.interruption_queue)
-    return [*found, *(_access(aws, settings.cluster_name, role) for role in sorted(set(roles)))]
+    findings = [ok("AWS", f"AWS answers in {aws.region}."), *_clock(answer, now())]
+    findings += _rights(aws, settings)
+    findings.append(check_prices(aws, settings, now))
+    findings += _queue(aws, settings.interruption_queue)
+    return [*findings, *(_access(aws, settings.cluster_name, role) for role in sorted(set(roles)))]
 
 
 def unusable_credentials(region: str, error: EC2Error) -> Finding:
@@ -55,9 +55,9 @@ def unusable_credentials(region: str, error: EC2Error) -> Finding:
 
 
 def _clock(answer: Any, now: datetime) -> list[Finding]:
-    stated = answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
+    date = answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")
     try:
-        difference = now - parsedate_to_datetime(stated)
+        difference = now - parsedate_to_datetime(date)
     except (TypeError, ValueError):
         return [unknown("clock", "AWS did not say what time it is.")]
     seconds = round(abs(difference.total_seconds()))
@@ -88,7 +88,7 @@ def _rights(aws: Ec2, settings: Settings) -> list[Finding]:
         )
     if not settings.isolated_vpc:
         calls["GetProducts"] = lambda: aws.pricing.get_products(ServiceCode="AmazonEC2", MaxResults=1)
-    found = []
+    findings = []
     for operation, call in calls.items():
         try:
             with translated(operation):
@@ -96,17 +96,17 @@ def _rights(aws: Ec2, settings: Settings) -> list[Finding]:
         except EC2Error as error:
             if operation == "DescribeCluster" and not error.unauthorized:
                 mend = "correct CLUSTER_NAME and AWS_REGION, or set CLUSTER_ENDPOINT and CLUSTER_CA_BUNDLE"
-                found.append(warning("EKS cluster", f"{error.explained.rstrip('.')}.", mend))
+                findings.append(warning("EKS cluster", f"{error.explained.rstrip('.')}.", mend))
             elif error.operation == "GetManagedResource" and error.code == "ResourceNotFoundException":
                 mend = "register the cluster with ARC zonal shift, or set ENABLE_ZONAL_SHIFT=false"
-                found.append(warning("zonal shift", f"{error.explained.rstrip('.')}.", mend))
+                findings.append(warning("zonal shift", f"{error.explained.rstrip('.')}.", mend))
             elif error.unauthorized:
-                found.append(fault("rights in AWS", f"{error.explained.rstrip('.')}.", ATTACH))
+                findings.append(fault("rights in AWS", f"{error.explained.rstrip('.')}.", ATTACH))
             elif not error.not_found:
-                found.append(unknown("rights in AWS", f"{error.explained.rstrip('.')}."))
-    if not any(each.check == "rights in AWS" for each in found):
-        found.append(ok("rights in AWS", f"The {len(calls)} calls that Tenon reads with are allowed."))
-    return found
+                findings.append(unknown("rights in AWS", f"{error.explained.rstrip('.')}."))
+    if not any(finding.check == "rights in AWS" for finding in findings):
+        findings.append(ok("rights in AWS", f"The {len(calls)} calls that Tenon reads with are allowed."))
+    return findings
 
 
 def _queue(aws: Ec2, name: str) -> list[Finding]:

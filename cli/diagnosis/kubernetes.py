@@ -44,12 +44,12 @@ async def check_kubernetes(kube: Kube, now: datetime) -> list[Finding]:
         version = server_version(await kube.request("GET", "/version"))
     except ApiError as error:
         return [fault("API server", f"{str(error).rstrip('.')}.", "check KUBECONFIG and that the server is up")]
-    found = [ok("API server", f"The API server runs Kubernetes {version}.")]
+    findings = [ok("API server", f"The API server runs Kubernetes {version}.")]
     for check in (_rights, _definitions, _leader):
-        found += await _guarded(check, kube)
-    found += await _guarded(_objects, kube)
-    found += await _guarded(lambda each: _claims(each, now), kube)
-    return found
+        findings += await _guarded(check, kube)
+    findings += await _guarded(_objects, kube)
+    findings += await _guarded(lambda kube_client: _claims(kube_client, now), kube)
+    return findings
 
 
 async def _guarded(check: Callable[[Kube], Any], kube: Kube) -> list[Finding]:
@@ -66,55 +66,55 @@ async def _rights(kube: Kube) -> list[Finding]:
 
     async def review(right: Right) -> None:
         resource, _, subresource = right.resource.partition("/")
-        asked = {
+        permissions = {
             "group": right.group,
             "resource": resource,
             "subresource": subresource,
             "verb": right.verb,
             "name": right.name,
         }
-        answer = await kube.create(ACCESS_REVIEWS, {"spec": {"resourceAttributes": asked}})
+        answer = await kube.create(ACCESS_REVIEWS, {"spec": {"resourceAttributes": permissions}})
         if not (answer.get("status") or {}).get("allowed"):
             missing.append(right)
 
     await bounded(RIGHTS, CONCURRENCY, review)
     if not missing:
         return [ok("rights in Kubernetes", f"These credentials have all {len(RIGHTS)} rights of deploy/rbac.yaml.")]
-    named = first_few(sorted(map(str, missing)), SHOWN)
-    return [fault("rights in Kubernetes", f"These credentials may not {named}.", "apply deploy/rbac.yaml")]
+    missing_text = first_few(sorted(map(str, missing)), SHOWN)
+    return [fault("rights in Kubernetes", f"These credentials may not {missing_text}.", "apply deploy/rbac.yaml")]
 
 
 async def _definitions(kube: Kube) -> list[Finding]:
-    expected = {each["metadata"]["name"]: each for each in custom_resource_definitions().values()}
-    found = []
+    expected = {definition["metadata"]["name"]: definition for definition in custom_resource_definitions().values()}
+    findings = []
     for name in MAIN_CRDS:
         installed = await kube.get(CRDS, name)
         mend = "run: kubectl apply --server-side -f deploy/crds"
         if installed is None:
-            found.append(fault("CRDs", f"{name} is not installed.", mend))
+            findings.append(fault("CRDs", f"{name} is not installed.", mend))
         elif lacking := sorted(_fields(expected[name]) - _fields(installed)):
             fields = first_few(lacking, SHOWN)
-            found.append(warning("CRDs", f"{name} is older than this Tenon: it lacks {fields}.", mend))
-    return found or [ok("CRDs", "NodePool, NodeClaim and EC2NodeClass have every version and field of this Tenon.")]
+            findings.append(warning("CRDs", f"{name} is older than this Tenon: it lacks {fields}.", mend))
+    return findings or [ok("CRDs", "NodePool, NodeClaim and EC2NodeClass have every version and field of this Tenon.")]
 
 
 def _fields(definition: JsonObject) -> set[str]:
     """The served versions and the paths of their fields, as ``v1 spec.template.spec.taints``."""
-    found = set()
+    paths = set()
     for version in definition["spec"]["versions"]:
         if version.get("served"):
-            found.add(version["name"])
+            paths.add(version["name"])
             schema = (version.get("schema") or {}).get("openAPIV3Schema") or {}
-            found |= {f"{version['name']} {path}" for path in _paths(schema, "")}
-    return found
+            paths |= {f"{version['name']} {path}" for path in _paths(schema, "")}
+    return paths
 
 
 def _paths(schema: Mapping[str, Any], before: str) -> Iterator[str]:
-    for name, each in (schema.get("properties") or {}).items():
+    for name, property_schema in (schema.get("properties") or {}).items():
         if before or name in ("spec", "status"):
             path = f"{before}.{name}" if before else name
             yield path
-            yield from _paths(each, path)
+            yield from _paths(property_schema, path)
     for key in ("items", "additionalProperties"):
         if isinstance(schema.get(key), dict):
             yield from _paths(schema[key], before)
@@ -123,62 +123,62 @@ def _paths(schema: Mapping[str, Any], before: str) -> Iterator[str]:
 async def _leader(kube: Kube) -> list[Finding]:
     leases = await kube.list(LEASES, field_selector="metadata.name=karpenter-leader-election")
     holders = {
-        f"{each['metadata']['namespace']}/{each['metadata']['name']}": str(
-            (each.get("spec") or {}).get("holderIdentity") or ""
+        f"{lease['metadata']['namespace']}/{lease['metadata']['name']}": str(
+            (lease.get("spec") or {}).get("holderIdentity") or ""
         )
-        for each in leases
+        for lease in leases
     }
-    held = {key: holder for key, holder in holders.items() if holder}
-    others = {key: holder for key, holder in held.items() if not is_tenons(holder)}
+    held_leases = {key: holder for key, holder in holders.items() if holder}
+    others = {key: holder for key, holder in held_leases.items() if not is_tenons(holder)}
     if others:
         key, holder = min(others.items())
         sentence = f"{holder}, which is not Tenon, holds the Lease {key}: Tenon stands by while it renews it"
         sentence += ", unless the Lease has the event LeaseIgnored."
         return [warning("leader", sentence, "stop Karpenter, as docs/migrate.md says")]
-    if not held:
+    if not held_leases:
         return [warning("leader", "No worker leads.", "start a worker, or look at the log of the one that runs")]
-    key, holder = min(held.items())
+    key, holder = min(held_leases.items())
     return [ok("leader", f"{holder} holds the Lease {key}.")]
 
 
 async def _objects(kube: Kube) -> list[Finding]:
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for resource, ours in ((EC2NODECLASSES, lambda _: True), (NODEPOOLS, managed.manages_pool)):
-        objects = [each for each in await kube.list(resource) if ours(each)]
-        found += _readiness(resource, objects)
-    return found
+        objects = [candidate for candidate in await kube.list(resource) if ours(candidate)]
+        findings += _readiness(resource, objects)
+    return findings
 
 
 def _readiness(resource: Resource, objects: list[JsonObject]) -> list[Finding]:
     if not objects:
         mend = f"apply one, such as examples/{resource.kind.lower()}.yaml"
         return [warning(resource.kind, f"The cluster has no {resource.kind}, so Tenon buys nothing.", mend)]
-    found = []
-    for each in objects:
-        if not is_true(each, "Ready"):
-            conditions = (each.get("status") or {}).get("conditions") or []
+    findings = []
+    for readable in objects:
+        if not is_true(readable, "Ready"):
+            conditions = (readable.get("status") or {}).get("conditions") or []
             why = "; ".join(
-                f"{one['type']}: {one.get('message') or one.get('reason')}"
-                for one in conditions
-                if one.get("status") != "True" and one["type"] != "Ready"
+                f"{condition['type']}: {condition.get('message') or condition.get('reason')}"
+                for condition in conditions
+                if condition.get("status") != "True" and condition["type"] != "Ready"
             )
-            name = each["metadata"]["name"]
+            name = readable["metadata"]["name"]
             sentence = f"{resource.kind} {name} is not Ready. {why or 'No worker has reconciled it yet'}".rstrip(".")
             mend = f"see: kubectl describe {resource.kind.lower()} {name}"
-            found.append(fault(resource.kind, f"{sentence}.", mend))
-    return found or [ok(resource.kind, f"Every {resource.kind} is Ready ({len(objects)}).")]
+            findings.append(fault(resource.kind, f"{sentence}.", mend))
+    return findings or [ok(resource.kind, f"Every {resource.kind} is Ready ({len(objects)}).")]
 
 
 async def _claims(kube: Kube, now: datetime) -> list[Finding]:
-    claims = [each for each in await kube.list(NODECLAIMS) if managed.manages_claim(each)]
-    late = {each["metadata"]["name"]: condition(each, "Registered") for each in claims if _joins_late(each, now)}
+    claims = [claim for claim in await kube.list(NODECLAIMS) if managed.manages_claim(claim)]
+    late = {claim["metadata"]["name"]: condition(claim, "Registered") for claim in claims if _joins_late(claim, now)}
     refused = {
-        each["metadata"]["name"]: condition(each, "Launched").get("message", "")
-        for each in claims
-        if condition(each, "Launched").get("status") in ("False", "Unknown")
-        and condition(each, "Launched").get("reason") not in (None, "AwaitingReconciliation")
+        claim["metadata"]["name"]: condition(claim, "Launched").get("message", "")
+        for claim in claims
+        if condition(claim, "Launched").get("status") in ("False", "Unknown")
+        and condition(claim, "Launched").get("reason") not in (None, "AwaitingReconciliation")
     }
-    found = []
+    findings = []
     if late:
         mend = (
             "check that the node role has an access entry (docs/eks.md), and the console output of the instance "
@@ -187,12 +187,14 @@ async def _claims(kube: Kube, now: datetime) -> list[Finding]:
         nodeclaims = first_few(sorted(late), SHOWN)
         read = min((name for name in late if late[name].get("reason") == NOT_JOINED), default="")
         why = f" {read}: {late[read].get('message', '').rstrip('.')}." if read else ""
-        found.append(fault("registration", f"The nodes of {nodeclaims} run, but do not join the cluster.{why}", mend))
+        findings.append(
+            fault("registration", f"The nodes of {nodeclaims} run, but do not join the cluster.{why}", mend)
+        )
     if refused:
         name, why = min(refused.items())
         sentence = f"{len(refused)} NodeClaims are not launched, such as {name}: {why.rstrip('.')}."
-        found.append(fault("launches", sentence, "see: tenon node list --blocked"))
-    return found or [ok("NodeClaims", f"Every NodeClaim is launched and has joined in time ({len(claims)}).")]
+        findings.append(fault("launches", sentence, "see: tenon node list --blocked"))
+    return findings or [ok("NodeClaims", f"Every NodeClaim is launched and has joined in time ({len(claims)}).")]
 
 
 def _joins_late(claim: JsonObject, now: datetime) -> bool:

@@ -31,13 +31,13 @@ async def check_temporal() -> list[Finding]:
         return [
             fault(CHECK, f"Temporal at {address} refuses to list workflows: {error.message}.", "check the credentials")
         ]
-    found = [ok(CHECK, f"Temporal at {address} answers and has the namespace {namespace}.")]
+    findings = [ok(CHECK, f"Temporal at {address} answers and has the namespace {namespace}.")]
     try:
         missing = await missing_search_attributes(client)
     except TemporalError as error:
-        return [*found, unknown("search attributes", str(error))]
+        return [*findings, unknown("search attributes", str(error))]
     if missing:
         names = ", ".join(key.name for key in missing)
         mend = f"start a worker that may add them, or run: {create_command(missing, namespace)}"
-        return [*found, fault("search attributes", f"The namespace {namespace} lacks {names}.", mend)]
-    return [*found, ok("search attributes", f"The namespace {namespace} has all of Tenon's search attributes.")]
+        return [*findings, fault("search attributes", f"The namespace {namespace} lacks {names}.", mend)]
+    return [*findings, ok("search attributes", f"The namespace {namespace} has all of Tenon's search attributes.")]

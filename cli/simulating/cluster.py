@@ -77,9 +77,9 @@ def fill(cache: FiledCache, objects: Objects, *, moving: bool = False) -> tuple[
         ("StatefulSet", decode_workload, cache.spreading.owners["statefulsets"]),
         ("Pod", decode_pod, cache.pods),
     ):
-        for found in _of(objects, kind):
-            record = _decoded(found, decode, faults)
-            if isinstance(record, PodRecord) and (buffer := buffer_of(found.body)):
+        for item in _of(objects, kind):
+            record = _decoded(item, decode, faults)
+            if isinstance(record, PodRecord) and (buffer := buffer_of(item.body)):
                 record = replace(record, pod=replace(record.pod, buffer=buffer))
             if isinstance(record, PodRecord) and not record.node_name:
                 record = replace(record, unschedulable=True)
@@ -88,7 +88,7 @@ def fill(cache: FiledCache, objects: Objects, *, moving: bool = False) -> tuple[
                 else:
                     pending.pods.append(cache.scheduling_pod(record))
             if record is not None:
-                table.on_event(found.key, record)
+                table.on_event(item.key, record)
     if moving:
         pending.pods.extend(cache.scheduling_pod(record) for record in cache.moving_pods())
     return _without_promised(pending, cache), faults
@@ -102,10 +102,10 @@ def _decode_pdb(raw: bytes) -> ValueRecord[PodDisruptionBudget]:
 def _of(objects: Objects, kind: str) -> Iterator[Found]:
     """Yield the objects of a kind. ReplicaSets include those that the Deployment controller would create."""
     yield from objects.of(kind)
-    yield from (found for (followed, _), found in objects.followed.items() if followed == kind)
+    yield from (item for (followed, _), item in objects.followed.items() if followed == kind)
     if kind == "ReplicaSet":
-        for found in objects.of("Deployment"):
-            yield Found(kind, replica_set(found), found.source)
+        for item in objects.of("Deployment"):
+            yield Found(kind, replica_set(item), item.source)
 
 
 def _without_promised(pending: Pending, cache: FiledCache) -> Pending:
@@ -138,9 +138,9 @@ def why_not_placed(record: PodRecord) -> str:
     return ""
 
 
-def _decoded(found: Found, decode: Callable[[Any], Any], faults: list[ManifestError]) -> Any:
+def _decoded(item: Found, decode: Callable[[Any], Any], faults: list[ManifestError]) -> Any:
     try:
-        return decode(msgspec.json.encode(without_nulls(found.body)))
+        return decode(msgspec.json.encode(without_nulls(item.body)))
     except (ValueError, OverflowError) as error:  # found by no manifest check
-        faults.append(found.fault("", str(error)))
+        faults.append(item.fault("", str(error)))
         return None

@@ -58,9 +58,9 @@ class Column:
 def table(title: str, columns: Sequence[Column], width: int) -> Table:
     """Build a table of the columns that fit the width."""
     shown = _fitting([column for column in columns if any(column.cells)], width)
-    made = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    rich_table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for column, wide in shown:
-        made.add_column(
+        rich_table.add_column(
             column.name,
             justify="right" if column.figure else "left",
             no_wrap=column.figure or column.give is Shrink.CUT,
@@ -69,8 +69,8 @@ def table(title: str, columns: Sequence[Column], width: int) -> Table:
             max_width=wide,
         )
     for cells in zip(*(column.cells for column, _ in shown), strict=True):
-        made.add_row(*map(escape, cells))
-    return made
+        rich_table.add_row(*map(escape, cells))
+    return rich_table
 
 
 def _fitting(columns: Sequence[Column], width: int) -> list[tuple[Column, int]]:
@@ -83,9 +83,9 @@ def _fitting(columns: Sequence[Column], width: int) -> list[tuple[Column, int]]:
         wide = [column.width for column in left]
         excess = sum(wide) + GAP * len(left) - width
         for number in reversed(range(len(left))):
-            kept = max(left[number].least, wide[number] - max(0, excess))
-            excess -= wide[number] - kept
-            wide[number] = kept
+            kept_width = max(left[number].least, wide[number] - max(0, excess))
+            excess -= wide[number] - kept_width
+            wide[number] = kept_width
         willing = [column for column in left if column.give]
         if excess <= 0 or not willing:
             return list(zip(left, wide, strict=True))

@@ -67,14 +67,14 @@ def disruption_of(
         blocked=decision.blocked,
         spot_to_spot=spot_to_spot,
     )
-    gone = {one.node.claim for command in decision.commands for one in command.candidates}
-    wanted = {node.claim for node in managed if only is None or only in (node.node, node.claim)}
+    leaving = {candidate.node.claim for command in decision.commands for candidate in command.candidates}
+    shown_claims = {node.claim for node in managed if only is None or only in (node.node, node.claim)}
     return Disruption(
-        _commands(decision.commands, nodes, question.types, wanted),
+        _commands(decision.commands, nodes, question.types, shown_claims),
         [
             _staying(node, cache.claims.get(node.claim), nodes.get(node.claim), why, question.types)
             for node in sorted(managed, key=lambda node: (node.node, node.claim))
-            if node.claim in wanted - gone
+            if node.claim in shown_claims - leaving
         ],
         _totals(nodes, decision.commands, question.types),
     )
@@ -84,19 +84,21 @@ def _after(situation: Situation, commands: Sequence[Command]) -> Situation:
     """Return the situation once the commands have begun: their nodes are leaving, and their pods have moved."""
     model = situation.model
     assert model is not None
-    sold = {pool.name for pool in model.problem.pools}
+    pool_names = {pool.name for pool in model.problem.pools}
     moves = [
         (
-            [one.node.claim for one in command.candidates if one.node.claim in model.details],
-            Plan(tuple(claim for claim in command.replacements if claim.pool in sold), dict(command.destinations)),
+            [candidate.node.claim for candidate in command.candidates if candidate.node.claim in model.details],
+            Plan(
+                tuple(claim for claim in command.replacements if claim.pool in pool_names), dict(command.destinations)
+            ),
         )
         for command in commands
     ]
     later: ClusterModel = carried_out(model, [move for move in moves if move[0]]).model
-    gone = frozenset(one.node.claim for command in commands for one in command.candidates)
+    leaving = frozenset(candidate.node.claim for command in commands for candidate in command.candidates)
     return replace(
         situation,
-        under_command=situation.under_command | gone,
+        under_command=situation.under_command | leaving,
         destinations=frozenset(name for command in commands for name in command.destinations),
         model=later,
     )
@@ -106,18 +108,26 @@ def _commands(
     commands: Sequence[Command],
     nodes: Mapping[str, NodeRecord | None],
     types: Sequence[InstanceType],
-    wanted: Set[str],
+    shown_claims: Set[str],
 ) -> list[Document]:
     """Format the commands with a NodeClaim that is wanted. One with several empty nodes is one entry for each."""
     entries: list[Document] = []
     number = 1
     for command in commands:
-        each = [command] if command.moves_pods else [replace(command, candidates=(one,)) for one in command.candidates]
-        for part in each:
-            there = {one.node.claim: node for one in part.candidates if (node := nodes.get(one.node.claim)) is not None}
-            if len(there) == len(part.candidates) and not wanted.isdisjoint(there):
-                price = sum(price_of(node.labels, types) for node in there.values())
-                names = {claim: node.name for claim, node in there.items()}
+        parts = (
+            [command]
+            if command.moves_pods
+            else [replace(command, candidates=(candidate,)) for candidate in command.candidates]
+        )
+        for part in parts:
+            candidates = {
+                candidate.node.claim: node
+                for candidate in part.candidates
+                if (node := nodes.get(candidate.node.claim)) is not None
+            }
+            if len(candidates) == len(part.candidates) and not shown_claims.isdisjoint(candidates):
+                price = sum(price_of(node.labels, types) for node in candidates.values())
+                names = {claim: node.name for claim, node in candidates.items()}
                 entries.append(command_entry(part, names, price, number))
                 number += len(part.replacements)
     return entries
@@ -128,14 +138,19 @@ def _totals(
 ) -> Document:
     """Count the nodes of NodePools now, and once the commands are carried out with the cheapest types they allow."""
     prices = {claim: price_of(node.labels, types) for claim, node in nodes.items() if node is not None}
-    gone = [one.node.claim for command in commands for one in command.candidates if one.node.claim in prices]
+    leaving = [
+        candidate.node.claim
+        for command in commands
+        for candidate in command.candidates
+        if candidate.node.claim in prices
+    ]
     new = [claim.price for command in commands for claim in command.replacements]
     before = sum(prices.values())
     return {
         "nodesBeforeDisruption": len(prices),
-        "nodesAfterDisruption": len(prices) - len(gone) + len(new),
+        "nodesAfterDisruption": len(prices) - len(leaving) + len(new),
         "pricePerHourBeforeDisruption": round(before, 6),
-        "pricePerHourAfterDisruption": round(before - sum(prices[claim] for claim in gone) + sum(new), 6) + 0.0,
+        "pricePerHourAfterDisruption": round(before - sum(prices[claim] for claim in leaving) + sum(new), 6) + 0.0,
     }
 
 

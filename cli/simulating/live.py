@@ -67,11 +67,11 @@ async def _read(objects: Objects, gates: FeatureGates, with_selectors: bool) -> 
     try:
         for resource in (*READ, *gated):
             try:
-                found = await kube.list(resource)
+                objects_ = await kube.list(resource)
             except NotFoundError:
                 objects.note(f"the cluster has no {resource.plural}")
                 continue
-            for body in found:
+            for body in objects_:
                 objects.add(body, Source(f"cluster {kube.host}"), yields=True)
         for resource in (REPLICASETS, STATEFULSETS) if with_selectors else ():
             for body in await kube.list(resource):
@@ -86,13 +86,13 @@ async def _read(objects: Objects, gates: FeatureGates, with_selectors: bool) -> 
 async def _follow(kube: Kube, objects: Objects) -> None:
     """Read only the workloads that buffers refer to."""
     for buffer in list(objects.of("CapacityBuffer")):
-        wanted = (buffer.body.get("spec") or {}).get("scalableRef") or {}
-        resource = FOLLOWED.get(str(wanted.get("kind")))
-        found = await kube.get(resource, str(wanted.get("name")), buffer.namespace) if resource else None
-        if resource is not None and found is not None:
-            _followed(objects, kube, resource, found)
+        reference = (buffer.body.get("spec") or {}).get("scalableRef") or {}
+        resource = FOLLOWED.get(str(reference.get("kind")))
+        target = await kube.get(resource, str(reference.get("name")), buffer.namespace) if resource else None
+        if resource is not None and target is not None:
+            _followed(objects, kube, resource, target)
 
 
 def _followed(objects: Objects, kube: Kube, resource: Resource, body: dict[str, Any]) -> None:
-    found = Found(resource.kind, {**body, "kind": resource.kind}, Source(f"cluster {kube.host}"))
-    objects.followed[resource.kind, found.key] = found
+    item = Found(resource.kind, {**body, "kind": resource.kind}, Source(f"cluster {kube.host}"))
+    objects.followed[resource.kind, item.key] = item

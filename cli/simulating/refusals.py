@@ -35,18 +35,20 @@ def read_avoided(notes: list[str]) -> Mapping[OfferingKey, datetime]:
         return {}
     now = utc_now()
     avoided = by_offering(report.refused, now)
-    what = f"avoids {counted(len(avoided), 'offering')} that EC2 refused" if avoided else "avoids no offering"
-    notes.append(f"the provisioner of cluster {cluster} {what}, and so does this plan")
+    action = f"avoids {counted(len(avoided), 'offering')} that EC2 refused" if avoided else "avoids no offering"
+    notes.append(f"the provisioner of cluster {cluster} {action}, and so does this plan")
     notes.extend(shortages(report.refused, now))
-    notes.extend(f"{subject(one)}: {sentence(one)}; this plan uses it all the same" for one in report.breakers)
+    notes.extend(
+        f"{subject(breaker)}: {sentence(breaker)}; this plan uses it all the same" for breaker in report.breakers
+    )
     return avoided
 
 
 async def _ask() -> tuple[str, LaunchReport]:
     """Ask the cluster of the environment, or the sandbox in this folder if the kubeconfig is the sandbox's."""
-    named = os.environ.get("CLUSTER_NAME")
-    context = resolve(named)
-    if not named and context.environment.get("KUBECONFIG") != os.environ.get("KUBECONFIG"):
+    cluster_name = os.environ.get("CLUSTER_NAME")
+    context = resolve(cluster_name)
+    if not cluster_name and context.environment.get("KUBECONFIG") != os.environ.get("KUBECONFIG"):
         raise ContextError(
             "name the cluster of the kubeconfig with CLUSTER_NAME, and its Temporal with TEMPORAL_ADDRESS"
         )

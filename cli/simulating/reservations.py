@@ -19,14 +19,14 @@ def read_places(node_classes: Iterable[EC2NodeClass], notes: list[str]) -> dict[
     """
     regions: dict[str, set[str]] = {}
     for node_class in node_classes:
-        for each in node_class.status.capacity_reservations:
-            regions.setdefault(region_of(each.availability_zone), set()).add(each.id)
-    found: dict[str, Places] = {}
+        for reservation in node_class.status.capacity_reservations:
+            regions.setdefault(region_of(reservation.availability_zone), set()).add(reservation.id)
+    places: dict[str, Places] = {}
     for region, ids in sorted(regions.items()):
         try:
-            found |= CapacityReservations(Ec2(region)).count(ids)
+            places |= CapacityReservations(Ec2(region)).count(ids)
         except EC2Error as error:
             notes.append(
                 f"the free places of capacity reservations are not known, and the plan uses none: {error.explained}"
             )
-    return found
+    return places

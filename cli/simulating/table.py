@@ -44,30 +44,30 @@ def show(report: Report, console: Console | None = None) -> None:
 
 def _nodes(title: str, nodes: Sequence[NodeReport], width: int) -> Table:
     rows = _rows(nodes)
-    first = [alike[0] for alike in rows]
+    first = [equal_nodes[0] for equal_nodes in rows]
     columns = (
-        Column("node", [_name(alike) for alike in rows]),
+        Column("node", [_name(equal_nodes) for equal_nodes in rows]),
         Column("instance type", [node.instance_type for node in first]),
         Column("offering", [f"{node.zone} {node.capacity_type}" for node in first], give=Shrink.BREAK),
         Column(
             "other types", [str(n.alternatives) if n.alternatives else "" for n in first], figure=True, give=Shrink.GO
         ),
-        Column("$/h", [_price(alike) for alike in rows], figure=True),
-        Column("pods", [str(sum(node.pods for node in alike)) for alike in rows], figure=True),
-        Column("cpu", [_percent(alike, CPU) for alike in rows], figure=True),
-        Column("memory", [_percent(alike, MEMORY) for alike in rows], figure=True),
-        Column("holds", [_holds(alike) for alike in rows], give=Shrink.CUT),
+        Column("$/h", [_price(equal_nodes) for equal_nodes in rows], figure=True),
+        Column("pods", [str(sum(node.pods for node in equal_nodes)) for equal_nodes in rows], figure=True),
+        Column("cpu", [_percent(equal_nodes, CPU) for equal_nodes in rows], figure=True),
+        Column("memory", [_percent(equal_nodes, MEMORY) for equal_nodes in rows], figure=True),
+        Column("holds", [_holds(equal_nodes) for equal_nodes in rows], give=Shrink.CUT),
     )
     return table(title, columns, width)
 
 
-def _name(alike: Sequence[NodeReport]) -> str:
-    first, count = alike[0].name, len(alike)
-    return first if count == 1 else f"{first} .. {alike[-1].name.rpartition('-')[2]} ({count})"
+def _name(equal_nodes: Sequence[NodeReport]) -> str:
+    first, count = equal_nodes[0].name, len(equal_nodes)
+    return first if count == 1 else f"{first} .. {equal_nodes[-1].name.rpartition('-')[2]} ({count})"
 
 
-def _price(alike: Sequence[NodeReport]) -> str:
-    prices = [node.price for node in alike if node.price is not None]
+def _price(equal_nodes: Sequence[NodeReport]) -> str:
+    prices = [node.price for node in equal_nodes if node.price is not None]
     return f"{sum(prices):.4f}" if prices else ""
 
 
@@ -89,7 +89,7 @@ def _rows(nodes: Sequence[NodeReport]) -> list[list[NodeReport]]:
     if len(nodes) <= MAX_ROWS:
         return [[node] for node in nodes]
     kind = lambda node: (node.pool, node.instance_type, node.zone, node.capacity_type)  # noqa: E731
-    return [list(alike) for _, alike in groupby(sorted(nodes, key=kind), key=kind)]
+    return [list(equal_nodes) for _, equal_nodes in groupby(sorted(nodes, key=kind), key=kind)]
 
 
 def _percent(nodes: Sequence[NodeReport], resource: str) -> str:
@@ -114,8 +114,8 @@ def _unschedulable(console: Console, entries: Sequence[Document]) -> None:
         return
     console.print("[bold]Unschedulable[/bold]")
     for reason, pods in list(reasons.items())[:MAX_REASONS]:
-        named = pods[0] if len(pods) == 1 else f"{pods[0]} and {len(pods) - 1} more"
-        console.print(f"  [red]{escape(named)}[/red]: {escape(reason)}")
+        pods_text = pods[0] if len(pods) == 1 else f"{pods[0]} and {len(pods) - 1} more"
+        console.print(f"  [red]{escape(pods_text)}[/red]: {escape(reason)}")
     if len(reasons) > MAX_REASONS:
         console.print(f"  and {len(reasons) - MAX_REASONS} more reasons: see -o json")
     console.print()

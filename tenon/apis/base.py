@@ -57,18 +57,18 @@ class Rule:
     enforced_by: Literal["server", "tenon", "both"] = "both"
 
 
-def exactly_one(one: str, other: str, sentence: str) -> Rule:
+def exactly_one(first: str, other: str, sentence: str) -> Rule:
     """Return the rule that exactly one of two fields is given."""
     return Rule(
-        f"has(self.{kubernetes_name(one)}) != has(self.{kubernetes_name(other)})",
+        f"has(self.{kubernetes_name(first)}) != has(self.{kubernetes_name(other)})",
         sentence,
     )
 
 
-def not_both(one: str, other: str, sentence: str) -> Rule:
+def not_both(first: str, other: str, sentence: str) -> Rule:
     """Return the rule that at most one of two fields is given."""
     return Rule(
-        f"!has(self.{kubernetes_name(one)}) || !has(self.{kubernetes_name(other)})",
+        f"!has(self.{kubernetes_name(first)}) || !has(self.{kubernetes_name(other)})",
         sentence,
     )
 
@@ -81,18 +81,20 @@ def as_stored(fields: dict[Any, Any], *, maps: bool = True) -> dict[Any, Any]:
     """
     changed = {}
     for name, value in fields.items():
-        found: Any = value
+        stored_value: Any = value
         if type(value) is dict:
-            found = as_stored(value, maps=False) if maps else value
+            stored_value = as_stored(value, maps=False) if maps else value
         elif type(value) is float and value.is_integer() and abs(value) < 2**63:
-            found = int(value)
+            stored_value = int(value)
         elif type(value) is int and not -(2**63) <= value < 2**63:
-            found = math.inf
-        if value is None or found is not value:
-            changed[name] = found
+            stored_value = math.inf
+        if value is None or stored_value is not value:
+            changed[name] = stored_value
     if not changed:
         return fields
-    return {name: found for name, value in fields.items() if (found := changed.get(name, value)) is not None}
+    return {
+        name: stored_value for name, value in fields.items() if (stored_value := changed.get(name, value)) is not None
+    }
 
 
 class ApiModel(BaseModel):

@@ -79,8 +79,8 @@ def set_root(
     is True.
     """
     states = {type_: get_condition(conditions, type_) for type_ in dependents}
-    failed = [type_ for type_, found in states.items() if found is not None and found.status == "False"]
-    unknown = [type_ for type_, found in states.items() if found is None or found.status == "Unknown"]
+    failed = [type_ for type_, condition in states.items() if condition is not None and condition.status == "False"]
+    unknown = [type_ for type_, condition in states.items() if condition is None or condition.status == "Unknown"]
     status: ConditionStatus = "False" if failed else "Unknown" if unknown else "True"
     reason, verb = ("UnhealthyDependents", "is not met") if failed else ("AwaitingDependents", "is not known yet")
     message = ", ".join(f"{type_} {verb}" for type_ in failed or unknown)

@@ -37,10 +37,10 @@ def read_least_saving(text: str) -> LeastSaving:
     dollars: list[float] = []
     shares: list[float] = []
     for part in text.split(","):
-        if found := _DOLLARS.fullmatch(part.strip()):
-            dollars.append(float(found[1]))
-        elif (found := _PERCENT.fullmatch(part.strip())) and float(found[1]) <= 100:
-            shares.append(float(found[1]) / 100)
+        if match := _DOLLARS.fullmatch(part.strip()):
+            dollars.append(float(match[1]))
+        elif (match := _PERCENT.fullmatch(part.strip())) and float(match[1]) <= 100:
+            shares.append(float(match[1]) / 100)
     if len(dollars) > 1 or len(shares) > 1 or len(dollars) + len(shares) != len(text.split(",")):
         raise ValueError(
             f"{ascii(text)[:80]} is neither dollars an hour nor a percentage up to 100%: write 0.05, 5%, or both as "

@@ -52,30 +52,30 @@ class DisruptionWindow:
         """Return when the window opens next, in its time zone."""
         zone = ZoneInfo(self.timezone)
         local = now.astimezone(zone).replace(tzinfo=None)
-        found: datetime | None = None
+        opening: datetime | None = None
         hits = croniter(self.schedule, local - _LONGEST_CHANGE)  # of an hour that comes twice, the second may be ahead
         while True:
             hit: datetime = hits.get_next(datetime)
             later = [at for at in self._instants(hit, zone) if at > now]
-            found = min([*later, *([found] if found else [])], default=None)
-            if found is not None and hit > local:
-                return found.astimezone(zone)
+            opening = min([*later, *([opening] if opening else [])], default=None)
+            if opening is not None and hit > local:
+                return opening.astimezone(zone)
 
     def _last_opening(self, now: datetime) -> datetime | None:
         zone = ZoneInfo(self.timezone)
         local = now.astimezone(zone).replace(tzinfo=None)
-        found: datetime | None = None
+        opening: datetime | None = None
         # In an hour that comes twice, hits ahead on the clock have passed once.
         hits = croniter(self.schedule, local + (_LONGEST_CHANGE if now.astimezone(zone).fold else _MINUTE))
         while True:
             try:
                 hit: datetime = hits.get_prev(datetime)
             except CroniterBadDateError:
-                return found
+                return opening
             earlier = [at for at in self._instants(hit, zone) if at <= now]
-            found = max([*earlier, *([found] if found else [])], default=None)
-            if found is not None and hit <= local:
-                return found
+            opening = max([*earlier, *([opening] if opening else [])], default=None)
+            if opening is not None and hit <= local:
+                return opening
 
     def _instants(self, hit: datetime, zone: ZoneInfo) -> Iterator[datetime]:
         """Yield when the clock of the zone shows this time: at two instants if it goes back over it."""
@@ -139,20 +139,20 @@ def _window(entry: dict[str, Any], place: str) -> DisruptionWindow:
 def _duration(value: Any, place: str) -> timedelta:
     if not isinstance(value, str) or not re.fullmatch(HOURS_AND_MINUTES, value) or len(value) > 64:
         raise ValueError(f"{place}.duration: {_shown(value)} is not a duration in hours and minutes, such as 1h30m")
-    found = timedelta(seconds=Duration(value).seconds or 0)
-    if not found:
+    length = timedelta(seconds=Duration(value).seconds or 0)
+    if not length:
         raise ValueError(f"{place}.duration: {_shown(value)} is not a time, so the window can never open")
-    return found
+    return length
 
 
 def _reasons(entry: dict[str, Any], place: str) -> tuple[str, ...]:
-    given = entry.get("reasons", list(REASONS))
-    if not isinstance(given, list) or not given:
+    reasons = entry.get("reasons", list(REASONS))
+    if not isinstance(reasons, list) or not reasons:
         raise ValueError(f"{place}.reasons is not a list of reasons: leave it out for all of {', '.join(REASONS)}")
-    for reason in given:
+    for reason in reasons:
         if reason not in REASONS:
             raise ValueError(f"{place}.reasons: {_shown(reason)} is not one of {', '.join(REASONS)}")
-    return tuple(given)
+    return tuple(reasons)
 
 
 def _is_zone(name: str) -> bool:

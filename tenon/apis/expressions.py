@@ -45,7 +45,10 @@ def _environment() -> Any:
     functions = [
         cel.FunctionDecl(
             name,
-            [cel.Overload(f"{name}_{a.name()}_{b.name()}", given, [a, b], False, function) for a, b, given in kinds],
+            [
+                cel.Overload(f"{name}_{a.name()}_{b.name()}", result_type, [a, b], False, function)
+                for a, b, result_type in kinds
+            ],
         )
         for name, function in _FUNCTIONS.items()
     ]
@@ -62,9 +65,9 @@ def _compiled(text: str) -> Any:
         program = _environment().compile(text)
     except RuntimeError as error:
         raise ExpressionError(_error_text(str(error))) from None
-    found = program.return_type().name()
-    if found not in {"INT", "DOUBLE"}:
-        raise ExpressionError(f"it gives {found.lower()}, and a number is needed")
+    type_name = program.return_type().name()
+    if type_name not in {"INT", "DOUBLE"}:
+        raise ExpressionError(f"it gives {type_name.lower()}, and a number is needed")
     return program
 
 
@@ -103,6 +106,6 @@ def _error_text(text: str) -> str:
     """Turn the library's error into part of a sentence: the first line, without codes."""
     first = text.partition("\n")[0]
     code = _CODE.match(first)
-    said = _ASIDE.sub("", first[code.end() :] if code else first).strip()
+    message = _ASIDE.sub("", first[code.end() :] if code else first).strip()
     at = f" at character {code['column']}" if code and int(code["column"] or 0) > 0 else ""
-    return f"{said[:200]}{at}{_DOUBLE_HINT if _MIXED.search(said) else ''}"
+    return f"{message[:200]}{at}{_DOUBLE_HINT if _MIXED.search(message) else ''}"

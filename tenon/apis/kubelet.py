@@ -179,7 +179,7 @@ class KubeletConfiguration(SharedSettings):
 
 def expressions_in(kubelet: Mapping[str, Any]) -> dict[str, str]:
     """Return the expressions in a kubelet map (camelCase), by their field path."""
-    found: dict[str, Any] = {"maxPods": kubelet.get("maxPods")}
+    expressions: dict[str, Any] = {"maxPods": kubelet.get("maxPods")}
     for field in ("kubeReserved", "systemReserved"):
-        found |= {f"{field}[{name}]": value for name, value in (kubelet.get(field) or {}).items()}
-    return {place: value for place, value in found.items() if is_expression(value)}
+        expressions |= {f"{field}[{name}]": value for name, value in (kubelet.get(field) or {}).items()}
+    return {place: value for place, value in expressions.items() if is_expression(value)}

@@ -164,15 +164,15 @@ _CAMEL_CASE = {Reason.NODECLASS_NOT_READY: "NodeClassNotReady"}
 
 def camel_case(text: str) -> str:
     """Return the spelling of a reason in conditions. Unknown reasons, such as EC2's error codes, are converted too."""
-    if (known := Reason.of(text)) is not None:
-        return known.camel_case
+    if (reason := Reason.of(text)) is not None:
+        return reason.camel_case
     words = re.findall(r"[A-Za-z0-9]+", text)
     return "".join(word[0].upper() + word[1:] for word in words).lstrip("0123456789")
 
 
 def snake_case(text: str) -> str:
     """Return the spelling of a reason in metric labels. Unknown reasons are lowercased."""
-    return known.snake_case if (known := Reason.of(text)) is not None else text.lower()
+    return reason.snake_case if (reason := Reason.of(text)) is not None else text.lower()
 
 
 def _letters(text: str) -> str:

@@ -50,8 +50,8 @@ def _opened(schema: Any) -> Any:
         }
         return {"description": schema["description"], "type": "object", PRESERVE_KEY: True, "properties": fields}
     rules = [rule for rule in schema.get(RULES_KEY, ()) if rule["rule"]]
-    found = {name: rules if name == RULES_KEY else _opened(value) for name, value in schema.items()}
-    return {name: value for name, value in found.items() if name != RULES_KEY or rules}
+    opened = {name: rules if name == RULES_KEY else _opened(value) for name, value in schema.items()}
+    return {name: value for name, value in opened.items() if name != RULES_KEY or rules}
 
 
 def _without_rules(schema: Any) -> Any:

@@ -71,14 +71,14 @@ def parse(model: type[ModelT], manifest: Mapping[str, Any]) -> tuple[ModelT | No
 
 def unreadable_fields(model: type[ApiModel], manifest: Mapping[str, Any], fields: Iterable[str]) -> list[FieldError]:
     """Return the problems that make these fields unreadable. ``.*`` after a path includes the fields inside it."""
-    wanted = [tuple(field.split(".")) for field in fields]
+    field_paths = [tuple(field.split(".")) for field in fields]
     try:
         model.model_validate(dict(manifest))
     except ValidationError as error:
         return [
             FieldError(_path(place), sentence_of(fault))
             for fault in error.errors()
-            if any(_leads_to(place := fault["loc"], field) for field in wanted)
+            if any(_leads_to(place := fault["loc"], field) for field in field_paths)
         ]
     return []
 
@@ -162,15 +162,15 @@ def _broken_rules(model: ApiModel) -> list[FieldError]:
     return [FieldError(path, rule.sentence) for path, rule in broken_rules(model)]
 
 
-def _labels(given: Mapping[str, str], path: str) -> Iterable[FieldError]:
-    for key, value in given.items():
+def _labels(labels_: Mapping[str, str], path: str) -> Iterable[FieldError]:
+    for key, value in labels_.items():
         if key == labels.NODEPOOL:
             yield FieldError(f"{path}[{key}]", "is set from the NodePool's name and may not be given")
             continue
         yield from _key(key, f"{path}[{key}]")
-        known = KNOWN_VALUES.get(key)
-        if known is not None and value not in known:
-            yield FieldError(f"{path}[{key}]", _not_a_value(value, known))
+        allowed_values = KNOWN_VALUES.get(key)
+        if allowed_values is not None and value not in allowed_values:
+            yield FieldError(f"{path}[{key}]", _not_a_value(value, allowed_values))
 
 
 def _key(key: str, path: str) -> Iterable[FieldError]:
@@ -183,36 +183,39 @@ def _key(key: str, path: str) -> Iterable[FieldError]:
 
 def _requirements(terms: Sequence[SelectorRequirement], path: str, closed: Sequence[str] = ()) -> Iterable[FieldError]:
     for index, term in enumerate(terms):
-        here = f"{path}[{index}]"
+        term_path = f"{path}[{index}]"
         if term.key in closed:
-            yield FieldError(f"{here}.key", f"label {term.key} is set from the NodePool's name and may not be required")
-        yield from _key(term.key, f"{here}.key")
+            yield FieldError(
+                f"{term_path}.key", f"label {term.key} is set from the NodePool's name and may not be required"
+            )
+        yield from _key(term.key, f"{term_path}.key")
         for value in term.values:
             if not is_label_value(value):
-                yield FieldError(f"{here}.values", f"{value[:80]!r} is not a label value")
-        known = KNOWN_VALUES.get(term.key)
-        if known is not None and term.operator == "In" and term.values:
-            valid = set(term.values).intersection(known)
+                yield FieldError(f"{term_path}.values", f"{value[:80]!r} is not a label value")
+        allowed_values = KNOWN_VALUES.get(term.key)
+        if allowed_values is not None and term.operator == "In" and term.values:
+            valid = set(term.values).intersection(allowed_values)
             if not valid:
                 for value in term.values:
-                    yield FieldError(f"{here}.values", _not_a_value(value, known))
+                    yield FieldError(f"{term_path}.values", _not_a_value(value, allowed_values))
             elif len(valid) < (term.min_values or 0):
-                reason = f"minValues is {term.min_values}, and too few values are known: this label has {_list(known)}"
-                yield FieldError(f"{here}.values", reason)
+                allowed = _list(allowed_values)
+                reason = f"minValues is {term.min_values}, and too few values are known: this label has {allowed}"
+                yield FieldError(f"{term_path}.values", reason)
 
 
 def unknown_values(terms: Sequence[SelectorRequirement]) -> list[FieldError]:
     """Return values that no node can have, although their requirement can be met: worth a log line, not an error."""
-    found = []
+    problems = []
     for index, term in enumerate(terms):
-        known = KNOWN_VALUES.get(term.key)
-        if known is not None and term.operator == "In":
-            strange = sorted(set(term.values).difference(known))
-            if strange and not set(term.values).isdisjoint(known):
-                found.append(
+        allowed_values = KNOWN_VALUES.get(term.key)
+        if allowed_values is not None and term.operator == "In":
+            strange = sorted(set(term.values).difference(allowed_values))
+            if strange and not set(term.values).isdisjoint(allowed_values):
+                problems.append(
                     FieldError(f"requirements[{index}].values", f"unknown values {_list(strange)} are ignored")
                 )
-    return found
+    return problems
 
 
 def _taints(spec: TemplateSpec | Any, path: str) -> Iterable[FieldError]:
@@ -290,12 +293,12 @@ def sentence_of(fault: Any) -> str:
         return f"is not a volume size: {_SIZE_HINT}"
     if isinstance(value, str) and kind in _NOT_IN_QUOTES and re.fullmatch(_NOT_IN_QUOTES[kind], value) is None:
         return _SENTENCES[kind].partition(":")[0]
-    said = str(fault["msg"]).removeprefix("Value error, ")
-    return _SENTENCES.get(kind, said.replace("Input should be", "must be"))
+    message = str(fault["msg"]).removeprefix("Value error, ")
+    return _SENTENCES.get(kind, message.replace("Input should be", "must be"))
 
 
-def _not_a_value(value: str, known: Iterable[str]) -> str:
-    return f"{value!r} is not a value of this label: use one of {_list(known)}"
+def _not_a_value(value: str, allowed_values: Iterable[str]) -> str:
+    return f"{value!r} is not a value of this label: use one of {_list(allowed_values)}"
 
 
 def _list(values: Iterable[str]) -> str:

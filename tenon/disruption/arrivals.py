@@ -98,11 +98,11 @@ def rest_until(pods: Iterable[Pod], arrivals: Sequence[Arrival], now: datetime) 
 
 def arriving(pods: Iterable[Pod], before: Mapping[str, int]) -> dict[str, int]:
     """Return what an `Arrival` of these pods says; ``before``: by pod key, how often they were moved before."""
-    found: dict[str, int] = {}
+    pods_by_node: dict[str, int] = {}
     for pod in pods:
         mark = workload_mark(pod)
-        found[mark] = max(found.get(mark, 0), before.get(pod.key, 0) + 1)
-    return found
+        pods_by_node[mark] = max(pods_by_node.get(mark, 0), before.get(pod.key, 0) + 1)
+    return pods_by_node
 
 
 def counted(pods: Iterable[Pod]) -> dict[str, int]:
@@ -114,7 +114,7 @@ def counted(pods: Iterable[Pod]) -> dict[str, int]:
 def read_arrivals(text: str) -> tuple[Arrival, ...]:
     """Read the annotation `tenon.sh/moved-here`. What cannot be read is left out."""
     try:
-        return tuple(_arrival(*each) for each in json.loads(text))
+        return tuple(_arrival(*entry) for entry in json.loads(text))
     except (ValueError, TypeError, AttributeError):
         return ()
 
@@ -132,17 +132,17 @@ def _read(numbers: Mapping[str, int]) -> dict[str, int]:
 
 def with_arrival(text: str, at: datetime, times: Mapping[str, int], pods: Mapping[str, int]) -> str:
     """Return the annotation with one more arrival, without those that are too old or for which there is no room."""
-    kept = [json.dumps(_document(Arrival(at, times, pods)))]
-    size = len(kept[0])
-    for each in reversed(read_arrivals(text)):
-        known = json.dumps(_document(each))
-        size += len(known) + len(", ")
-        if at - each.at >= REMEMBERED or size > MAX_SIZE:
+    documents = [json.dumps(_document(Arrival(at, times, pods)))]
+    size = len(documents[0])
+    for arrival in reversed(read_arrivals(text)):
+        document = json.dumps(_document(arrival))
+        size += len(document) + len(", ")
+        if at - arrival.at >= REMEMBERED or size > MAX_SIZE:
             break
-        kept.append(known)
-    return f"[{', '.join(reversed(kept))}]"
+        documents.append(document)
+    return f"[{', '.join(reversed(documents))}]"
 
 
 def _document(arrival: Arrival) -> list[object]:
-    times, pods = (dict(sorted(each.items())) for each in (arrival.times, arrival.pods))
+    times, pods = (dict(sorted(mapping.items())) for mapping in (arrival.times, arrival.pods))
     return [format_instant(arrival.at), times, pods]

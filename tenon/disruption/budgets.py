@@ -85,10 +85,10 @@ def opens_at(budgets: Sequence[Budget], reason: str, *, total: int, unavailable:
             return None
         if not ends:
             return time
-        known = [end for end in ends if end is not None]
-        if len(known) < len(ends):
+        known_ends = [end for end in ends if end is not None]
+        if len(known_ends) < len(ends):
             return None
-        time = max(known)
+        time = max(known_ends)
     return None
 
 

@@ -45,7 +45,7 @@ def carried_out(model: ClusterModel, moves: Sequence[tuple[Sequence[str], Plan]]
     for position, (claims, plan) in enumerate(moves):
         pods = [pod for claim in claims for pod in details[claim].pods]
         moved = sum(model.details[claim].cost - NODE_BASE for claim in claims)
-        each = moved / len(pods) if pods else 0.0
+        moved_share = moved / len(pods) if pods else 0.0
         for claim in claims:
             node = nodes.pop(details.pop(claim).node)
             pool = pools.get(node.labels.get(labels.NODEPOOL, ""))
@@ -55,7 +55,7 @@ def carried_out(model: ClusterModel, moves: Sequence[tuple[Sequence[str], Plan]]
             nodes[name] = nodes[name].with_pods(arrived)
             host = by_node.get(name)
             if host is not None and host in details:
-                details[host] = _with_pods(details[host], arrived, each)
+                details[host] = _with_pods(details[host], arrived, moved_share)
         for number, planned in enumerate(plan.claims):
             name = new_name(claims, number)
             pool = pools[planned.pool]
@@ -86,7 +86,9 @@ def _with_pods(detail: NodeDetail, pods: Iterable[Pod], cost: float) -> NodeDeta
 def new_node(name: str, claim: PlannedClaim, pool: Pool) -> Node:
     """Return the node that a claim becomes if it is launched as its cheapest type."""
     kind = next(kind for kind in pool.instance_types if kind.name == claim.offering.instance_type)
-    stated = {key: one.values[0] for key, one in kind.requirements.items() if len(one.members) == 1}
+    label_values = {
+        key: requirement.values[0] for key, requirement in kind.requirements.items() if len(requirement.members) == 1
+    }
     own = {
         labels.INSTANCE_TYPE: kind.name,
         labels.ZONE: claim.offering.zone,
@@ -96,7 +98,7 @@ def new_node(name: str, claim: PlannedClaim, pool: Pool) -> Node:
     }
     return Node(
         name,
-        {**stated, **pool.labels, **claim.requirements.labels(), **own},
+        {**label_values, **pool.labels, **claim.requirements.labels(), **own},
         pool.taints,
         kind.allocatable,
         claim.requests,

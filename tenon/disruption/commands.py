@@ -47,7 +47,7 @@ def to_message(
         sent: what `pods_sent` says.
         surge: the Deployments that start their new pod first.
     """
-    moved, known = pods or {}, prices or {}
+    moved, known_prices = pods or {}, prices or {}
     candidates = [
         DisruptionCandidate(
             claim=candidate.node.claim,
@@ -55,7 +55,7 @@ def to_message(
             pool=candidate.node.pool,
             since=candidate.since,
             pods=[pod_mark(pod.uid) for pod in moved.get(candidate.node.claim, ())],
-            price=known.get(candidate.node.claim, 0.0),
+            price=known_prices.get(candidate.node.claim, 0.0),
         )
         for candidate in command.candidates
     ]
@@ -70,7 +70,7 @@ def to_message(
         replacements=list(replacements),
         saving=round(command.saving, 6),
         predicted=round(command.expected, 6),
-        pods=sum(len(found) for found in moved.values()),
+        pods=sum(len(moved_pods) for moved_pods in moved.values()),
         surge=sorted(set(surge)),
         explanation=list(command.explanation),
         arrivals={claim: dict(times) for claim, times in (arrivals or {}).items()},
@@ -86,13 +86,13 @@ def arrivals_of(
     ``replacements``: the names of the NodeClaims of the command's replacements, in their order.
     """
     moved_before = {
-        pod.key: times_moved(pod, one.node.arrivals, now)[0]
-        for one in command.candidates
-        if one.node.arrivals
-        for pod in model.details[one.node.claim].pods
+        pod.key: times_moved(pod, candidate.node.arrivals, now)[0]
+        for candidate in command.candidates
+        if candidate.node.arrivals
+        for pod in model.details[candidate.node.claim].pods
     }
-    found = _arriving_at(command, model, replacements)
-    return {claim: arriving(pods, moved_before) for claim, pods in found.items()}
+    arriving_pods = _arriving_at(command, model, replacements)
+    return {claim: arriving(pods, moved_before) for claim, pods in arriving_pods.items()}
 
 
 def pods_sent(command: Command, model: ClusterModel, replacements: Sequence[str]) -> dict[str, dict[str, int]]:
@@ -102,6 +102,6 @@ def pods_sent(command: Command, model: ClusterModel, replacements: Sequence[str]
 
 def _arriving_at(command: Command, model: ClusterModel, replacements: Sequence[str]) -> dict[str, tuple[Pod, ...]]:
     claim_of = {detail.node: claim for claim, detail in model.details.items()} if command.destinations else {}
-    found = {name: planned.pods for name, planned in zip(replacements, command.replacements, strict=True)}
-    found |= {claim_of[node]: pods for node, pods in command.destinations.items() if node in claim_of}
-    return {claim: pods for claim, pods in found.items() if pods}
+    pods_by_replacement = {name: planned.pods for name, planned in zip(replacements, command.replacements, strict=True)}
+    pods_by_replacement |= {claim_of[node]: pods for node, pods in command.destinations.items() if node in claim_of}
+    return {claim: pods for claim, pods in pods_by_replacement.items() if pods}

@@ -9,11 +9,11 @@ NODE_BASE = 1.0
 MIN_COST, MAX_COST = -10.0, 10.0
 
 
-def eviction_cost(priority: int, stated: int) -> float:
+def eviction_cost(priority: int, deletion_cost: int) -> float:
     """Return the cost of moving one pod: 1 by default, adjusted by its priority and the cost that it states."""
-    return min(MAX_COST, max(MIN_COST, 1.0 + stated / 2**27 + priority / 2**25))
+    return min(MAX_COST, max(MIN_COST, 1.0 + deletion_cost / 2**27 + priority / 2**25))
 
 
 def rescheduling_cost(pods: Iterable[tuple[int, int]]) -> float:
     """Return the cost of removing a node, from (priority, stated cost) of each pod that needs another node."""
-    return NODE_BASE + sum(max(0.0, eviction_cost(priority, stated)) for priority, stated in pods)
+    return NODE_BASE + sum(max(0.0, eviction_cost(priority, deletion_cost)) for priority, deletion_cost in pods)

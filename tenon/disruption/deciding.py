@@ -62,8 +62,10 @@ def decide(situation: Situation, methods: Sequence[Method] = METHODS, around: Ar
             looks.append(proposal.look_again)
         situation = _after(situation, proposal.commands)
     look_again = min(looks, default=None)
-    found = tuple(commands)
-    return Decision(found, look_again, failed, counts, blocked, unconsolidatable, tuple(verdicts), cursor, is_cut)
+    found_commands = tuple(commands)
+    return Decision(
+        found_commands, look_again, failed, counts, blocked, unconsolidatable, tuple(verdicts), cursor, is_cut
+    )
 
 
 def eligible(situation: Situation, reason: Reason) -> list[ManagedNode]:

@@ -106,8 +106,8 @@ def look_facts(
     if before is None or facts.allow_more_than(before):
         return facts
     restless = (node.claim for node in situation.nodes if node.claim not in facts.nodes)
-    kept = {claim: before.nodes[claim] for claim in restless if claim in before.nodes}
-    return replace(facts, nodes={**facts.nodes, **kept})
+    kept_nodes = {claim: before.nodes[claim] for claim in restless if claim in before.nodes}
+    return replace(facts, nodes={**facts.nodes, **kept_nodes})
 
 
 def _reasons(situation: Situation) -> dict[str, set[Reason]]:

@@ -49,10 +49,10 @@ def commands_without(open_commands: Mapping[str, OpenCommand], claims: Collectio
     command has others, one of these names them from now on.
     """
     left = {claim: entry for claim, entry in open_commands.items() if claim not in claims}
-    for gone in (open_commands[claim] for claim in sorted(claims) if claim in open_commands):
-        heir = min((claim for claim, entry in left.items() if entry.command == gone.command), default=None)
-        if gone.hosts and heir is not None:
-            left[heir] = evolve(left[heir], hosts=sorted({*left[heir].hosts, *gone.hosts}))
+    for command in (open_commands[claim] for claim in sorted(claims) if claim in open_commands):
+        heir = min((claim for claim, entry in left.items() if entry.command == command.command), default=None)
+        if command.hosts and heir is not None:
+            left[heir] = evolve(left[heir], hosts=sorted({*left[heir].hosts, *command.hosts}))
     return left
 
 

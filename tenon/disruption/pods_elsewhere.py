@@ -49,18 +49,22 @@ class PodsElsewhere:
         ``details``: by NodeClaim, for the pods.
         """
         present = {node.claim for node in nodes}
-        kept = (one for one in self._found if _only_known_here(one, present, now))
-        self._found = (*pods_elsewhere(nodes, details, now), *kept)
+        remembered = (pod_elsewhere for pod_elsewhere in self._found if _only_known_here(pod_elsewhere, present, now))
+        self._found = (*pods_elsewhere(nodes, details, now), *remembered)
         if not self._found:
             return nodes
         arrivals: dict[str, list[Arrival]] = defaultdict(list)
-        for one in self._found:
-            arrivals[one.claim].append(one.arrival)
+        for pod_elsewhere in self._found:
+            arrivals[pod_elsewhere.claim].append(pod_elsewhere.arrival)
         return [replace(node, arrivals=(*node.arrivals, *arrivals.get(node.claim, ()))) for node in nodes]
 
 
-def _only_known_here(one: PodElsewhere, present: Collection[str], now: datetime) -> bool:
-    return one.planned not in present and one.claim in present and now - one.arrival.at < REMEMBERED
+def _only_known_here(pod_elsewhere: PodElsewhere, present: Collection[str], now: datetime) -> bool:
+    return (
+        pod_elsewhere.planned not in present
+        and pod_elsewhere.claim in present
+        and now - pod_elsewhere.arrival.at < REMEMBERED
+    )
 
 
 def pods_elsewhere(
@@ -74,23 +78,23 @@ def pods_elsewhere(
     sent = _sent(nodes, now)
     if not sent:
         return []
-    created = _created({one.mark for one in sent}, nodes, details)
-    taken: set[str] = set()
+    created = _created({sent_pod.mark for sent_pod in sent}, nodes, details)
+    taken_keys: set[str] = set()
     missing = []
-    for one in sent:
-        soon = created[one.mark].between(*created_within(one.arrival.at, DIRECTLY))
-        direct = [pod for claim, pod in soon if claim == one.claim and pod.key not in taken][: one.pods]
-        taken.update(pod.key for pod in direct)
-        if len(direct) < one.pods:
-            missing.append((one, one.pods - len(direct)))
-    found = []
-    for one, pods in missing:
-        others = created[one.mark].between(*created_within(one.arrival.at))
-        came = [(claim, pod) for claim, pod in others if pod.key not in taken][:pods]
-        taken.update(pod.key for _, pod in came)
-        arrival = Arrival(one.arrival.at, {one.mark: one.arrival.times[one.mark]})
-        found += [PodElsewhere(one.claim, claim, arrival) for claim, _ in came if claim != one.claim]
-    return found
+    for sent_pod in sent:
+        soon = created[sent_pod.mark].between(*created_within(sent_pod.arrival.at, DIRECTLY))
+        direct = [pod for claim, pod in soon if claim == sent_pod.claim and pod.key not in taken_keys][: sent_pod.pods]
+        taken_keys.update(pod.key for pod in direct)
+        if len(direct) < sent_pod.pods:
+            missing.append((sent_pod, sent_pod.pods - len(direct)))
+    elsewhere = []
+    for sent_pod, pods in missing:
+        others = created[sent_pod.mark].between(*created_within(sent_pod.arrival.at))
+        came = [(claim, pod) for claim, pod in others if pod.key not in taken_keys][:pods]
+        taken_keys.update(pod.key for _, pod in came)
+        arrival = Arrival(sent_pod.arrival.at, {sent_pod.mark: sent_pod.arrival.times[sent_pod.mark]})
+        elsewhere += [PodElsewhere(sent_pod.claim, claim, arrival) for claim, _ in came if claim != sent_pod.claim]
+    return elsewhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +109,7 @@ class _Sent:
 
 def _sent(nodes: Sequence[ManagedNode], now: datetime) -> list[_Sent]:
     """Return what commands sent in the last day, the latest first."""
-    found = [
+    sent_pods = [
         _Sent(node.claim, arrival, mark, pods)
         for node in nodes
         for arrival in node.arrivals
@@ -113,14 +117,14 @@ def _sent(nodes: Sequence[ManagedNode], now: datetime) -> list[_Sent]:
         for mark, pods in arrival.pods.items()
         if mark in arrival.times
     ]
-    return sorted(found, key=lambda one: one.arrival.at, reverse=True)
+    return sorted(sent_pods, key=lambda sent_pod: sent_pod.arrival.at, reverse=True)
 
 
 class _Created:
     """The pods of a workload with their NodeClaims, in the order of their creation."""
 
     def __init__(self, pods: Sequence[tuple[str, Pod]]) -> None:
-        self._pods = sorted(pods, key=lambda each: (each[1].created, each[1].key))
+        self._pods = sorted(pods, key=lambda claim_and_pod: (claim_and_pod[1].created, claim_and_pod[1].key))
         self._times = [pod.created for _, pod in self._pods]
 
     def between(self, first: float, last: float) -> Sequence[tuple[str, Pod]]:
@@ -132,10 +136,10 @@ def _created(
     marks: Collection[str], nodes: Sequence[ManagedNode], details: Mapping[str, NodeDetail]
 ) -> Mapping[str, _Created]:
     """Return the pods of these workloads, by workload mark."""
-    found: dict[str, list[tuple[str, Pod]]] = {mark: [] for mark in marks}
+    created_by_mark: dict[str, list[tuple[str, Pod]]] = {mark: [] for mark in marks}
     for node in nodes:
         detail = details.get(node.claim)
         for pod in detail.pods if detail is not None else ():
-            if (pods := found.get(workload_mark(pod))) is not None:
+            if (pods := created_by_mark.get(workload_mark(pod))) is not None:
                 pods.append((node.claim, pod))
-    return {mark: _Created(pods) for mark, pods in found.items()}
+    return {mark: _Created(pods) for mark, pods in created_by_mark.items()}

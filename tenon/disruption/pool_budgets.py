@@ -44,13 +44,13 @@ class BudgetState:
 
 def members_of(situation: Situation) -> Mapping[str, Members]:
     """Count the nodes of all NodePools in one pass, because a cluster may have thousands of nodes."""
-    found: defaultdict[str, Members] = defaultdict(Members)
+    members_by_pool: defaultdict[str, Members] = defaultdict(Members)
     for node in situation.nodes:
         if _counts(node):
-            members = found[node.pool]
+            members = members_by_pool[node.pool]
             members.total += 1
             members.unavailable += _is_unavailable(node, situation)
-    return found
+    return members_by_pool
 
 
 def unavailable_nodes(situation: Situation, pool: str) -> list[ManagedNode]:
@@ -70,19 +70,23 @@ def _is_unavailable(node: ManagedNode, situation: Situation) -> bool:
 
 def budget_states(situation: Situation) -> list[BudgetState]:
     """Return what the budgets of every NodePool say about each reason that they cover."""
-    found = []
+    states = []
     members = members_of(situation)
     for pool, policy in sorted(situation.policies.items()):
-        known = members.get(pool, Members())
+        pool_members = members.get(pool, Members())
         by_budgets: dict[tuple[bool, ...], int] = {}  # most budgets name no reason, and schedules are slow to evaluate
         for reason in EVERY_BUDGETED if policy.expire_within_budgets else BUDGETED:
             same = tuple(budget.reasons is None or reason in budget.reasons for budget in policy.budgets)
             if same not in by_budgets:
-                by_budgets[same] = allowed(policy.budgets, reason, total=known.total, unavailable=0, now=situation.now)
+                by_budgets[same] = allowed(
+                    policy.budgets, reason, total=pool_members.total, unavailable=0, now=situation.now
+                )
             most = by_budgets[same]
             closed = why_closed(policy.windows, reason, situation.now)
-            found.append(BudgetState(pool, reason, known.total, 0 if closed else most, known.unavailable, closed))
-    return found
+            states.append(
+                BudgetState(pool, reason, pool_members.total, 0 if closed else most, pool_members.unavailable, closed)
+            )
+    return states
 
 
 class PoolBudgets:
@@ -112,16 +116,16 @@ class PoolBudgets:
         return True
 
     def _allowed(self, pool: str) -> int:
-        given = self._situation
+        situation = self._situation
         if self.why_closed(pool):
             return 0
         if self._members is None:
-            self._members = members_of(given)
-        known = self._members.get(pool, Members())
+            self._members = members_of(situation)
+        pool_members = self._members.get(pool, Members())
         return allowed(
-            given.policies[pool].budgets,
+            situation.policies[pool].budgets,
             self._reason,
-            total=known.total,
-            unavailable=known.unavailable,
-            now=given.now,
+            total=pool_members.total,
+            unavailable=pool_members.unavailable,
+            now=situation.now,
         )

@@ -43,8 +43,8 @@ class Rescheduler:
 
     def detail(self, claim: str) -> NodeDetail | None:
         """Return what is known of a NodeClaim's node; None if it cannot be simulated."""
-        found = self._details.get(claim)
-        return found if found is not None and found.node in self._nodes else None
+        detail = self._details.get(claim)
+        return detail if detail is not None and detail.node in self._nodes else None
 
     def nodes(self) -> list[Node]:
         """Return the nodes as the removals so far leave them. Those that take no pods are closed."""
@@ -96,13 +96,13 @@ class Rescheduler:
         return replace(self._problem, nodes=list(self._nodes.values()), pools=list(self._pools.values()))
 
     def _without(self, leaving: Collection[NodeDetail], *, pods: tuple[Pod, ...], buys: bool) -> Problem:
-        gone = {detail.node for detail in leaving}
+        leaving_nodes = {detail.node for detail in leaving}
         freed: dict[str, list[Node]] = {}
-        for name in gone:
+        for name in leaving_nodes:
             node = self._nodes[name]
             freed.setdefault(node.labels.get(labels.NODEPOOL, ""), []).append(node)
         pools = [_eased(pool, freed.get(name, ())) if buys else sold_out(pool) for name, pool in self._pools.items()]
-        nodes = [node for name, node in self._nodes.items() if name not in gone]
+        nodes = [node for name, node in self._nodes.items() if name not in leaving_nodes]
         return replace(self._problem, pods=pods, nodes=nodes, pools=pools)
 
 
@@ -115,7 +115,11 @@ def after_commands(model: ClusterModel, commands: Sequence[Command]) -> ClusterM
     rescheduler = Rescheduler(model)
     without_move: list[PlannedClaim] = []
     for command in commands:
-        names = [one.node.claim for one in command.candidates if rescheduler.detail(one.node.claim) is not None]
+        names = [
+            candidate.node.claim
+            for candidate in command.candidates
+            if rescheduler.detail(candidate.node.claim) is not None
+        ]
         if not names or any(claim.pool in model.static_pools for claim in command.replacements):
             without_move += command.replacements
         else:
@@ -132,12 +136,12 @@ def after_commands(model: ClusterModel, commands: Sequence[Command]) -> ClusterM
 
 def nodes_in_commands(situation: Situation, model: ClusterModel) -> frozenset[str]:
     """Return the names of Nodes whose room is not free: those that leave, and the new nodes of open commands."""
-    found = set()
+    nodes = set()
     for node in situation.nodes:
         if node.leaving or node.disrupted_by or node.replacement_for or node.claim in situation.under_command:
             detail = model.details.get(node.claim)
-            found.add(detail.node if detail is not None else node.node)
-    return frozenset(found)
+            nodes.add(detail.node if detail is not None else node.node)
+    return frozenset(nodes)
 
 
 def is_complete(plan: Plan) -> bool:
@@ -159,16 +163,16 @@ def _that_matter(problem: Problem) -> Sequence[Node]:
         if any(pod.rules for pod in node.pods)
         or not (
             node.closed
-            or any(node.allocatable.get(name, 0) - node.used.get(name, 0) < asked for name, asked in least.items())
+            or any(node.allocatable.get(name, 0) - node.used.get(name, 0) < amount for name, amount in least.items())
         )
     ]
 
 
-def _eased(pool: Pool, gone: Collection[Node]) -> Pool:
+def _eased(pool: Pool, leaving_nodes: Collection[Node]) -> Pool:
     """Return the pool without the nodes' share of its limits: a replacement may use it before they are gone."""
-    if not gone or not pool.limits:
+    if not leaving_nodes or not pool.limits:
         return pool
-    freed = add(*(node.limited for node in gone), {NODES: len(gone)})
+    freed = add(*(node.limited for node in leaving_nodes), {NODES: len(leaving_nodes)})
     return replace(pool, usage=_at_least_zero(subtract(pool.usage, freed)))
 
 

@@ -43,29 +43,30 @@ def measured(
         left: the NodeClaims that leave. A candidate that stays saves nothing, but the replacements came.
         prices: by NodeClaim of the replacements, dollars an hour of the offering that was launched; 0 if unknown.
     """
-    gone = [one for one in command.candidates if one.claim in left]
-    came = [prices.get(one.name, 0.0) for one in command.replacements]
-    known = min([*came, *(one.price for one in command.candidates)], default=0.0) > 0
-    if not gone or not known:
+    candidates = [candidate for candidate in command.candidates if candidate.claim in left]
+    came = [prices.get(candidate.name, 0.0) for candidate in command.replacements]
+    has_prices = min([*came, *(candidate.price for candidate in command.candidates)], default=0.0) > 0
+    if not candidates or not has_prices:
         return None
-    reached = _price(gone) - sum(came)
+    reached = _price(candidates) - sum(came)
     whole = _price(command.candidates)
     return {
         pool: MeasuredSaving(predicted=round(command.predicted * share, 6), reached=round(reached * share, 6))
-        for pool in sorted({one.pool for one in command.candidates})
-        for share in [_price(one for one in command.candidates if one.pool == pool) / whole]
+        for pool in sorted({candidate.pool for candidate in command.candidates})
+        for share in [_price(candidate for candidate in command.candidates if candidate.pool == pool) / whole]
     }
 
 
 def _price(candidates: Iterable[DisruptionCandidate]) -> float:
-    return sum(one.price for one in candidates)
+    return sum(candidate.price for candidate in candidates)
 
 
 def total(savings: Iterable[MeasuredSaving]) -> MeasuredSaving:
     """Return the sum."""
-    found = list(savings)
+    all_savings = list(savings)
     return MeasuredSaving(
-        predicted=round(sum(one.predicted for one in found), 6), reached=round(sum(one.reached for one in found), 6)
+        predicted=round(sum(saving.predicted for saving in all_savings), 6),
+        reached=round(sum(saving.reached for saving in all_savings), 6),
     )
 
 
@@ -120,9 +121,9 @@ def slowed_pools(
     busy = {
         entry.pool for entry in open_commands.values() if traits_of(entry.reason).counts_savings and not entry.postponed
     }
-    found = {}
-    for pool, one in savings.items():
-        if is_slowed(one, now):
-            waits = pool in busy or now < waits_until(one)
-            found[pool] = sentence(one) if waits else ""
-    return found
+    slowed = {}
+    for pool, saving in savings.items():
+        if is_slowed(saving, now):
+            waits = pool in busy or now < waits_until(saving)
+            slowed[pool] = sentence(saving) if waits else ""
+    return slowed

@@ -33,10 +33,10 @@ def with_slowed(
 
 def slowed_by_conditions(conditions: Mapping[str, Sequence[Condition]]) -> dict[str, str]:
     """Return what `slowed_pools` says, as far as the conditions of the NodePools show it."""
-    found = {}
-    for pool, each in conditions.items():
-        condition = get_condition(each, CONSOLIDATION_SLOWED)
-        if condition is not None and is_true(each, CONSOLIDATION_SLOWED):
+    slowed = {}
+    for pool, pool_conditions in conditions.items():
+        condition = get_condition(pool_conditions, CONSOLIDATION_SLOWED)
+        if condition is not None and is_true(pool_conditions, CONSOLIDATION_SLOWED):
             message = condition.message
-            found[pool] = message[:1].lower() + message[1:] if condition.reason == _WAITS else ""
-    return found
+            slowed[pool] = message[:1].lower() + message[1:] if condition.reason == _WAITS else ""
+    return slowed

@@ -63,11 +63,13 @@ def restart(deployment: Object, command: str, now: datetime) -> dict[str, Any]:
 
 def is_rolled_out(deployment: Object) -> bool:
     """Return whether all its pods are new and available, and no old one is left."""
-    status, wanted = deployment.get("status") or {}, _replicas(deployment)
+    status, replicas = deployment.get("status") or {}, _replicas(deployment)
     updated = int(status.get("updatedReplicas") or 0)
-    seen = int(status.get("observedGeneration") or 0) >= int(deployment["metadata"].get("generation") or 0)
+    is_observed = int(status.get("observedGeneration") or 0) >= int(deployment["metadata"].get("generation") or 0)
     old_left = int(status.get("replicas") or 0) > updated
-    return seen and updated >= wanted and not old_left and int(status.get("availableReplicas") or 0) >= wanted
+    return (
+        is_observed and updated >= replicas and not old_left and int(status.get("availableReplicas") or 0) >= replicas
+    )
 
 
 def _replicas(deployment: Object) -> int:

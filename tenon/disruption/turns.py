@@ -81,37 +81,37 @@ def next_turn(pool_of: Mapping[str, str], details: Mapping[str, NodeDetail], cur
         waiting = _waiting(pool_of, details, last)
     # the first of every NodePool, then the second of each, ...
     in_turns = sorted((place, rank) for ranks in waiting.values() for place, rank in enumerate(ranks))
-    chosen = [rank for _, rank in in_turns[:most]]
-    more = len(chosen) < len(in_turns)
+    chosen_ranks = [rank for _, rank in in_turns[:most]]
+    more = len(chosen_ranks) < len(in_turns)
     ends = dict(last if more else _without(last, pool_of.values()))
     if more:
-        for price_per_cost, claim in chosen:
+        for price_per_cost, claim in chosen_ranks:
             ends[pool_of[claim]] = LastLooked(price_per_cost=-price_per_cost, claim=claim)
     grown = most * 2 if most * 2 < MOST else 0
-    claims = tuple(claim for _, claim in sorted(chosen))
+    claims = tuple(claim for _, claim in sorted(chosen_ranks))
     return Turn(claims, most, last, LookCursor(last=ends, more=more, most=grown))
 
 
 def known_pools(cursor: LookCursor, pools: Collection[str]) -> LookCursor:
     """Return the cursor without NodePools that exist no more."""
-    return evolve(cursor, last={pool: one for pool, one in cursor.last.items() if pool in pools})
+    return evolve(cursor, last={pool: rank for pool, rank in cursor.last.items() if pool in pools})
 
 
 def _without(last: Mapping[str, LastLooked], pools: Iterable[str]) -> dict[str, LastLooked]:
     left_out = set(pools)
-    return {pool: one for pool, one in last.items() if pool not in left_out}
+    return {pool: rank for pool, rank in last.items() if pool not in left_out}
 
 
 def _waiting(
     pool_of: Mapping[str, str], details: Mapping[str, NodeDetail], last: Mapping[str, LastLooked]
 ) -> dict[str, list[Rank]]:
     """Return the candidates of each NodePool after the last one, best first."""
-    found: dict[str, list[Rank]] = defaultdict(list)
+    ranks_by_pool: dict[str, list[Rank]] = defaultdict(list)
     for claim, pool in pool_of.items():
         rank = _rank(claim, details[claim])
         if pool not in last or rank > (-last[pool].price_per_cost, last[pool].claim):
-            found[pool].append(rank)
-    return {pool: sorted(ranks) for pool, ranks in found.items()}
+            ranks_by_pool[pool].append(rank)
+    return {pool: sorted(ranks) for pool, ranks in ranks_by_pool.items()}
 
 
 def _rank(claim: str, detail: NodeDetail) -> Rank:

@@ -114,26 +114,28 @@ def still_allowed(commands: Iterable[DisruptionCommand], situation: Situation) -
     A decision takes a while, and other commands may have started meanwhile. Their nodes are under command in the
     situation, which needs no model.
     """
-    kept: list[DisruptionCommand] = []
+    allowed_commands: list[DisruptionCommand] = []
     free: dict[str, str] = {}
     budgets: PoolBudgets | None = None
     reason = ""
     for command in commands:
         if budgets is None or command.reason != reason:
-            started = frozenset(one.claim for each in kept for one in each.candidates)
+            started = frozenset(
+                candidate.claim for allowed_command in allowed_commands for candidate in allowed_command.candidates
+            )
             reason = command.reason
             now = replace(situation, under_command=situation.under_command | started)
             free = {node.claim: node.uid for node in eligible(now, Reason(reason))}
             budgets = PoolBudgets(now, reason)
-        asked = Counter(one.pool for one in command.candidates)
-        free_still = all(free.get(one.claim) == one.uid for one in command.candidates)
-        if free_still and all(budgets.left(pool) >= count for pool, count in asked.items()):
-            for pool in asked.elements():
+        counts = Counter(candidate.pool for candidate in command.candidates)
+        free_still = all(free.get(candidate.claim) == candidate.uid for candidate in command.candidates)
+        if free_still and all(budgets.left(pool) >= count for pool, count in counts.items()):
+            for pool in counts.elements():
                 budgets.take(pool)
-            for one in command.candidates:
-                del free[one.claim]
-            kept.append(command)
-    return kept
+            for candidate in command.candidates:
+                del free[candidate.claim]
+            allowed_commands.append(command)
+    return allowed_commands
 
 
 def _serves(replacements: Iterable[Replacement], claims: Iterable[PlannedClaim]) -> bool:
@@ -141,13 +143,20 @@ def _serves(replacements: Iterable[Replacement], claims: Iterable[PlannedClaim])
 
     It takes the first one that serves, so it may say no although another choice would serve all.
     """
-    left = [(one.pool, _types(one)) for one in replacements]
+    left = [(replacement.pool, _types(replacement)) for replacement in replacements]
     for claim in sorted(claims, key=lambda claim: len(claim.instance_types)):  # the one with the least choice first
         types = set(claim.instance_types)
-        found = next((one for one in left if one[0] == claim.pool and one[1] is not None and one[1] <= types), None)
-        if found is None:
+        serving = next(
+            (
+                replacement
+                for replacement in left
+                if replacement[0] == claim.pool and replacement[1] is not None and replacement[1] <= types
+            ),
+            None,
+        )
+        if serving is None:
             return False
-        left.remove(found)
+        left.remove(serving)
     return True
 
 

@@ -82,10 +82,10 @@ class WhyStays:
 
     def _of_expiration(self, node: ManagedNode) -> Iterator[str]:
         """Why an expired node waits. It leaves at once unless its NodePool asks for budgets."""
-        given = self._situation
-        if node.expires_at is None or node.expires_at > given.now or not is_free(node, given, Reason.EXPIRED):
+        situation = self._situation
+        if node.expires_at is None or node.expires_at > situation.now or not is_free(node, situation, Reason.EXPIRED):
             return
-        if given.policies[node.pool].expire_within_budgets:
+        if situation.policies[node.pool].expire_within_budgets:
             waits = f"It expired at {format_instant(node.expires_at)} and waits ({labels.EXPIRE_WITHIN_BUDGETS})"
             yield from (waits, *(self._of_budgets(node, Reason.EXPIRED) or ["A later check removes it"]))
 
@@ -110,20 +110,20 @@ class WhyStays:
 
     def _of_budgets(self, node: ManagedNode, reason: Reason) -> list[str]:
         """Return which budgets allow no more node for the reason, and when they do; empty if they allow one."""
-        given = self._situation
-        if closed := why_closed(given.policies[node.pool].windows, reason, given.now):
+        situation = self._situation
+        if closed := why_closed(situation.policies[node.pool].windows, reason, situation.now):
             return [f"NodePool {node.pool} allows no disruption for {reason}: it is {closed}"]
-        budgets = given.policies[node.pool].budgets
-        total, away = self._members.get(node.pool, Members()).total, unavailable_nodes(given, node.pool)
+        budgets = situation.policies[node.pool].budgets
+        total, away = self._members.get(node.pool, Members()).total, unavailable_nodes(situation, node.pool)
         try:
-            tight = binding(budgets, reason, total, len(away), given.now)
+            tight = binding(budgets, reason, total, len(away), situation.now)
         except ValueError as error:
             return [f"A budget of NodePool {node.pool} allows nothing: {error}"]
         if not tight:
             return []
-        opens = opens_at(budgets, reason, total=total, unavailable=len(away), now=given.now)
+        opens = opens_at(budgets, reason, total=total, unavailable=len(away), now=situation.now)
         when = f"; it opens at {format_instant(opens)}" if opens is not None else ""
-        names = sorted(each.node or each.claim for each in away)
+        names = sorted(leaving_node.node or leaving_node.claim for leaving_node in away)
         counted_already = (
             f"; {first_few(names, SHOWN)} {'counts' if len(names) == 1 else 'count'} as unavailable" if names else ""
         )
@@ -194,11 +194,11 @@ def why_leaving(claim: ClaimRecord) -> tuple[str, ...]:
     if not claim.is_true(DISRUPTION_REASON):
         return (f"It is leaving{since}, and no disruption command removes it: it expired, or somebody deleted it",)
     reason = claim.condition(DISRUPTION_REASON).get("reason") or "unknown"
-    found = [f"It is leaving{since}, and a disruption command removes it for the reason {reason}"]
+    sentences = [f"It is leaving{since}, and a disruption command removes it for the reason {reason}"]
     drift = claim.condition(DRIFTED) if claim.is_true(DRIFTED) else {}
     if reason == Reason.DRIFTED and (message := drift.get("message")):
-        found.append(f"It drifted ({drift.get('reason') or DRIFTED}): {message}")
-    return tuple(found)
+        sentences.append(f"It drifted ({drift.get('reason') or DRIFTED}): {message}")
+    return tuple(sentences)
 
 
 def _text(budget: Budget) -> str:

@@ -22,5 +22,5 @@ def why_closed(windows: Sequence[DisruptionWindow] | None, reason: str, now: dat
     mine = [window for window in windows if reason in window.reasons]
     if not mine or any(window.is_open(now) for window in mine):
         return ""
-    at, zone = min(((window.next_opening(now), window.timezone) for window in mine), key=lambda each: each[0])
+    at, zone = min(((window.next_opening(now), window.timezone) for window in mine), key=lambda opening: opening[0])
     return f"outside its disruption windows, the next opens on {at:%a %Y-%m-%d at %H:%M} {zone}"

@@ -97,7 +97,7 @@ def newest_per_requirements(images: Iterable[Image]) -> list[Image]:
     ordered = sorted(images, key=lambda image: image.name)
     ordered.sort(key=lambda image: image.creation_date, reverse=True)
     ordered.sort(key=lambda image: image.deprecated)
-    chosen: dict[str, Image] = {}
+    newest: dict[str, Image] = {}
     for image in ordered:
-        chosen.setdefault(repr(image.requirements), image)
-    return list(chosen.values())
+        newest.setdefault(repr(image.requirements), image)
+    return list(newest.values())

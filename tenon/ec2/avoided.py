@@ -58,7 +58,7 @@ def concerns_types(key: OfferingKey, instance_types: Collection[str]) -> bool:
 
 def grouped(until: Mapping[OfferingKey, datetime]) -> list[RefusedTypes]:
     """Group offerings by zone for messages. Listing them one by one would make messages five times as long."""
-    newest = sorted(until.items(), key=lambda one: (one[1], one[0]), reverse=True)[:MAX_AVOIDED]
+    newest = sorted(until.items(), key=lambda item: (item[1], item[0]), reverse=True)[:MAX_AVOIDED]
     groups: dict[tuple[str, str, datetime], list[str]] = {}
     for (capacity_type, name, zone), instant in newest:
         groups.setdefault((capacity_type, zone, instant), []).append(name)
@@ -71,24 +71,26 @@ def grouped(until: Mapping[OfferingKey, datetime]) -> list[RefusedTypes]:
 def shortages(refused: Iterable[RefusedTypes], now: datetime) -> list[str]:
     """Say in sentences what EC2 refuses now: capacity types, vCPU quotas that are used up, and offerings."""
     until = by_offering(refused, now)
-    found: list[str] = []
+    sentences: list[str] = []
     offerings: dict[str, list[OfferingKey]] = {}
     for key in sorted(until):
         if key.quota:
-            found.append(f"the account's {key.capacity_type} vCPU quota {key.quota} is used up: {_again(until[key])}")
+            sentences.append(
+                f"the account's {key.capacity_type} vCPU quota {key.quota} is used up: {_again(until[key])}"
+            )
         elif not key.instance_type:
             where = f" in {key.zone}" if key.zone else ""
-            found.append(f"EC2 refuses all {key.capacity_type} capacity{where}: {_again(until[key])}")
+            sentences.append(f"EC2 refuses all {key.capacity_type} capacity{where}: {_again(until[key])}")
         else:
             offerings.setdefault(key.capacity_type, []).append(key)
     for capacity_type, keys in offerings.items():
         names = [f"{key.instance_type} in {key.zone or 'every zone'}" for key in keys]
         last = max(until[key] for key in keys)
-        found.append(
+        sentences.append(
             f"EC2 refuses {counted(len(keys), f'{capacity_type} offering')} "
             f"({first_few(names, NAMED_OFFERINGS)}): {_again(last)}"
         )
-    return found
+    return sentences
 
 
 def _again(until: datetime) -> str:
@@ -97,10 +99,10 @@ def _again(until: datetime) -> str:
 
 def by_offering(refused: Iterable[RefusedTypes], now: datetime) -> dict[OfferingKey, datetime]:
     """Return until when each offering is avoided. Expired entries are left out."""
-    found: dict[OfferingKey, datetime] = {}
+    until_by_offering: dict[OfferingKey, datetime] = {}
     for group in refused:
         if group.until > now:
             for name in group.instance_types:
                 key = OfferingKey(group.capacity_type, name, group.zone)
-                found[key] = max(group.until, found.get(key, group.until))
-    return found
+                until_by_offering[key] = max(group.until, until_by_offering.get(key, group.until))
+    return until_by_offering

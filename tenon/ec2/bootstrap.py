@@ -62,8 +62,8 @@ def node_labels(template: Mapping[str, str], capacity_type: str) -> dict[str, st
     Leave out labels that EC2's cloud provider sets, labels that a kubelet may not set on itself, and Tenon's own
     labels, which would force every batch to use new launch templates.
     """
-    kept = {key: value for key, value in template.items() if _may_register_with(key)}
-    return kept | {labels.CAPACITY_TYPE: capacity_type, labels.DO_NOT_SYNC_TAINTS: "true"}
+    labels_ = {key: value for key, value in template.items() if _may_register_with(key)}
+    return labels_ | {labels.CAPACITY_TYPE: capacity_type, labels.DO_NOT_SYNC_TAINTS: "true"}
 
 
 def _may_register_with(key: str) -> bool:
@@ -78,8 +78,8 @@ def _may_register_with(key: str) -> bool:
 def node_taints(taints: Iterable[Taint], startup_taints: Iterable[Taint]) -> tuple[Taint, ...]:
     """Return the taints that a node registers with: the pool's taints, startup taints and the unregistered taint."""
     key, effect = labels.UNREGISTERED_TAINT
-    found = {(taint.key, taint.effect): taint for taint in (*taints, *startup_taints, Taint(key, effect))}
-    return tuple(found[identity] for identity in sorted(found))
+    taints_by_key = {(taint.key, taint.effect): taint for taint in (*taints, *startup_taints, Taint(key, effect))}
+    return tuple(taints_by_key[identity] for identity in sorted(taints_by_key))
 
 
 def kubelet_flags(node: Bootstrap) -> list[str]:

@@ -128,26 +128,26 @@ def _volume_bytes(settings: NodeSettings) -> int:
 
 def device_resources(item: Item, settings: NodeSettings) -> Resources:
     """Return accelerators and special network interfaces by resource name, without those that are zero."""
-    found: Resources = {}
+    devices: Resources = {}
     for gpu in item.get("GpuInfo", {}).get("Gpus", ()):
         name = _GPU_RESOURCES.get(gpu["Manufacturer"].lower())
         if name:
-            found[name] = found.get(name, 0) + gpu["Count"]
+            devices[name] = devices.get(name, 0) + gpu["Count"]
     for accelerator in item.get("InferenceAcceleratorInfo", {}).get("Accelerators", ()):
         if accelerator["Manufacturer"].lower() == "habana":
-            found["habana.ai/gaudi"] = found.get("habana.ai/gaudi", 0) + accelerator["Count"]
+            devices["habana.ai/gaudi"] = devices.get("habana.ai/gaudi", 0) + accelerator["Count"]
     for device in item.get("NeuronInfo", {}).get("NeuronDevices", ()):
-        found["aws.amazon.com/neuron"] = found.get("aws.amazon.com/neuron", 0) + device["Count"]
+        devices["aws.amazon.com/neuron"] = devices.get("aws.amazon.com/neuron", 0) + device["Count"]
         cores = device["Count"] * device["CoreInfo"]["Count"]
-        found["aws.amazon.com/neuroncore"] = found.get("aws.amazon.com/neuroncore", 0) + cores
+        devices["aws.amazon.com/neuroncore"] = devices.get("aws.amazon.com/neuroncore", 0) + cores
     efa = item["NetworkInfo"].get("EfaInfo", {}).get("MaximumEfaInterfaces", 0)
     if settings.lists_interfaces:
         efa = min(efa, len(settings.efa_only_interfaces))
-    found["vpc.amazonaws.com/efa"] = efa
-    found[POD_ENI] = branch_interfaces(item["InstanceType"])
+    devices["vpc.amazonaws.com/efa"] = efa
+    devices[POD_ENI] = branch_interfaces(item["InstanceType"])
     if settings.family.os == "windows":
-        found["vpc.amazonaws.com/PrivateIPv4Address"] = item["NetworkInfo"]["Ipv4AddressesPerInterface"] - 1
-    return {name: count for name, count in found.items() if count}
+        devices["vpc.amazonaws.com/PrivateIPv4Address"] = item["NetworkInfo"]["Ipv4AddressesPerInterface"] - 1
+    return {name: count for name, count in devices.items() if count}
 
 
 def capacity(item: Item, settings: NodeSettings) -> Resources:

@@ -55,7 +55,7 @@ def reservation_of(raw: Mapping[str, Any], now: datetime) -> CapacityReservation
         return None
     block = raw.get("ReservationType") == labels.CAPACITY_BLOCK
     criteria: Literal["open", "targeted"] = "open" if raw.get("InstanceMatchCriteria") == "open" else "targeted"
-    found = CapacityReservation(
+    reservation = CapacityReservation(
         id=str(raw["CapacityReservationId"]),
         availability_zone=str(raw["AvailabilityZone"]),
         instance_type=str(raw["InstanceType"]),
@@ -65,7 +65,7 @@ def reservation_of(raw: Mapping[str, Any], now: datetime) -> CapacityReservation
         reservation_type="capacity-block" if block else "default",
         interruptible=True if raw.get("Interruptible") else None,
     )
-    return found.model_copy(update={"state": "expiring"}) if drains(found, now) else found
+    return reservation.model_copy(update={"state": "expiring"}) if drains(reservation, now) else reservation
 
 
 def launched_into(raw: Mapping[str, Any]) -> str:
@@ -78,9 +78,9 @@ def launched_into(raw: Mapping[str, Any]) -> str:
         raw: the instance as DescribeInstances shows it.
     """
     asked_for = raw.get("CapacityReservationSpecification") or {}
-    named = (asked_for.get("CapacityReservationTarget") or {}).get("CapacityReservationId")
+    reservation_id = (asked_for.get("CapacityReservationTarget") or {}).get("CapacityReservationId")
     only = asked_for.get("CapacityReservationPreference") == RESERVATIONS_ONLY
-    return str(raw.get("CapacityReservationId") or "") if named or only else ""
+    return str(raw.get("CapacityReservationId") or "") if reservation_id or only else ""
 
 
 def drains(reservation: CapacityReservation, now: datetime) -> bool:
@@ -100,47 +100,54 @@ def offerings_by_type(
 
     ``zone_ids`` are the zones with a subnet, with their IDs; ``on_demand`` are prices by type.
     """
-    found: dict[str, list[Offering]] = {}
-    for each in sorted(reservations, key=lambda one: one.id):
-        if each.availability_zone in zone_ids:
-            found.setdefault(each.instance_type, []).append(
+    offerings: dict[str, list[Offering]] = {}
+    for reservation in sorted(reservations, key=lambda reservation: reservation.id):
+        if reservation.availability_zone in zone_ids:
+            offerings.setdefault(reservation.instance_type, []).append(
                 Offering(
-                    zone=each.availability_zone,
+                    zone=reservation.availability_zone,
                     capacity_type=labels.RESERVED,
-                    price=on_demand.get(each.instance_type, 0.0) * PRICE_SHARE,
-                    available=each.state == "active",
-                    zone_id=zone_ids[each.availability_zone],
-                    reservation_id=each.id,
-                    reservation_type=each.reservation_type,
-                    reservation_interruptible=str(bool(each.interruptible)).lower(),
+                    price=on_demand.get(reservation.instance_type, 0.0) * PRICE_SHARE,
+                    available=reservation.state == "active",
+                    zone_id=zone_ids[reservation.availability_zone],
+                    reservation_id=reservation.id,
+                    reservation_type=reservation.reservation_type,
+                    reservation_interruptible=str(bool(reservation.interruptible)).lower(),
                 )
             )
-    return found
+    return offerings
 
 
 def reservation_ids(instance_types: Iterable[InstanceType]) -> frozenset[str]:
     """Return the IDs of all reservations that have an offering."""
     return frozenset(
-        offering.reservation_id for each in instance_types for offering in each.offerings if offering.reservation_id
+        offering.reservation_id
+        for instance_type in instance_types
+        for offering in instance_type.offerings
+        if offering.reservation_id
     )
 
 
 def without_reservations(instance_types: Iterable[InstanceType]) -> list[InstanceType]:
     """Return the types without the offerings of reservations, as without the gate ReservedCapacity."""
-    found = []
-    for each in instance_types:
-        kept = tuple(offering for offering in each.offerings if not offering.reservation_id)
-        if kept:
-            found.append(each if len(kept) == len(each.offerings) else replace(each, offerings=kept))
-    return found
+    types = []
+    for instance_type in instance_types:
+        unreserved = tuple(offering for offering in instance_type.offerings if not offering.reservation_id)
+        if unreserved:
+            types.append(
+                instance_type
+                if len(unreserved) == len(instance_type.offerings)
+                else replace(instance_type, offerings=unreserved)
+            )
+    return types
 
 
 def with_places(instance_types: Sequence[InstanceType], places: Mapping[str, Places]) -> list[InstanceType]:
     """Write on each offering of a reservation how many places EC2 reports; none if EC2 does not say."""
 
     def counted(offering: Offering) -> Offering:
-        found = places.get(offering.reservation_id, NO_PLACES)
-        return replace(offering, reservation_capacity=found.left, counted_at=found.counted_at)
+        free_places = places.get(offering.reservation_id, NO_PLACES)
+        return replace(offering, reservation_capacity=free_places.left, counted_at=free_places.counted_at)
 
     return _changed(instance_types, counted)
 
@@ -161,37 +168,56 @@ def with_reservations(
         places: what EC2 reports of the reservations.
         claims: the NodeClaims that name a reservation.
     """
-    known = reservation_ids(instance_types)
-    listed = [each for each in node_class.status.capacity_reservations if each.id not in known]
+    present_ids = reservation_ids(instance_types)
+    listed = [
+        instance_type
+        for instance_type in node_class.status.capacity_reservations
+        if instance_type.id not in present_ids
+    ]
     if not listed:
         return instance_types
     zone_ids = {subnet.zone: subnet.zone_id or "" for subnet in node_class.status.subnets}
-    on_demand = {each.name: min(found) for each in instance_types if (found := list(_on_demand(each)))}
+    on_demand = {
+        instance_type.name: min(prices)
+        for instance_type in instance_types
+        if (prices := list(_on_demand(instance_type)))
+    }
     reserved = offerings_by_type(listed, zone_ids, on_demand)
-    alone = [replace(each, offerings=tuple(reserved[each.name])) for each in instance_types if each.name in reserved]
-    counted = {each.name: each.offerings for each in without_taken(with_places(alone, places), claims)}
+    alone = [
+        replace(instance_type, offerings=tuple(reserved[instance_type.name]))
+        for instance_type in instance_types
+        if instance_type.name in reserved
+    ]
+    counted = {
+        instance_type.name: instance_type.offerings
+        for instance_type in without_taken(with_places(alone, places), claims)
+    }
     return [
         replace(
-            each,
-            offerings=(*each.offerings, *counted[each.name]),
+            instance_type,
+            offerings=(*instance_type.offerings, *counted[instance_type.name]),
             requirements=Requirements.of(
-                *(one for key, one in each.requirements.items() if key not in RESERVATION_LABELS)
+                *(
+                    requirement
+                    for key, requirement in instance_type.requirements.items()
+                    if key not in RESERVATION_LABELS
+                )
             ),
         )
-        if each.name in counted
-        else each
-        for each in instance_types
+        if instance_type.name in counted
+        else instance_type
+        for instance_type in instance_types
     ]
 
 
 def _on_demand(instance_type: InstanceType) -> Iterable[float]:
-    return (one.price for one in instance_type.offerings if one.capacity_type == labels.ON_DEMAND)
+    return (offering.price for offering in instance_type.offerings if offering.capacity_type == labels.ON_DEMAND)
 
 
 def region_of(zone: str) -> str:
     """Return the region of an availability zone, local zone or Wavelength zone; empty if the name is no such zone."""
-    found = _REGION.match(zone)
-    return found[0] if found else ""
+    match = _REGION.match(zone)
+    return match[0] if match else ""
 
 
 def without_taken(instance_types: Sequence[InstanceType], claims: Iterable[ClaimRecord]) -> list[InstanceType]:
@@ -221,8 +247,13 @@ def _takes_place(claim: ClaimRecord, since: float) -> bool:
 def _changed(instance_types: Sequence[InstanceType], change: Callable[[Offering], Offering]) -> list[InstanceType]:
     """Types without a reservation stay the same objects, because the scheduling engine remembers what it computed."""
     return [
-        replace(each, offerings=tuple(change(one) if one.reservation_id else one for one in each.offerings))
-        if any(one.reservation_id for one in each.offerings)
-        else each
-        for each in instance_types
+        replace(
+            instance_type,
+            offerings=tuple(
+                change(offering) if offering.reservation_id else offering for offering in instance_type.offerings
+            ),
+        )
+        if any(offering.reservation_id for offering in instance_type.offerings)
+        else instance_type
+        for instance_type in instance_types
     ]

@@ -51,10 +51,10 @@ def class_fault(code: str, message: str, operation: str = "") -> ClassFault:
 
 def _denied(message: str) -> ClassFault:
     """A missing right on a resource that the class names."""
-    found = _RESOURCE.search(message)
-    if found is None:
+    resource = _RESOURCE.search(message)
+    if resource is None:
         return ClassFault.NONE
-    if found["kind"] in ("image", "snapshot", "volume", "key"):
+    if resource["kind"] in ("image", "snapshot", "volume", "key"):
         return ClassFault.IMAGE
-    passed = found["right"] == "iam:PassRole" or found["kind"] in ("subnet", "security-group", "launch-template")
+    passed = resource["right"] == "iam:PassRole" or resource["kind"] in ("subnet", "security-group", "launch-template")
     return ClassFault.WHOLE if passed else ClassFault.NONE

@@ -215,12 +215,12 @@ def _printable(text: str) -> str:
 
 def _plain(line: str) -> str:
     """The line, with the message and error of a JSON record instead of the record, as nodeadm writes them."""
-    found = _JSON.search(line)
-    if found is None:
+    match = _JSON.search(line)
+    if match is None:
         return line
     try:
-        record = json.loads(found[0])
+        record = json.loads(match[0])
     except (ValueError, RecursionError):
         return line
-    said = [str(record[key]) for key in ("level", "msg", "error") if record.get(key)]
-    return f"{line[: found.start()]}{': '.join(said)}" if said else line
+    texts = [str(record[key]) for key in ("level", "msg", "error") if record.get(key)]
+    return f"{line[: match.start()]}{': '.join(texts)}" if texts else line

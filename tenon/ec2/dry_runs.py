@@ -44,7 +44,7 @@ class Trial:
         """Equal for equal trials, so that a trial that passed is not repeated."""
         content = [
             self.plan.request.model_dump(mode="json"),
-            [each.name for each in self.plan.templates],
+            [template.name for template in self.plan.templates],
             self.run_instances,
         ]
         return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
@@ -59,15 +59,20 @@ def trials_of(node_class: EC2NodeClass, cluster: Cluster, instance_types: Sequen
         ValueError: the class's user data cannot be rendered.
     """
     cheapest = sorted(instance_types, key=lambda kind: (_price(kind), kind.name))
-    on_demand = (_trial(node_class, cluster, each, labels.ON_DEMAND) for each in cheapest)
-    found = next(filter(None, on_demand), None)
-    if found is not None:
-        yield found
-    reserved = [(one, each) for each in instance_types for one in each.offerings if one.reservation_id]
-    for offering, each in sorted(reserved, key=lambda pair: pair[0].reservation_id)[:MOST_RESERVATIONS]:
+    on_demand = (_trial(node_class, cluster, instance_type, labels.ON_DEMAND) for instance_type in cheapest)
+    first_trial = next(filter(None, on_demand), None)
+    if first_trial is not None:
+        yield first_trial
+    reserved = [
+        (reserved_offering, instance_type)
+        for instance_type in instance_types
+        for reserved_offering in instance_type.offerings
+        if reserved_offering.reservation_id
+    ]
+    for offering, instance_type in sorted(reserved, key=lambda pair: pair[0].reservation_id)[:MOST_RESERVATIONS]:
         # It may be full now. That says nothing about rights.
         free = replace(offering, available=True, reservation_capacity=max(1, offering.reservation_capacity))
-        trial = _trial(node_class, cluster, replace(each, offerings=(free,)), labels.RESERVED)
+        trial = _trial(node_class, cluster, replace(instance_type, offerings=(free,)), labels.RESERVED)
         if trial is not None:
             yield replace(trial, operations=("RunInstances",))
 
@@ -91,7 +96,7 @@ def _trial(node_class: EC2NodeClass, cluster: Cluster, instance_type: InstanceTy
 
 
 def _price(instance_type: InstanceType) -> float:
-    on_demand = (each.price for each in instance_type.offerings if each.capacity_type == labels.ON_DEMAND)
+    on_demand = (offering.price for offering in instance_type.offerings if offering.capacity_type == labels.ON_DEMAND)
     return min(on_demand, default=float("inf"))
 
 

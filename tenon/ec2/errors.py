@@ -197,8 +197,8 @@ def refusal(operation: str, code: str, message: str) -> str:
         return (
             f"AWS refused {action} ({code}): let the trust policy of Tenon's role name the ServiceAccount of its Pods"
         )
-    named = _NOT_AUTHORIZED.search(message)
-    right, resource = (named[1], named[2]) if named else (action, None)
+    action_match = _NOT_AUTHORIZED.search(message)
+    right, resource = (action_match[1], action_match[2]) if action_match else (action, None)
     where = f"{right} on {resource}" if resource else right
     if denied := _DENIED.search(message):
         return f"AWS refused {action} ({code}): {denied[1]} denies {where} explicitly, remove that"
@@ -251,39 +251,39 @@ def unavailable_offerings(
     pairs = sorted(set(tried))
     refused: set[tuple[str, str]] = set()
     full: set[str] = set()
-    found: set[OfferingKey] = set()
+    keys: set[OfferingKey] = set()
     failures = list(fleet_errors)
     denied = refused_type(failures, pairs)
     for error in failures:
         code = error.get("ErrorCode", "")
         if code == SPOT_ROLE_MISSING:
             return [OfferingRef(capacity_type=capacity_type, instance_type="", zone="")]
-        meant = _meant(error, pairs)
-        quotas = {quota_of(name, capacity_type) for name, _ in meant}
+        named_pairs = _meant(error, pairs)
+        quotas = {quota_of(name, capacity_type) for name, _ in named_pairs}
         if code in QUOTA_USED_UP and len(quotas) == 1 and capacity_type != labels.RESERVED:
-            found.add(OfferingKey.of_quota(capacity_type, quotas.pop()))
+            keys.add(OfferingKey.of_quota(capacity_type, quotas.pop()))
         elif denied and code in TYPE_REFUSED and capacity_type != labels.RESERVED:
-            found.add(OfferingKey(capacity_type, denied, ""))
+            keys.add(OfferingKey(capacity_type, denied, ""))
         elif (
             code in INSUFFICIENT_CAPACITY
             or code in QUOTA_USED_UP
             or (denied and code in TYPE_REFUSED)
             or (reservations and code.startswith(RESERVATION_CODES))
         ):
-            refused |= meant
+            refused |= named_pairs
             if strategy == SPREAD and _ABOUT_GROUP in error.get("ErrorMessage", "").lower():
-                full |= {zone for _, zone in meant}
-    found |= {
+                full |= {zone for _, zone in named_pairs}
+    keys |= {
         OfferingKey.refusable(capacity_type, name, zone, (reservations or {}).get((name, zone), ""), placement_group)
         for name, zone in refused
         if zone not in full
     }
-    found |= {
-        OfferingKey.refusable(sold, "", zone, placement_group=placement_group)
+    keys |= {
+        OfferingKey.refusable(launched_as, "", zone, placement_group=placement_group)
         for zone in full
-        for sold in (labels.RESERVED, labels.SPOT, labels.ON_DEMAND)
+        for launched_as in (labels.RESERVED, labels.SPOT, labels.ON_DEMAND)
     }
-    return [OfferingRef(capacity_type=key[0], instance_type=key[1], zone=key[2]) for key in sorted(found)]
+    return [OfferingRef(capacity_type=key[0], instance_type=key[1], zone=key[2]) for key in sorted(keys)]
 
 
 def refused_type(fleet_errors: Iterable[Mapping[str, Any]], tried: Iterable[tuple[str, str]]) -> str:
@@ -298,8 +298,8 @@ def refused_type(fleet_errors: Iterable[Mapping[str, Any]], tried: Iterable[tupl
         code, message = error.get("ErrorCode", ""), error.get("ErrorMessage", "")
         if code not in TYPE_REFUSED:
             continue
-        named = _NOT_AUTHORIZED.search(message) if code in UNAUTHORIZED else None
-        if named and not (named[1] == "ec2:RunInstances" and (named[2] is None or ":instance/" in named[2])):
+        action = _NOT_AUTHORIZED.search(message) if code in UNAUTHORIZED else None
+        if action and not (action[1] == "ec2:RunInstances" and (action[2] is None or ":instance/" in action[2])):
             return ""
         names |= {name for name, _ in _meant(error, pairs)}
     return names.pop() if len(names) == 1 else ""

@@ -34,8 +34,8 @@ def evaluate_settings(item: Item, settings: NodeSettings) -> NodeSettings:
         kubelet["maxPods"] = _value("maxPods", text, item, usual)
     pods = max_pods(item, replace(settings, kubelet=kubelet))
     for field in ("kubeReserved", "systemReserved"):
-        if given := kubelet.get(field):
-            kubelet[field] = {name: _amount(field, name, value, item, pods) for name, value in given.items()}
+        if expressions_ := kubelet.get(field):
+            kubelet[field] = {name: _amount(field, name, value, item, pods) for name, value in expressions_.items()}
     return replace(settings, kubelet=kubelet)
 
 
@@ -55,8 +55,8 @@ def _amount(field: str, name: str, value: Any, item: Item, pods: int) -> Any:
     if not is_expression(value):
         return value
     unit, step = UNITS[name]
-    found = _value(f"{field}[{name}]", value, item, pods)
-    return f"{-(-found // step) * step}{unit}"
+    amount = _value(f"{field}[{name}]", value, item, pods)
+    return f"{-(-amount // step) * step}{unit}"
 
 
 def _value(place: str, text: str, item: Item, pods: int) -> int:

@@ -17,9 +17,9 @@ Described = Callable[[EC2NodeClass], tuple[NodeSettings, Iterable[Item]]]
 GATE_IS_OFF = "expressions are read with AWS_FEATURE_GATES=NodeClassCEL=true only: set it, or write plain values"
 
 
-def expressions_are_off(found: Mapping[str, str]) -> str:
+def expressions_are_off(faults: Mapping[str, str]) -> str:
     """Return the message for a class that has these expressions while their feature gate is off."""
-    return f"kubelet.{next(iter(found))}: {GATE_IS_OFF}"
+    return f"kubelet.{next(iter(faults))}: {GATE_IS_OFF}"
 
 
 def check_expressions(node_class: EC2NodeClass, described: Described, *, allowed: bool) -> CheckResult:
@@ -27,11 +27,11 @@ def check_expressions(node_class: EC2NodeClass, described: Described, *, allowed
 
     ``described`` is called only if all of them can be parsed.
     """
-    found = expressions_in(kubelet_map(node_class))
-    if not found or node_class.spec.kubelet is None:
+    expressions_by_field = expressions_in(kubelet_map(node_class))
+    if not expressions_by_field or node_class.spec.kubelet is None:
         return PASSED
     if not allowed:
-        return CheckResult("KubeletExpressionsDisabled", expressions_are_off(found))
+        return CheckResult("KubeletExpressionsDisabled", expressions_are_off(expressions_by_field))
     if unreadable := unreadable_expressions(node_class.spec.kubelet):
         return CheckResult("KubeletExpressionInvalid", "; ".join(str(problem) for problem in unreadable))
     settings, items = described(node_class)

@@ -119,8 +119,8 @@ def _baseline_gbps(network: Mapping[str, Any]) -> float | None:
     cards = [card[_BASELINE] for card in network.get("NetworkCards", ()) if _BASELINE in card]
     if not cards:
         return None
-    stated = _WHOLE.fullmatch(network.get("NetworkPerformance", "")) if len(cards) > 1 else None
-    return float(stated["each"]) * int(stated["cards"] or 1) if stated else float(sum(cards))
+    whole_number = _WHOLE.fullmatch(network.get("NetworkPerformance", "")) if len(cards) > 1 else None
+    return float(whole_number["each"]) * int(whole_number["cards"] or 1) if whole_number else float(sum(cards))
 
 
 def _gpu(item: Item) -> Values:
@@ -137,11 +137,15 @@ def _gpu(item: Item) -> Values:
 
 def _accelerator(item: Item) -> Values:
     """Inference accelerators, or else Neuron devices, whose manufacturer (AWS) EC2 does not name."""
-    found = item.get("InferenceAcceleratorInfo", {}).get("Accelerators", ())
+    accelerators = item.get("InferenceAcceleratorInfo", {}).get("Accelerators", ())
     neuron = item.get("NeuronInfo", {}).get("NeuronDevices", ())
     name = manufacturer = count = None
-    if len(found) == 1:
-        name, manufacturer, count = _kebab(found[0]["Name"]), _kebab(found[0]["Manufacturer"]), found[0]["Count"]
+    if len(accelerators) == 1:
+        name, manufacturer, count = (
+            _kebab(accelerators[0]["Name"]),
+            _kebab(accelerators[0]["Manufacturer"]),
+            accelerators[0]["Count"],
+        )
     elif len(neuron) == 1:
         name, manufacturer, count = _kebab(neuron[0]["Name"]), "aws", neuron[0]["Count"]
     return {

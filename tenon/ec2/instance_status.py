@@ -43,15 +43,15 @@ def impaired(statuses: Iterable[InstanceStatus]) -> frozenset[str]:
 
 def unhealthy(statuses: Iterable[InstanceStatus], now: datetime) -> dict[str, Kind]:
     """Return the instances whose nodes must leave, and why. A failing check counts before a scheduled event."""
-    found: dict[str, Kind] = {}
+    kinds: dict[str, Kind] = {}
     for status in statuses:
         if _failed(status.system_impaired_since, now):
-            found[status.instance_id] = Kind.SYSTEM_STATUS
+            kinds[status.instance_id] = Kind.SYSTEM_STATUS
         elif _failed(status.instance_impaired_since, now):
-            found[status.instance_id] = Kind.INSTANCE_STATUS
+            kinds[status.instance_id] = Kind.INSTANCE_STATUS
         elif status.scheduled:
-            found[status.instance_id] = Kind.EVENT_STATUS
-    return found
+            kinds[status.instance_id] = Kind.EVENT_STATUS
+    return kinds
 
 
 def _failed(since: datetime | None, now: datetime) -> bool:

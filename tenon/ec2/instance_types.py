@@ -50,7 +50,11 @@ class Prices:
 
     def knows(self, name: str, zones: Iterable[str]) -> bool:
         """True if the type has any known price in these zones."""
-        return any(self.of(name, zone, sold) is not None for zone in zones for sold in _CAPACITY_TYPES.values())
+        return any(
+            self.of(name, zone, capacity_type) is not None
+            for zone in zones
+            for capacity_type in _CAPACITY_TYPES.values()
+        )
 
 
 def without_list_price(items: Iterable[Item], prices: Prices) -> list[str]:
@@ -144,10 +148,10 @@ def build(
     if not offerings:
         return None
     try:
-        found = described(item, region, settings)
+        instance_type = described(item, region, settings)
     except ExpressionError:
         return None  # the condition of the class reports it
-    values = dict(found.values) | {
+    values = dict(instance_type.values) | {
         labels.ZONE: sorted({offering.zone for offering in offerings}),
         labels.ZONE_ID: sorted({offering.zone_id for offering in offerings if offering.zone_id}),
         labels.CAPACITY_TYPE: sorted({offering.capacity_type for offering in offerings}),
@@ -157,8 +161,8 @@ def build(
     return InstanceType(
         name=name,
         requirements=_requirements(values),
-        capacity=found.capacity,
-        overhead=found.overhead,
+        capacity=instance_type.capacity,
+        overhead=instance_type.overhead,
         offerings=offerings,
     )
 
@@ -187,26 +191,30 @@ def without(instance_types: Iterable[InstanceType], unavailable: Container[Offer
 
     A type that is launched into a placement group also lacks what EC2 refused in this group.
     """
-    return [_marked(each, unavailable) for each in instance_types]
+    return [_marked(instance_type, unavailable) for instance_type in instance_types]
 
 
-def _marked(each: InstanceType, unavailable: Container[OfferingKey]) -> InstanceType:
-    group = placement_groups.group_id(each.requirements)
+def _marked(instance_type: InstanceType, unavailable: Container[OfferingKey]) -> InstanceType:
+    group = placement_groups.group_id(instance_type.requirements)
     refused = [
-        OfferingKey.refusable(one.capacity_type, each.name, one.zone, one.reservation_id) in unavailable
+        OfferingKey.refusable(
+            old_offering.capacity_type, instance_type.name, old_offering.zone, old_offering.reservation_id
+        )
+        in unavailable
         or (
             group != ""
             and any(
-                OfferingKey.refusable(one.capacity_type, name, one.zone, placement_group=group) in unavailable
-                for name in (each.name, "")
+                OfferingKey.refusable(old_offering.capacity_type, name, old_offering.zone, placement_group=group)
+                in unavailable
+                for name in (instance_type.name, "")
             )
         )
-        for one in each.offerings
+        for old_offering in instance_type.offerings
     ]
     if not any(refused):
-        return each
+        return instance_type
     offerings = tuple(
-        dataclasses.replace(offering, available=False) if gone else offering
-        for offering, gone in zip(each.offerings, refused, strict=True)
+        dataclasses.replace(offering, available=False) if is_refused else offering
+        for offering, is_refused in zip(instance_type.offerings, refused, strict=True)
     )
-    return dataclasses.replace(each, offerings=offerings)
+    return dataclasses.replace(instance_type, offerings=offerings)

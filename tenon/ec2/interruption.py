@@ -231,8 +231,8 @@ def _notice(event: _Event) -> Notice:
             if health.service != "EC2" or health.category != "scheduledChange":
                 return nothing
             # An event may name volumes, hosts and reservations too. Those are no instances of a node.
-            found = (entity.value for entity in health.entities if _INSTANCE_ID.fullmatch(entity.value))
-            return Notice(Kind.SCHEDULED_CHANGE, tuple(dict.fromkeys(found)), at)
+            instance_ids = (entity.value for entity in health.entities if _INSTANCE_ID.fullmatch(entity.value))
+            return Notice(Kind.SCHEDULED_CHANGE, tuple(dict.fromkeys(instance_ids)), at)
         case _:
             return nothing
 

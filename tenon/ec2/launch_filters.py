@@ -59,8 +59,8 @@ def named_types(requirements: Requirements, instance_types: Iterable[InstanceTyp
 
     A planned claim names at most `MAX_TYPES` of about 900 types, and each other filter costs more than this one.
     """
-    wanted = requirements.get(labels.INSTANCE_TYPE)
-    return [each for each in instance_types if wanted.has(each.name)]
+    requirement = requirements.get(labels.INSTANCE_TYPE)
+    return [instance_type for instance_type in instance_types if requirement.has(instance_type.name)]
 
 
 def choose(
@@ -80,8 +80,8 @@ def choose(
     flexible = not _min_values(requirements)
     if flexible:
         choices = _drop_expensive_spot(_plain_first(choices))
-    sold = {offering.capacity_type for choice in choices for offering in choice.offerings}
-    capacity_type = next((each for each in PREFERRED_CAPACITY_TYPES if each in sold), None)
+    capacity_types = {offering.capacity_type for choice in choices for offering in choice.offerings}
+    capacity_type = next((preferred for preferred in PREFERRED_CAPACITY_TYPES if preferred in capacity_types), None)
     if capacity_type is None:
         raise NoOfferingError(
             "no instance type that the claim allows fits its pods and can be bought in the class's zones"
@@ -99,28 +99,34 @@ def compatible(
     requirements: Requirements, requests: Resources, instance_types: Iterable[InstanceType], zones: frozenset[str]
 ) -> list[TypeOfferings]:
     """Return types that meet the requirements and fit the requests, each with the offerings that can be bought."""
-    asked = [(position, requirements[key]) for position, key in enumerate(OFFERING_KEYS) if key in requirements]
-    found = []
-    for each in instance_types:
+    offering_requirements = [
+        (position, requirements[key]) for position, key in enumerate(OFFERING_KEYS) if key in requirements
+    ]
+    choices = []
+    for instance_type in instance_types:
         offerings = tuple(
             offering
-            for offering in each.offerings
-            if offering.available and offering.zone in zones and _meets(offering, asked)
+            for offering in instance_type.offerings
+            if offering.available and offering.zone in zones and _meets(offering, offering_requirements)
         )
-        if offerings and fits(requests, each.allocatable) and each.requirements.intersects(requirements):
-            found.append(TypeOfferings(each, offerings))
-    return found
+        if (
+            offerings
+            and fits(requests, instance_type.allocatable)
+            and instance_type.requirements.intersects(requirements)
+        ):
+            choices.append(TypeOfferings(instance_type, offerings))
+    return choices
 
 
-def _meets(offering: Offering, asked: Iterable[tuple[int, Requirement]]) -> bool:
+def _meets(offering: Offering, offering_requirements: Iterable[tuple[int, Requirement]]) -> bool:
     """Whether the offering has these values, given by their place in `OFFERING_KEYS`. An unknown zone ID fits."""
     values = offering.values
-    for position, wanted in asked:
+    for position, requirement in offering_requirements:
         value = values[position]
         if value:
-            if not wanted.has(value):
+            if not requirement.has(value):
                 return False
-        elif OFFERING_KEYS[position] != labels.ZONE_ID and not wanted.may_be_absent:
+        elif OFFERING_KEYS[position] != labels.ZONE_ID and not requirement.may_be_absent:
             return False
     return True
 
@@ -131,12 +137,12 @@ def _of_one_kind(choices: Iterable[TypeOfferings]) -> list[TypeOfferings]:
     In each zone, a type keeps the reservation with the most places. Of capacity blocks only one is left.
     """
     best = min((offering for choice in choices for offering in choice.offerings), key=_kind)
-    kept = _filter_offerings(choices, lambda offering: _kind(offering)[1:] == _kind(best)[1:])
+    same_kind = _filter_offerings(choices, lambda offering: _kind(offering)[1:] == _kind(best)[1:])
     if best.reservation_type == labels.CAPACITY_BLOCK:
-        kept = sorted(kept, key=lambda choice: (choice.price, choice.type.name))[:1]
-        only = min(kept[0].offerings, key=lambda offering: (offering.price, -offering.reservation_capacity))
-        return [TypeOfferings(kept[0].type, (only,))]
-    return [TypeOfferings(choice.type, _roomiest(choice.offerings)) for choice in kept]
+        same_kind = sorted(same_kind, key=lambda choice: (choice.price, choice.type.name))[:1]
+        only = min(same_kind[0].offerings, key=lambda offering: (offering.price, -offering.reservation_capacity))
+        return [TypeOfferings(same_kind[0].type, (only,))]
+    return [TypeOfferings(choice.type, _roomiest(choice.offerings)) for choice in same_kind]
 
 
 def _kind(offering: Offering) -> tuple[float, bool, bool]:
@@ -147,7 +153,9 @@ def _kind(offering: Offering) -> tuple[float, bool, bool]:
 
 def _roomiest(offerings: Iterable[Offering]) -> tuple[Offering, ...]:
     by_zone: dict[str, Offering] = {}
-    for offering in sorted(offerings, key=lambda one: (-one.reservation_capacity, one.reservation_id)):
+    for offering in sorted(
+        offerings, key=lambda candidate: (-candidate.reservation_capacity, candidate.reservation_id)
+    ):
         by_zone.setdefault(offering.zone, offering)
     return tuple(by_zone[zone] for zone in sorted(by_zone))
 
@@ -157,11 +165,12 @@ def _plain_first(choices: list[TypeOfferings]) -> list[TypeOfferings]:
     return [choice for choice in choices if not _exotic(choice.type)] or choices
 
 
-def _exotic(each: InstanceType) -> bool:
-    if any("metal" in size for size in each.requirements.get(_SIZE).values):
+def _exotic(instance_type: InstanceType) -> bool:
+    if any("metal" in size for size in instance_type.requirements.get(_SIZE).values):
         return True
     return any(
-        not each.requirements.get(key).complement and each.requirements.get(key).values for key in _EXOTIC_COUNTS
+        not instance_type.requirements.get(key).complement and instance_type.requirements.get(key).values
+        for key in _EXOTIC_COUNTS
     )
 
 
@@ -175,19 +184,24 @@ def _drop_expensive_spot(choices: list[TypeOfferings]) -> list[TypeOfferings]:
 
 
 def _filter_offerings(choices: Iterable[TypeOfferings], keep: Callable[[Offering], bool]) -> list[TypeOfferings]:
-    kept = (TypeOfferings(choice.type, tuple(filter(keep, choice.offerings))) for choice in choices)
-    return [choice for choice in kept if choice.offerings]
+    filtered = (TypeOfferings(choice.type, tuple(filter(keep, choice.offerings))) for choice in choices)
+    return [choice for choice in filtered if choice.offerings]
 
 
 def _min_values(requirements: Requirements) -> Mapping[str, int]:
-    return {key: each.min_values for key, each in requirements.items() if each.min_values}
+    return {key: requirement.min_values for key, requirement in requirements.items() if requirement.min_values}
 
 
 def missing_values(requirements: Requirements, instance_types: Sequence[InstanceType]) -> str:
     """Return which label has fewer values than its minValues; empty if there are enough for all labels."""
-    for key, wanted in sorted(_min_values(requirements).items()):
+    for key, minimum in sorted(_min_values(requirements).items()):
         required = requirements.get(key)
-        seen = {value for each in instance_types for value in each.requirements.get(key).values if required.has(value)}
-        if len(seen) < wanted:
-            return f"minValues of {key} asks for {wanted} values, but the types that can be bought have {len(seen)}"
+        values = {
+            value
+            for instance_type in instance_types
+            for value in instance_type.requirements.get(key).values
+            if required.has(value)
+        }
+        if len(values) < minimum:
+            return f"minValues of {key} asks for {minimum} values, but the types that can be bought have {len(values)}"
     return ""

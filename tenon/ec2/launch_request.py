@@ -89,10 +89,17 @@ def plan_launch(
     subnets = best_subnets(node_class.status.subnets, free_addresses)
     enclaves = bool(requests.get(NITRO_SANDBOX))
     if enclaves:
-        instance_types = [each for each in instance_types if each.requirements.get(_NITRO_SANDBOX_LABEL).has("true")]
+        instance_types = [
+            instance_type
+            for instance_type in instance_types
+            if instance_type.requirements.get(_NITRO_SANDBOX_LABEL).has("true")
+        ]
     bootable = images_by_type(instance_types, node_class.status.amis)
     capacity_type, choices = choose(
-        requirements, requests, (each for each in instance_types if each.name in bootable), subnets
+        requirements,
+        requests,
+        (instance_type for instance_type in instance_types if instance_type.name in bootable),
+        subnets,
     )
     sets_max_pods = family_of(node_class).sets_max_pods
     own_kubelet = kubelet_map(node_class)
@@ -158,8 +165,8 @@ def _by_reservation(choices: Iterable[TypeOfferings]) -> Iterator[TypeOfferings]
     for choice in choices:
         ids = dict.fromkeys(offering.reservation_id for offering in choice.offerings)
         for name in ids:
-            held = tuple(offering for offering in choice.offerings if offering.reservation_id == name)
-            yield choice if len(ids) == 1 else TypeOfferings(choice.type, held)
+            reserved_offerings = tuple(offering for offering in choice.offerings if offering.reservation_id == name)
+            yield choice if len(ids) == 1 else TypeOfferings(choice.type, reserved_offerings)
 
 
 def _reservation(offering: Offering) -> Reservation | None:
@@ -176,7 +183,7 @@ def _reference(name: str, offering: Offering) -> OfferingRef:
 def best_subnets(subnets: Iterable[Subnet], free_addresses: Mapping[str, int]) -> dict[str, Subnet]:
     """Pick the subnet with the most free addresses in each zone. Leave out zones whose subnets are all full."""
     best: dict[str, Subnet] = {}
-    for subnet in sorted(subnets, key=lambda each: (-free_addresses.get(each.id, 0), each.id)):
+    for subnet in sorted(subnets, key=lambda candidate: (-free_addresses.get(candidate.id, 0), candidate.id)):
         if free_addresses.get(subnet.id, 0) > 0:
             best.setdefault(subnet.zone, subnet)
     return best
@@ -200,22 +207,22 @@ def without_addresses(
     requirements = Requirements.from_terms(term.to_dict() for term in claim.spec.requirements)
     requests = parse_resources(claim.spec.resources.requests)
     return sorted(full), [
-        _reference(each.type.name, offering)
-        for each in compatible(requirements, requests, instance_types, frozenset(full))
-        for offering in each.offerings
+        _reference(choice.type.name, offering)
+        for choice in compatible(requirements, requests, instance_types, frozenset(full))
+        for offering in choice.offerings
     ]
 
 
 def images_by_type(instance_types: Iterable[InstanceType], amis: Iterable[AMI]) -> dict[str, str]:
     """Map each type to the ID of the first image that it can boot. A class lists its images in order of preference."""
     images = [(Requirements.from_terms(term.to_dict() for term in ami.requirements), ami.id) for ami in amis]
-    chosen: dict[str, str] = {}
-    for each in instance_types:
-        for wanted, image_id in images:
-            if each.requirements.conflict(wanted) is None:
-                chosen[each.name] = image_id
+    image_by_type: dict[str, str] = {}
+    for instance_type in instance_types:
+        for image_requirements, image_id in images:
+            if instance_type.requirements.conflict(image_requirements) is None:
+                image_by_type[instance_type.name] = image_id
                 break
-    return chosen
+    return image_by_type
 
 
 def _overrides(

@@ -169,7 +169,7 @@ def block_devices(node_class: EC2NodeClass) -> list[dict[str, Any]]:
 
 
 def _ebs(volume: BlockDevice) -> dict[str, Any]:
-    given = {
+    ebs_settings = {
         "DeleteOnTermination": True if volume.delete_on_termination is None else volume.delete_on_termination,
         "Encrypted": volume.encrypted,
         "Iops": volume.iops,
@@ -180,7 +180,7 @@ def _ebs(volume: BlockDevice) -> dict[str, Any]:
         "VolumeSize": math.ceil(volume_bytes(volume.volume_size) / GIB) or None,
         "VolumeType": volume.volume_type or "gp3",
     }
-    return {name: value for name, value in given.items() if value is not None}
+    return {name: value for name, value in ebs_settings.items() if value is not None}
 
 
 def _network(node_class: EC2NodeClass, efa_interfaces: int, *, ipv6: bool) -> dict[str, Any]:
@@ -192,7 +192,8 @@ def _network(node_class: EC2NodeClass, efa_interfaces: int, *, ipv6: bool) -> di
     spec = node_class.spec
     groups = [group.id for group in node_class.status.security_groups]
     places: list[tuple[int, int, str]] = [
-        (each.network_card_index, each.device_index, each.interface_type) for each in spec.network_interfaces
+        (interface.network_card_index, interface.device_index, interface.interface_type)
+        for interface in spec.network_interfaces
     ]
     if not places and efa_interfaces:
         places = [(card, 0 if card == 0 else 1, "efa") for card in range(efa_interfaces)]

@@ -12,9 +12,9 @@ from tenon.lifecycle.messages.launch import Instance
 from tenon.scheduling.model import InstanceType
 
 
-def tenancy(asked: Requirements) -> str:
+def tenancy(requirements: Requirements) -> str:
     """Return the tenancy of an instance: dedicated, which costs more, only if the requirements exclude default."""
-    return labels.DEFAULT_TENANCY if asked.get(labels.TENANCY).has(labels.DEFAULT_TENANCY) else labels.DEDICATED
+    return labels.DEFAULT_TENANCY if requirements.get(labels.TENANCY).has(labels.DEFAULT_TENANCY) else labels.DEDICATED
 
 
 def launched_labels(claim: Mapping[str, Any], instance: Instance, kind: InstanceType | None) -> dict[str, str]:
@@ -22,10 +22,10 @@ def launched_labels(claim: Mapping[str, Any], instance: Instance, kind: Instance
 
     The placement group is that of the instance: the EC2NodeClass, from which ``kind`` comes, may name another by now.
     """
-    asked = Requirements.from_terms((claim.get("spec") or {}).get("requirements") or ())
-    known = asked.labels()
+    requirements = Requirements.from_terms((claim.get("spec") or {}).get("requirements") or ())
+    known_labels = requirements.labels()
     offering = {
-        labels.TENANCY: tenancy(asked),
+        labels.TENANCY: tenancy(requirements),
         labels.INSTANCE_TYPE: instance.instance_type,
         labels.ZONE: instance.zone,
         labels.CAPACITY_TYPE: instance.capacity_type,
@@ -44,5 +44,5 @@ def launched_labels(claim: Mapping[str, Any], instance: Instance, kind: Instance
             labels.RESERVATION_TYPE: instance.reservation_type or labels.DEFAULT_RESERVATION,
             labels.RESERVATION_INTERRUPTIBLE: str(instance.reservation_interruptible).lower(),
         }
-    expected = {key: value for key, value in {**known, **described}.items() if key not in PLACEMENT_GROUP_LABELS}
+    expected = {key: value for key, value in {**known_labels, **described}.items() if key not in PLACEMENT_GROUP_LABELS}
     return {**expected, **offering}

@@ -82,10 +82,10 @@ def learned_amounts(node_class: EC2NodeClass) -> dict[str, dict[str, Figure]]:
     least: dict[str, dict[str, Figure]] = {}
     for image in node_class.status.amis:
         for name, amounts in figures.get(image.id, {}).items():
-            known = least.setdefault(name, {})
+            least_amounts = least.setdefault(name, {})
             for resource, figure in amounts.items():
-                if resource not in known or figure.reported < known[resource].reported:
-                    known[resource] = figure
+                if resource not in least_amounts or figure.reported < least_amounts[resource].reported:
+                    least_amounts[resource] = figure
     return least
 
 
@@ -121,10 +121,10 @@ def with_amounts(
     if image not in current:
         return None
     figures = {of: types for of, types in read_amounts(annotations).items() if of in current}
-    known = figures.get(image, {}).get(instance_type, {})
+    type_amounts = figures.get(image, {}).get(instance_type, {})
     news: dict[str, Figure] = {}
     for resource, was, now in differing(planned, reported):
-        rule, before = RULES[resource], known.get(resource)
+        rule, before = RULES[resource], type_amounts.get(resource)
         if rule.added:
             figure = Figure(0, now)
         elif before is not None and was == rule.believed(before):
@@ -143,21 +143,21 @@ def with_amounts(
         if (of, name) != (image, instance_type) or resource not in news
     ]
     rows += [(image, instance_type, resource, figure) for resource, figure in news.items()]
-    kept: dict[str, dict[str, dict[str, list[int]]]] = {}
+    kept_figures: dict[str, dict[str, dict[str, list[int]]]] = {}
     for of, name, resource, figure in rows[-MOST:]:
-        kept.setdefault(of, {}).setdefault(name, {})[resource] = [figure.planned, figure.reported]
-    return json.dumps(kept, separators=(",", ":"))
+        kept_figures.setdefault(of, {}).setdefault(name, {})[resource] = [figure.planned, figure.reported]
+    return json.dumps(kept_figures, separators=(",", ":"))
 
 
 def huge_pages(figures: Mapping[str, Figure], memory: int) -> Resources:
     """Return the huge pages of a type, in bytes. ``memory``: the type's, in bytes."""
-    found: Resources = {}
+    pages: Resources = {}
     left = int(memory * MOST_HUGE)
     for name in sorted(figures):
         if RULES[name].added and (units := min(figures[name].reported, left)):
-            found[name] = units
+            pages[name] = units
             left -= units
-    return found
+    return pages
 
 
 def missing(figures: Mapping[str, Figure], planned: Resources) -> Resources:

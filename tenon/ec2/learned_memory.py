@@ -23,11 +23,11 @@ Figures = dict[str, dict[str, int]]
 
 def read_figures(annotations: Mapping[str, str]) -> Figures:
     """Return the figures in an annotation. What is malformed is ignored, and learned again."""
-    given = parse_json_object(annotations.get(labels.LEARNED_MEMORY)) or {}
+    raw_figures = parse_json_object(annotations.get(labels.LEARNED_MEMORY)) or {}
     return {
-        image: found
-        for image, types in given.items()
-        if isinstance(types, dict) and (found := {name: kib for name, kib in types.items() if _is_figure(kib)})
+        image: type_figures
+        for image, types in raw_figures.items()
+        if isinstance(types, dict) and (type_figures := {name: kib for name, kib in types.items() if _is_figure(kib)})
     }
 
 
@@ -57,8 +57,8 @@ def with_figure(
     if image not in current or kib <= 0:
         return None
     figures = read_figures(annotations)
-    known = figures.get(image, {}).get(instance_type)
-    if known is not None and known <= kib:
+    known_figure = figures.get(image, {}).get(instance_type)
+    if known_figure is not None and known_figure <= kib:
         return None
     rows = [
         (of, name, value)
@@ -67,10 +67,10 @@ def with_figure(
         for name, value in types.items()
         if (of, name) != (image, instance_type)
     ]
-    kept: Figures = {}
+    kept_figures: Figures = {}
     for of, name, value in [*rows, (image, instance_type, kib)][-MOST:]:
-        kept.setdefault(of, {})[name] = value
-    return json.dumps(kept, separators=(",", ":"))
+        kept_figures.setdefault(of, {})[name] = value
+    return json.dumps(kept_figures, separators=(",", ":"))
 
 
 def _is_figure(value: object) -> bool:

@@ -23,10 +23,10 @@ StorageFigures = dict[str, dict[int, int]]
 
 def read_storage(annotations: Mapping[str, str]) -> StorageFigures:
     """Return the figures in an annotation. What is malformed is ignored, and learned again."""
-    given = parse_json_object(annotations.get(labels.LEARNED_STORAGE)) or {}
+    raw_storage = parse_json_object(annotations.get(labels.LEARNED_STORAGE)) or {}
     return {
         image: {int(planned): reported for planned, reported in figures.items() if _is_figure(planned, reported)}
-        for image, figures in given.items()
+        for image, figures in raw_storage.items()
         if isinstance(figures, dict)
     }
 
@@ -51,17 +51,17 @@ def with_storage(
     current = set(images)
     if image not in current or not 0 < reported < planned:
         return None
-    figures = {of: dict(known) for of, known in read_storage(annotations).items() if of in current}
+    figures = {of: dict(type_figures) for of, type_figures in read_storage(annotations).items() if of in current}
     of_image = figures.pop(image, {})
-    planned = next((amount for amount, known in of_image.items() if known == planned), planned)
+    planned = next((amount for amount, type_figures in of_image.items() if type_figures == planned), planned)
     if of_image.pop(planned, reported + 1) <= reported:
         return None
     figures[image] = {**of_image, planned: reported}
-    rows = [(of, amount, known) for of, listed in figures.items() for amount, known in listed.items()]
-    kept: dict[str, dict[str, int]] = {}
-    for of, amount, known in rows[-MOST:]:
-        kept.setdefault(of, {})[str(amount)] = known
-    return json.dumps(kept, separators=(",", ":"))
+    rows = [(of, amount, type_figures) for of, listed in figures.items() for amount, type_figures in listed.items()]
+    kept_figures: dict[str, dict[str, int]] = {}
+    for of, amount, type_figures in rows[-MOST:]:
+        kept_figures.setdefault(of, {})[str(amount)] = type_figures
+    return json.dumps(kept_figures, separators=(",", ":"))
 
 
 def _is_figure(planned: str, reported: object) -> bool:

@@ -11,8 +11,8 @@ NETWORK = (labels.SUBNET_ID, labels.SECURITY_GROUP_IDS)
 
 def network_annotations(subnet_id: str, security_group_ids: Iterable[str]) -> dict[str, str]:
     """Return the annotations; without those of which EC2 said nothing."""
-    found = {labels.SUBNET_ID: subnet_id, labels.SECURITY_GROUP_IDS: ",".join(sorted(security_group_ids))}
-    return {key: value for key, value in found.items() if value}
+    annotations_ = {labels.SUBNET_ID: subnet_id, labels.SECURITY_GROUP_IDS: ",".join(sorted(security_group_ids))}
+    return {key: value for key, value in annotations_.items() if value}
 
 
 def recorded_network(annotations: Mapping[str, str]) -> dict[str, str]:

@@ -124,14 +124,14 @@ def new_status(
     generation = node_class.metadata.generation
     for type_, finding in findings.items():
         untried = type_ == api.VALIDATION_SUCCEEDED and finding == PASSED and not resolved.dry_runs
-        told = DRY_RUN_DISABLED if untried else finding
+        dry_run = DRY_RUN_DISABLED if untried else finding
         conditions = condition_list.set_condition(
             conditions,
             type_,
             finding.status,
             now=now,
-            reason=told.reason,
-            message=told.message,
+            reason=dry_run.reason,
+            message=dry_run.message,
             observed_generation=generation,
         )
     return EC2NodeClassStatus(
@@ -203,7 +203,7 @@ def unparsable_conditions(raw: JsonObject, faults: Sequence[FieldError], now: da
     """Return the conditions of a class that cannot be parsed. Nothing else is known about it."""
     written = (raw.get("status") or {}).get("conditions") or []
     try:
-        conditions = [Condition.model_validate(each) for each in written]
+        conditions = [Condition.model_validate(condition) for condition in written]
     except ValueError:
         conditions = []
     generation = raw["metadata"].get("generation")
@@ -251,7 +251,7 @@ def _stale(ready: Condition, node_class: EC2NodeClass) -> bool:
 
 
 def _first(*results: CheckResult) -> CheckResult:
-    return next((each for each in results if each.reason), PASSED)
+    return next((result for result in results if result.reason), PASSED)
 
 
 def _awaited(findings: Mapping[str, CheckResult]) -> CheckResult:
@@ -262,8 +262,8 @@ def _awaited(findings: Mapping[str, CheckResult]) -> CheckResult:
     return CheckResult(DEPENDENCIES_NOT_READY, message, unknown=True)
 
 
-def _found_any(found: Sequence[object], reason: str, message: str) -> CheckResult:
-    return PASSED if found else CheckResult(reason, message)
+def _found_any(resources: Sequence[object], reason: str, message: str) -> CheckResult:
+    return PASSED if resources else CheckResult(reason, message)
 
 
 def ami(image: Image) -> AMI:

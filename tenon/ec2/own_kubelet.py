@@ -51,11 +51,11 @@ def own_kubelet_errors(node_class: EC2NodeClass, annotations: Mapping[str, str])
 def _read(annotations: Mapping[str, str]) -> KubeletConfiguration | None:
     """Return the settings in the annotation; None if there are none or they cannot be read."""
     try:
-        given = parse_json_object(annotations.get(labels.V1BETA1_KUBELET))
-        if given is None:
+        raw_kubelet = parse_json_object(annotations.get(labels.V1BETA1_KUBELET))
+        if raw_kubelet is None:
             return None
-        kubelet = {name: value for name, value in given.items() if name != "containerRuntime"}
-        found = KubeletConfiguration.model_validate(kubelet)
-        return None if expressions_in(found.to_dict()) else found
+        kubelet = {name: value for name, value in raw_kubelet.items() if name != "containerRuntime"}
+        kubelet_configuration = KubeletConfiguration.model_validate(kubelet)
+        return None if expressions_in(kubelet_configuration.to_dict()) else kubelet_configuration
     except (ValueError, ValidationError):
         return None

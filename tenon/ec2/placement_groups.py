@@ -49,12 +49,12 @@ def label_values(group: PlacementGroup | None) -> dict[str, list[str]]:
 
 def group_id(values: Requirements) -> str:
     """Return the placement group that a type with these labels is launched into; empty for none."""
-    found = values.get(labels.PLACEMENT_GROUP_ID)
-    return "" if found.complement else "".join(found.values)
+    group = values.get(labels.PLACEMENT_GROUP_ID)
+    return "" if group.complement else "".join(group.values)
 
 
-def partition(group: PlacementGroup | None, asked: Requirements) -> int | None:
+def partition(group: PlacementGroup | None, requirements: Requirements) -> int | None:
     """Return the only partition that a claim allows; None if it leaves the choice to EC2."""
     values = label_values(group)[labels.PLACEMENT_GROUP_PARTITION]
-    allowed = [value for value in values if asked.get(labels.PLACEMENT_GROUP_PARTITION).has(value)]
+    allowed = [value for value in values if requirements.get(labels.PLACEMENT_GROUP_PARTITION).has(value)]
     return int(allowed[0]) if len(allowed) == 1 else None

@@ -32,7 +32,7 @@ def cheapest_refused(
     """
     if request.capacity_type == labels.RESERVED:
         return None
-    without = UnavailableOfferings(one.key for one in refused)
+    without = UnavailableOfferings(refused_offering.key for refused_offering in refused)
     tried = [row for template in request.templates for row in template.overrides]
     rows = [row for row in tried if OfferingKey(request.capacity_type, row.instance_type, row.zone) in without]
     left_out = [request.left_out] if request.left_out is not None else []

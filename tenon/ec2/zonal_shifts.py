@@ -20,12 +20,18 @@ def shifted_zones(resource: Mapping[str, Any]) -> frozenset[str]:
 
 def without_zones(instance_types: Sequence[InstanceType], away: Collection[str]) -> list[InstanceType]:
     """Mark the offerings in these zones, by ID or name, as unavailable. Types without such stay the same objects."""
-    return [_without_zones(each, away) for each in instance_types]
+    return [_without_zones(instance_type, away) for instance_type in instance_types]
 
 
-def _without_zones(each: InstanceType, away: Collection[str]) -> InstanceType:
-    gone = [one.available and (one.zone_id in away or one.zone in away) for one in each.offerings]
-    if not any(gone):
-        return each
-    marked = (replace(one, available=False) if out else one for one, out in zip(each.offerings, gone, strict=True))
-    return replace(each, offerings=tuple(marked))
+def _without_zones(instance_type: InstanceType, away: Collection[str]) -> InstanceType:
+    is_away = [
+        offering.available and (offering.zone_id in away or offering.zone in away)
+        for offering in instance_type.offerings
+    ]
+    if not any(is_away):
+        return instance_type
+    marked = (
+        replace(offering, available=False) if out else offering
+        for offering, out in zip(instance_type.offerings, is_away, strict=True)
+    )
+    return replace(instance_type, offerings=tuple(marked))

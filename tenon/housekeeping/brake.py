@@ -55,19 +55,19 @@ class HeldBack:
 
 
 def held_back(
-    found: Iterable[Finding], seen: Observations, graces: Graces, confirmed: int = 0
+    sweep_findings: Iterable[Finding], observations: Observations, graces: Graces, confirmed: int = 0
 ) -> tuple[list[Finding], list[HeldBack]]:
     """Split the findings into those that a sweep may act on and those that wait for a person.
 
     ``confirmed``: how many findings a person has confirmed. If more must wait now, none of them is confirmed, because
     the person has not seen them all.
     """
-    found = list(found)
-    held = list(_held(found, seen, graces))
-    if sum(len(each.findings) for each in held) <= confirmed:
-        return found, []
-    waiting = {finding.key for each in held for finding in each.findings}
-    return [finding for finding in found if finding.key not in waiting], held
+    sweep_findings = list(sweep_findings)
+    brakes = list(_held(sweep_findings, observations, graces))
+    if sum(len(brake.findings) for brake in brakes) <= confirmed:
+        return sweep_findings, []
+    waiting = {finding.key for brake in brakes for finding in brake.findings}
+    return [finding for finding in sweep_findings if finding.key not in waiting], brakes
 
 
 def is_too_many(missing: int, total: int) -> bool:
@@ -75,38 +75,38 @@ def is_too_many(missing: int, total: int) -> bool:
     return missing > FEW and missing * 100 > total * MAX_MISSING_PERCENT
 
 
-def _held(found: Iterable[Finding], seen: Observations, graces: Graces) -> Iterable[HeldBack]:
+def _held(sweep_findings: Iterable[Finding], observations: Observations, graces: Graces) -> Iterable[HeldBack]:
     suspects: dict[Kind, list[Finding]] = {}
-    for finding in found:
+    for finding in sweep_findings:
         if finding.kind in BRAKED and not finding.confirmed:
             suspects.setdefault(finding.kind, []).append(finding)
-    held: dict[Kind, HeldBack] = {}
+    brakes: dict[Kind, HeldBack] = {}
     for kind, findings in suspects.items():
-        missing, total = _counts(kind, len(findings), seen, graces)
+        missing, total = _counts(kind, len(findings), observations, graces)
         if is_too_many(missing, total):
-            held[kind] = HeldBack(kind, missing, total, tuple(findings))
-    workflows = held.get(Kind.WORKFLOW_WITHOUT_CLAIM)
-    if workflows is not None and Kind.INSTANCE_WITHOUT_CLAIM not in held:
+            brakes[kind] = HeldBack(kind, missing, total, tuple(findings))
+    workflows = brakes.get(Kind.WORKFLOW_WITHOUT_CLAIM)
+    if workflows is not None and Kind.INSTANCE_WITHOUT_CLAIM not in brakes:
         # A node whose workflow waits for a person must not lose its instance in the meantime.
         waiting = {finding.claim for finding in workflows.findings}
-        theirs = [each for each in suspects.get(Kind.INSTANCE_WITHOUT_CLAIM, ()) if each.claim in waiting]
-        held[workflows.kind] = replace(workflows, findings=(*workflows.findings, *theirs))
-    return held.values()
+        theirs = [suspect for suspect in suspects.get(Kind.INSTANCE_WITHOUT_CLAIM, ()) if suspect.claim in waiting]
+        brakes[workflows.kind] = replace(workflows, findings=(*workflows.findings, *theirs))
+    return brakes.values()
 
 
-def _counts(kind: Kind, findings: int, seen: Observations, graces: Graces) -> tuple[int, int]:
+def _counts(kind: Kind, findings: int, observations: Observations, graces: Graces) -> tuple[int, int]:
     """How many things look lost, and among how many."""
     match kind:
         case Kind.CLAIM_WITHOUT_INSTANCE:
             # Ready Nodes keep their claims, but EC2 does not know their instances either if the account is wrong.
-            due = [claim.instance_id for claim in claims.with_due_instances(seen, graces)]
-            states = seen.known_states
+            due = [claim.instance_id for claim in claims.with_due_instances(observations, graces)]
+            states = observations.known_states
             return sum(instance_id not in states for instance_id in due), len(due)
         case Kind.INSTANCE_WITHOUT_CLAIM:
             # What is left to a workflow is no finding yet, but it lacks its NodeClaim for the same reason.
-            total = sum(instance.state not in GONE_STATES for instance in seen.instances or ())
-            return instances.count_without_claim(seen, graces), total
+            total = sum(instance.state not in GONE_STATES for instance in observations.instances or ())
+            return instances.count_without_claim(observations, graces), total
         case Kind.WORKFLOW_WITHOUT_CLAIM:
-            return findings, sum(not each.leaving for each in seen.workflows or ())
+            return findings, sum(not workflow.leaving for workflow in observations.workflows or ())
         case _:
-            return findings, sum(1 for _ in orphans.own_nodes(seen))
+            return findings, sum(1 for _ in orphans.own_nodes(observations))

@@ -11,23 +11,23 @@ from tenon.housekeeping.findings import Finding, Kind
 GRACES = Graces()
 
 
-def findings(seen: Observations, graces: Graces = GRACES) -> list[Finding]:
+def findings(observations: Observations, graces: Graces = GRACES) -> list[Finding]:
     """Return everything that is lost or wrong, oldest first. Records that could not be read give no findings."""
-    found = [
-        *instances.without_claim(seen, graces),
-        *claims.without_instance(seen, graces),
-        *claims.without_workflow(seen, graces),
-        *claims.held_by_foreign_finalizers(seen),
-        *orphans.workflows(seen, graces),
-        *orphans.nodes(seen, graces),
-        *orphans.templates(seen, graces),
-        *instances.untagged(seen),
+    all_findings = [
+        *instances.without_claim(observations, graces),
+        *claims.without_instance(observations, graces),
+        *claims.without_workflow(observations, graces),
+        *claims.held_by_foreign_finalizers(observations),
+        *orphans.workflows(observations, graces),
+        *orphans.nodes(observations, graces),
+        *orphans.templates(observations, graces),
+        *instances.untagged(observations),
     ]
-    return sorted(found, key=lambda each: (each.since, each.kind, each.name))
+    return sorted(all_findings, key=lambda finding: (finding.since, finding.kind, finding.name))
 
 
 def split_by_limits(
-    found: Iterable[Finding], actions: int, tags: int, failed: Sequence[str] = ()
+    sweep_findings: Iterable[Finding], actions: int, tags: int, failed: Sequence[str] = ()
 ) -> tuple[list[Finding], list[Finding]]:
     """Split the findings into those that this sweep acts on and those that wait for the next one.
 
@@ -37,14 +37,14 @@ def split_by_limits(
     turn = {key: place for place, key in enumerate(failed)}
     now: list[Finding] = []
     later: list[Finding] = []
-    for each in sorted(found, key=lambda each: turn.get(each.key, -1)):
-        if each.kind is Kind.UNTAGGED_INSTANCE:
+    for finding in sorted(sweep_findings, key=lambda finding: turn.get(finding.key, -1)):
+        if finding.kind is Kind.UNTAGGED_INSTANCE:
             tags -= 1
             fits = tags >= 0
-        elif each.kind is Kind.FOREIGN_FINALIZER:
+        elif finding.kind is Kind.FOREIGN_FINALIZER:
             fits = True
         else:
             actions -= 1
             fits = actions >= 0
-        (now if fits else later).append(each)
+        (now if fits else later).append(finding)
     return now, later

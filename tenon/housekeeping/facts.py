@@ -60,7 +60,7 @@ class ObservedClaim:
         """The finalizers of others, if the claim is deleted and only they hold it; otherwise empty."""
         if self.deleted_at is None or labels.TERMINATION_FINALIZER in self.finalizers:
             return ()
-        return tuple(one for one in self.finalizers if one not in OF_KUBERNETES)
+        return tuple(finalizer for finalizer in self.finalizers if finalizer not in OF_KUBERNETES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class Observations:
     @property
     def open_claims(self) -> frozenset[str]:
         """The names of NodeClaims, existing or not, with an open workflow."""
-        return frozenset(each.claim for each in self.workflows or ())
+        return frozenset(workflow.claim for workflow in self.workflows or ())
 
 
 @dataclass(frozen=True, slots=True)

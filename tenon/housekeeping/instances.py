@@ -14,13 +14,13 @@ MAX_LEFT = 100
 """How many instances that are left to workflows a sweep remembers for the next one."""
 
 
-def without_claim(seen: Observations, graces: Graces) -> Iterator[Finding]:
+def without_claim(observations: Observations, graces: Graces) -> Iterator[Finding]:
     """Yield instances whose NodeClaim does not exist, or has another instance."""
-    claims = {claim.name for claim in seen.claims or ()}
-    for instance in _unclaimed(seen, graces):
-        since = seen.left_since.get(instance.id)
-        waited = since is not None and seen.now - since >= graces.left_to_workflow
-        if _left_to_workflow(seen, instance) and not waited:
+    claims = {claim.name for claim in observations.claims or ()}
+    for instance in _unclaimed(observations, graces):
+        since = observations.left_since.get(instance.id)
+        waited = since is not None and observations.now - since >= graces.left_to_workflow
+        if _left_to_workflow(observations, instance) and not waited:
             continue
         yield Finding(
             Kind.INSTANCE_WITHOUT_CLAIM,
@@ -34,26 +34,26 @@ def without_claim(seen: Observations, graces: Graces) -> Iterator[Finding]:
         )
 
 
-def left_to_workflows(seen: Observations, graces: Graces) -> dict[str, datetime]:
+def left_to_workflows(observations: Observations, graces: Graces) -> dict[str, datetime]:
     """Return instances without a NodeClaim that an open workflow must terminate, and since when it is left to that."""
     left = {
-        instance.id: seen.left_since.get(instance.id, seen.now)
-        for instance in _unclaimed(seen, graces)
-        if _left_to_workflow(seen, instance)
+        instance.id: observations.left_since.get(instance.id, observations.now)
+        for instance in _unclaimed(observations, graces)
+        if _left_to_workflow(observations, instance)
     }
     return dict(sorted(left.items(), key=lambda item: (item[1], item[0]))[:MAX_LEFT])
 
 
-def count_without_claim(seen: Observations, graces: Graces) -> int:
+def count_without_claim(observations: Observations, graces: Graces) -> int:
     """Count the instances whose NodeClaim does not exist. Those that are left to an open workflow count too."""
-    claims = {claim.name for claim in seen.claims or ()}
-    return sum(instance.claim not in claims for instance in _unclaimed(seen, graces))
+    claims = {claim.name for claim in observations.claims or ()}
+    return sum(instance.claim not in claims for instance in _unclaimed(observations, graces))
 
 
-def untagged(seen: Observations) -> Iterator[Finding]:
+def untagged(observations: Observations) -> Iterator[Finding]:
     """Yield instances of existing NodeClaims that lack the claim's tag or the Node's name."""
-    by_id = {instance.id: instance for instance in seen.instances or ()}
-    for claim in seen.managed_claims:
+    by_id = {instance.id: instance for instance in observations.instances or ()}
+    for claim in observations.managed_claims:
         instance = by_id.get(claim.instance_id)
         if instance is None or instance.state == "shutting-down" or claim.deleted_at is not None:
             continue
@@ -72,24 +72,24 @@ def untagged(seen: Observations) -> Iterator[Finding]:
 
 def tags_to_write(claim: str, node_name: str, present: Mapping[str, str]) -> dict[str, str]:
     """Return the tags that an instance of a claim lacks. A Name from an EC2NodeClass is kept."""
-    wanted: dict[str, str] = {}
+    tags: dict[str, str] = {}
     if not present.get(labels.TAG_NODECLAIM):
-        wanted[labels.TAG_NODECLAIM] = claim
+        tags[labels.TAG_NODECLAIM] = claim
     if node_name and present.get(NAME, "") in ("", claim) and present.get(NAME) != node_name:
-        wanted[NAME] = node_name
-    return wanted
+        tags[NAME] = node_name
+    return tags
 
 
-def _unclaimed(seen: Observations, graces: Graces) -> Iterator[ObservedInstance]:
-    if seen.instances is None or seen.claims is None:
+def _unclaimed(observations: Observations, graces: Graces) -> Iterator[ObservedInstance]:
+    if observations.instances is None or observations.claims is None:
         return
-    by_name = {claim.name: claim for claim in seen.claims}
-    named = {claim.instance_id for claim in seen.claims}
-    launching = {claim.pool for claim in seen.claims if not claim.provider_id}
-    groups = {claim.group for claim in seen.claims if claim.group and not claim.provider_id}
-    for instance in seen.instances:
-        age = seen.now - instance.launched_at
-        if instance.state == "shutting-down" or instance.id in named or age < graces.instance:
+    by_name = {claim.name: claim for claim in observations.claims}
+    claimed_ids = {claim.instance_id for claim in observations.claims}
+    launching = {claim.pool for claim in observations.claims if not claim.provider_id}
+    groups = {claim.group for claim in observations.claims if claim.group and not claim.provider_id}
+    for instance in observations.instances:
+        age = observations.now - instance.launched_at
+        if instance.state == "shutting-down" or instance.id in claimed_ids or age < graces.instance:
             continue
         claim = by_name.get(instance.claim)
         if claim is not None:
@@ -103,7 +103,7 @@ def _unclaimed(seen: Observations, graces: Graces) -> Iterator[ObservedInstance]
             yield instance
 
 
-def _left_to_workflow(seen: Observations, instance: ObservedInstance) -> bool:
+def _left_to_workflow(observations: Observations, instance: ObservedInstance) -> bool:
     """True if an open workflow may account for the instance. A claim with another instance does not count."""
-    claimed = any(claim.name == instance.claim for claim in seen.claims or ())
-    return bool(instance.claim) and not claimed and seen.may_be_open(instance.claim)
+    claimed = any(claim.name == instance.claim for claim in observations.claims or ())
+    return bool(instance.claim) and not claimed and observations.may_be_open(instance.claim)

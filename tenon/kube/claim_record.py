@@ -49,8 +49,8 @@ class ClaimRecord(ObjectRecord):
     @property
     def instance_types(self) -> list[str]:
         """The instance types that it names; empty if it does not name them."""
-        wanted = (term for term in self.spec.get("requirements") or () if term.get("key") == labels.INSTANCE_TYPE)
-        return [str(name) for term in wanted if term.get("operator") == "In" for name in term.get("values") or ()]
+        terms = (term for term in self.spec.get("requirements") or () if term.get("key") == labels.INSTANCE_TYPE)
+        return [str(name) for term in terms if term.get("operator") == "In" for name in term.get("values") or ()]
 
     @property
     def batch(self) -> int:

@@ -11,7 +11,7 @@ from tenon.kube.timestamps import parse_instant
 def condition(obj: Object, type_: str) -> Object:
     """Return the condition of this type; empty if the object does not have it."""
     conditions = (obj.get("status") or {}).get("conditions") or ()
-    return next((one for one in conditions if one.get("type") == type_), {})
+    return next((item for item in conditions if item.get("type") == type_), {})
 
 
 def is_true(obj: Object, type_: str) -> bool:
@@ -21,5 +21,5 @@ def is_true(obj: Object, type_: str) -> bool:
 
 def true_since(obj: Object, type_: str) -> datetime | None:
     """Return when the condition became True; None if it is not True."""
-    found = condition(obj, type_)
-    return parse_instant(found.get("lastTransitionTime")) if found.get("status") == "True" else None
+    matching = condition(obj, type_)
+    return parse_instant(matching.get("lastTransitionTime")) if matching.get("status") == "True" else None

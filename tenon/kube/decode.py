@@ -208,10 +208,10 @@ def _decode_json(record: type[AnyRecord], raw: bytes | msgspec.Raw) -> AnyRecord
         ValueError: the bytes are not an object with a name.
     """
     body = _objects.decode(raw)
-    found = record.of(body)
+    decoded = record.of(body)
     body["metadata"].pop("managedFields", None)
     _share_values(body)
-    return found
+    return decoded
 
 
 decode_object = partial(_decode_json, ObjectRecord)
@@ -265,8 +265,8 @@ def _selector_owner(namespace: str, owner: Owner | None) -> tuple[str, str]:
 
 def _disruption_cost(annotations: Mapping[str, str]) -> int:
     """Return the cost that a pod states for its eviction. A value that cannot be read is 0, whatever else it states."""
-    stated = annotations.get(labels.DISRUPTION_COST)
-    return _whole_number(annotations.get(labels.POD_DELETION_COST) if stated is None else stated)
+    stated_cost = annotations.get(labels.DISRUPTION_COST)
+    return _whole_number(annotations.get(labels.POD_DELETION_COST) if stated_cost is None else stated_cost)
 
 
 def _whole_number(text: str | None) -> int:
@@ -290,8 +290,8 @@ def _volumes(metadata: Metadata, spec: PodSpec) -> tuple[VolumeUse, ...]:
             uses.append(VolumeUse(f"{namespace}/{volume.persistent_volume_claim.claim_name}"))
         elif volume.ephemeral is not None:
             template = volume.ephemeral.volume_claim_template.spec
-            made = PersistentVolumeClaim(template.storage_class_name, template.volume_name)
-            uses.append(VolumeUse(f"{namespace}/{ephemeral_pvc(metadata.name, volume.name)}", share_value(made)))
+            claim = PersistentVolumeClaim(template.storage_class_name, template.volume_name)
+            uses.append(VolumeUse(f"{namespace}/{ephemeral_pvc(metadata.name, volume.name)}", share_value(claim)))
     return tuple(uses)
 
 
@@ -306,9 +306,13 @@ def _avoids_nodepools(terms: Sequence[Requirements]) -> bool:
 def _unhealthy(conditions: list[Condition] | None) -> tuple[NodeCondition, ...]:
     """The conditions of a Node that should be True, by their name, and are not. The kubelet's pressures are others."""
     return tuple(
-        NodeCondition(sys.intern(one.type), sys.intern(one.status), epoch_seconds(one.last_transition_time))
-        for one in conditions or ()
-        if one.status != "True" and one.type.endswith("Ready")
+        NodeCondition(
+            sys.intern(condition_item.type),
+            sys.intern(condition_item.status),
+            epoch_seconds(condition_item.last_transition_time),
+        )
+        for condition_item in conditions or ()
+        if condition_item.status != "True" and condition_item.type.endswith("Ready")
     )
 
 

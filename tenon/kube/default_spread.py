@@ -31,11 +31,11 @@ def deduced_selector(
         services: the selectors of the Services in its namespace.
         owner: the selector of the workload that owns it.
     """
-    chosen: dict[str, str] = {}
+    labels_by_key: dict[str, str] = {}
     for selector in services:
         if all(labels.get(key) == value for key, value in selector.items()):
-            chosen |= selector
-    exact = LabelSelector().also(chosen)
+            labels_by_key |= selector
+    exact = LabelSelector().also(labels_by_key)
     whole = exact.both(owner) if owner is not None else exact
     return whole if whole.expressions else None
 

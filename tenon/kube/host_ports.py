@@ -30,9 +30,9 @@ def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
 
 def first_conflict(left: Iterable[HostPort], right: Iterable[HostPort]) -> HostPort | None:
     """Return the first port of ``left`` that ``right`` occupies too; None if there is no conflict."""
-    taken = list(right)
+    right_ports = list(right)
     for address, port, protocol in left:
-        for other, other_port, other_protocol in taken:
+        for other, other_port, other_protocol in right_ports:
             if port != other_port or protocol != other_protocol:
                 continue
             if address == other or address in WILD_ADDRESSES or other in WILD_ADDRESSES:

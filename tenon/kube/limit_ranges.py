@@ -49,16 +49,16 @@ def decode_limit_range(raw: bytes | msgspec.Raw) -> ValueRecord[Resources]:
     for item in wire.spec.limits or ():
         if item.type == "Container":
             # the defaults that the API server derives; if two items differ, the first one wins
-            stated = {**units(item.min), **units(item.max), **units(item.default), **units(item.default_request)}
-            requests = stated | requests
+            stated_units = {**units(item.min), **units(item.max), **units(item.default), **units(item.default_request)}
+            requests = stated_units | requests
     metadata = wire.metadata
     return ValueRecord(sys.intern(metadata.namespaced_key), metadata.uid, metadata.resource_version, share(requests))
 
 
 def requests_by_namespace(limit_ranges: Iterable[ValueRecord[Resources]]) -> Mapping[str, Resources]:
     """Return the default requests of containers, by namespace."""
-    found: dict[str, Resources] = {}
+    requests: dict[str, Resources] = {}
     for record in sorted(limit_ranges, key=lambda record: record.key):
         namespace = record.key.partition("/")[0]
-        found[namespace] = record.value | found.get(namespace, {})
-    return found
+        requests[namespace] = record.value | requests.get(namespace, {})
+    return requests

@@ -42,7 +42,9 @@ def requirements(expressions: Iterable[Expression]) -> Requirements:
 
 def accepts_node(terms: Sequence[Requirements], labels: Mapping[str, str]) -> bool:
     """Whether a pod with these `required_terms` accepts a node with these labels, by the rules of kube-scheduler."""
-    return not terms or any(all(_holds(one, labels.get(key)) for key, one in term.items()) for term in terms)
+    return not terms or any(
+        all(_holds(requirement, labels.get(key)) for key, requirement in term.items()) for term in terms
+    )
 
 
 def _required(spec: PodSpec) -> NodeSelector | None:

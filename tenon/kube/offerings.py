@@ -47,8 +47,8 @@ class OfferingKey(NamedTuple):
     @property
     def type_in_group(self) -> str | None:
         """The instance type if the key is about a placement group, empty for all types; else None."""
-        group, found, name = self.instance_type.partition(_IN_GROUP)
-        return name if group and found else None
+        group, separator, name = self.instance_type.partition(_IN_GROUP)
+        return name if group and separator else None
 
     @property
     def in_all_zones(self) -> OfferingKey:

@@ -50,11 +50,11 @@ def parse_planned(text: str) -> list[PlannedPod]:
 
 def planned_pods(annotations: Mapping[str, str] | None) -> list[PlannedPod]:
     """Return the pods that a claim with these annotations was launched for."""
-    found = parse_planned((annotations or {}).get(labels.PLANNED_PODS) or "")
+    planned = parse_planned((annotations or {}).get(labels.PLANNED_PODS) or "")
     groups = ((annotations or {}).get(labels.PLANNED_POD_GROUPS) or "").split(",")
-    if len(groups) != len(found):
-        return found
-    return [replace(pod, group=group.strip()) for pod, group in zip(found, groups, strict=True)]
+    if len(groups) != len(planned):
+        return planned
+    return [replace(pod, group=group.strip()) for pod, group in zip(planned, groups, strict=True)]
 
 
 def has_same_controller(pod: Pod, other: PlannedPod) -> bool:

@@ -28,8 +28,8 @@ def node_protection(
         now: the current time.
     """
     for name in (labels.DO_NOT_DISRUPT, labels.DO_NOT_CONSOLIDATE):
-        for kind, known in (("Node", node), ("NodeClaim", claim)):
-            if known.get(name) == "true":
+        for kind, obj in (("Node", node), ("NodeClaim", claim)):
+            if obj.get(name) == "true":
                 return f'the "{name}" annotation of its {kind}'
     if keep_until is not None and keep_until > now:
         return f'the "{labels.KEEP_UNTIL}" annotation of its NodeClaim (until {format_instant(keep_until)})'

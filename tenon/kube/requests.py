@@ -26,17 +26,17 @@ def effective_requests(spec: PodSpec, status: PodStatus | None = None, defaults:
     keep running next to everything that starts after them. A pod-level request replaces the sum of its containers.
     ``defaults`` are the requests of a container for resources that it does not state.
     """
-    given = defaults or {}
+    container_defaults = defaults or {}
     statuses = _statuses(status)
     refused = bool(statuses) and _resize_refused(status)
-    running = total(_container(container, statuses, given, refused) for container in spec.containers or ())
+    running = total(_container(container, statuses, container_defaults, refused) for container in spec.containers or ())
     if not (spec.init_containers or spec.resources or spec.overhead):  # most pods, and a busy cluster reads many
         running[PODS] = 1
         return running
     sidecars: Resources = {}
     starting: Resources = {}
     for container in spec.init_containers or ():
-        own = _container(container, statuses, given, refused)
+        own = _container(container, statuses, container_defaults, refused)
         if container.restart_policy == "Always":
             sidecars = total((sidecars, own))
             starting = maximum(starting, sidecars)
@@ -49,9 +49,9 @@ def effective_requests(spec: PodSpec, status: PodStatus | None = None, defaults:
     return requests
 
 
-def covers_requests(wanted: Mapping[str, int], available: Mapping[str, int]) -> bool:
+def covers_requests(requests: Mapping[str, int], available: Mapping[str, int]) -> bool:
     """Whether the requested resources are available. Resources that are not requested may be overcommitted."""
-    return all(amount <= available.get(name, 0) for name, amount in wanted.items() if amount > 0)
+    return all(amount <= available.get(name, 0) for name, amount in requests.items() if amount > 0)
 
 
 def _container(
@@ -62,12 +62,16 @@ def _container(
     status = statuses.get(container.name) if statuses else None
     if status is None:
         return own
-    stated = needs.requests if needs is not None else None
+    stated_requests = needs.requests if needs is not None else None
     actual = status.resources.requests if status.resources is not None else None
-    held = [quantities for quantities in (status.allocated_resources, actual) if quantities and quantities != stated]
-    if not held:
+    held_quantities = [
+        quantities
+        for quantities in (status.allocated_resources, actual)
+        if quantities and quantities != stated_requests
+    ]
+    if not held_quantities:
         return own  # almost always: the container is not being resized
-    has = maximum(*(units(quantities) for quantities in held))
+    has = maximum(*(units(quantities) for quantities in held_quantities))
     # Like kube-scheduler, use the larger of the allocated and the desired amount, unless the resize is infeasible.
     return {**own, **has} if refused else maximum(own, has)
 
@@ -81,8 +85,8 @@ def _pod_level(needs: ResourceNeeds | None, containers: Resources) -> Resources:
     if needs is None:
         return {}
     limits = {name: amount for name, amount in units(needs.limits).items() if name not in containers}
-    stated = {**limits, **units(needs.requests)}
-    return {n: amount for n, amount in stated.items() if n in (CPU, MEMORY) or n.startswith("hugepages-")}
+    stated_units = {**limits, **units(needs.requests)}
+    return {n: amount for n, amount in stated_units.items() if n in (CPU, MEMORY) or n.startswith("hugepages-")}
 
 
 def _statuses(status: PodStatus | None) -> dict[str, ContainerStatus]:

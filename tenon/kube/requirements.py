@@ -91,10 +91,10 @@ class Requirement:
             return Requirement(key, False, _NOTHING, min_values=min_values, may_be_absent=True)
         if operator not in OPERATORS:
             raise ValueError(f"{key}: operator {operator!r} is unknown; use one of {', '.join(sorted(OPERATORS))}")
-        stated = list(values)
-        bound = _bound(stated[0]) if len(stated) == 1 else None
+        members = list(values)
+        bound = _bound(members[0]) if len(members) == 1 else None
         if bound is None:
-            raise ValueError(f"{key}: operator {operator} takes one whole number, not {stated}")
+            raise ValueError(f"{key}: operator {operator} takes one whole number, not {members}")
         gte = bound + 1 if operator == GT else bound if operator == GTE else None
         lte = bound - 1 if operator == LT else bound if operator == LTE else None
         if (gte is not None and gte > _MAX_INT) or (lte is not None and lte < 0):  # no label value is negative
@@ -212,9 +212,9 @@ def _between(value: str, gte: int | None, lte: int | None) -> bool:
     return number is not None and (gte is None or number >= gte) and (lte is None or number <= lte)
 
 
-def hint(key: str, known: Iterable[str]) -> str:
+def hint(key: str, known_keys: Iterable[str]) -> str:
     """Return a hint in parentheses that names the most similar known label; empty if none is similar."""
-    close = difflib.get_close_matches(key, sorted(known), n=1, cutoff=_ALIKE)
+    close = difflib.get_close_matches(key, sorted(known_keys), n=1, cutoff=_ALIKE)
     return f" (did you mean {close[0]}?)" if close else ""
 
 
@@ -233,8 +233,8 @@ class Requirements(Mapping[str, Requirement]):
         """Combine the requirements."""
         by_key: dict[str, Requirement] = {}
         for requirement in requirements:
-            known = by_key.get(requirement.key)
-            by_key[requirement.key] = requirement if known is None else known.intersection(requirement)
+            present = by_key.get(requirement.key)
+            by_key[requirement.key] = requirement if present is None else present.intersection(requirement)
         return Requirements(by_key)
 
     @staticmethod
@@ -261,8 +261,8 @@ class Requirements(Mapping[str, Requirement]):
         added = (other,) if isinstance(other, Requirement) else other._by_key.values()
         by_key = dict(self._by_key)
         for requirement in added:
-            known = by_key.get(requirement.key)
-            by_key[requirement.key] = requirement if known is None else known.intersection(requirement)
+            present = by_key.get(requirement.key)
+            by_key[requirement.key] = requirement if present is None else present.intersection(requirement)
         return Requirements(by_key)
 
     def get(self, key: str, default: object = None) -> Requirement:  # noqa: ARG002
@@ -277,30 +277,30 @@ class Requirements(Mapping[str, Requirement]):
         if self.allow(other, allow_undefined):
             return None
         for key in sorted(other._by_key):
-            wanted, mine = other._by_key[key], self._by_key.get(key)
-            if wanted.contradicts():
+            theirs, mine = other._by_key[key], self._by_key.get(key)
+            if theirs.contradicts():
                 return f"the requirements on label {key} contradict each other"
             if mine is None:
-                if key == labels.HOSTNAME and wanted.is_empty():
-                    return f"{wanted} is asked for, and every node has that label"
-                if not wanted.may_be_absent and key not in allow_undefined:
-                    known = allow_undefined | self._by_key.keys()
-                    return (restricted_reason(key) or f"label {key} is not defined") + hint(key, known)
-            elif not mine.overlaps(wanted):
-                return f"{wanted} is asked for, {mine} is allowed"
+                if key == labels.HOSTNAME and theirs.is_empty():
+                    return f"{theirs} is asked for, and every node has that label"
+                if not theirs.may_be_absent and key not in allow_undefined:
+                    defined_keys = allow_undefined | self._by_key.keys()
+                    return (restricted_reason(key) or f"label {key} is not defined") + hint(key, defined_keys)
+            elif not mine.overlaps(theirs):
+                return f"{theirs} is asked for, {mine} is allowed"
         return None
 
     def allow(self, other: Requirements, allow_undefined: frozenset[str] = frozenset()) -> bool:
         """Whether nodes of these requirements can meet ``other``, as in `conflict`."""
-        for key, wanted in other._by_key.items():
+        for key, requirement in other._by_key.items():
             mine = self._by_key.get(key)
-            if wanted.contradicts():
+            if requirement.contradicts():
                 return False
             if mine is None:
-                on_every_node = key == labels.HOSTNAME and wanted.is_empty()
-                if on_every_node or not (wanted.may_be_absent or key in allow_undefined):
+                on_every_node = key == labels.HOSTNAME and requirement.is_empty()
+                if on_every_node or not (requirement.may_be_absent or key in allow_undefined):
                     return False
-            elif not mine.overlaps(wanted):
+            elif not mine.overlaps(requirement):
                 return False
         return True
 

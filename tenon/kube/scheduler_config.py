@@ -86,7 +86,7 @@ class Defaults(ApiModel):
 
     @model_validator(mode="after")
     def _makes_sense(self) -> Defaults:
-        kinds = [(each.topology_key, each.when_unsatisfiable) for each in self.default_constraints]
+        kinds = [(constraint.topology_key, constraint.when_unsatisfiable) for constraint in self.default_constraints]
         for key, action in kinds:
             if kinds.count((key, action)) > 1:
                 raise ValueError(f"there are two default constraints over {key} with {action}: keep one")
@@ -96,7 +96,11 @@ class Defaults(ApiModel):
 
     def constraints(self) -> tuple[SpreadRule, ...]:
         """Return the constraints for pods that have none."""
-        return SYSTEM if self.defaulting_type == "System" else tuple(each.rule() for each in self.default_constraints)
+        return (
+            SYSTEM
+            if self.defaulting_type == "System"
+            else tuple(constraint.rule() for constraint in self.default_constraints)
+        )
 
 
 class _KarpenterDocument(ApiModel):
@@ -164,19 +168,19 @@ def _rules(profile: _Profile, number: int) -> tuple[SpreadRule, ...]:
     for place, plugin in enumerate(profile.plugin_config):
         if plugin.name == PLUGIN:
             path = f"profiles[{number}].pluginConfig[{place}].args"
-            stated = {name: value for name, value in plugin.args.items() if name not in ("kind", "apiVersion")}
-            found = _read(Defaults, stated, path)
-            if found.default_constraints and found.defaulting_type != "List":
+            arguments = {name: value for name, value in plugin.args.items() if name not in ("kind", "apiVersion")}
+            defaults = _read(Defaults, arguments, path)
+            if defaults.default_constraints and defaults.defaulting_type != "List":
                 raise ValueError(f"{path}.defaultingType: must be List where defaultConstraints are given")
-            return found.constraints()
+            return defaults.constraints()
     return ()
 
 
 def _read(model: type[ModelT], body: Mapping[str, Any], path: str = "") -> ModelT:
-    found, problems = parse(model, body)
-    if found is None or problems:
+    parsed, problems = parse(model, body)
+    if parsed is None or problems:
         raise ValueError("; ".join(_sentence_of(path, problem) for problem in problems))
-    return found
+    return parsed
 
 
 def _sentence_of(path: str, problem: FieldError) -> str:

@@ -48,9 +48,9 @@ def label_selector(wire: Selector | None) -> LabelSelector | None:
     if wire is None:
         return None
     exact = [(key, "In", (value,)) for key, value in sorted((wire.match_labels or {}).items())]
-    stated = [(e.key, e.operator, tuple(sorted(e.values or ()))) for e in wire.match_expressions or ()]
-    for key, operator, _ in stated:
+    expressions = [(e.key, e.operator, tuple(sorted(e.values or ()))) for e in wire.match_expressions or ()]
+    for key, operator, _ in expressions:
         if operator not in SELECTOR_OPERATORS:
             allowed = ", ".join(sorted(SELECTOR_OPERATORS))
             raise ValueError(f"label selector on {key}: operator {operator!r} is unknown; use one of {allowed}")
-    return LabelSelector(tuple(exact + stated))
+    return LabelSelector(tuple(exact + expressions))

@@ -82,9 +82,9 @@ def _decoder(
 
 def _pvc(wire: PvcObject) -> PersistentVolumeClaim:
     annotations = wire.metadata.annotations or {}
-    named = annotations.get(PVC_CLASS, wire.spec.storage_class_name)
+    class_name = annotations.get(PVC_CLASS, wire.spec.storage_class_name)
     return PersistentVolumeClaim(
-        storage_class=None if named is None else sys.intern(named),
+        storage_class=None if class_name is None else sys.intern(class_name),
         volume=wire.spec.volume_name,
         bound=BIND_COMPLETED in annotations,
         lost=wire.status.phase == "Lost",
@@ -111,8 +111,13 @@ def _hosts(spec: VolumeSpec) -> frozenset[str]:
     terms = (
         _term(term, local=False) for term in (required.node_selector_terms if required is not None else None) or ()
     )
-    asked = [term[labels.HOSTNAME] for term in terms if labels.HOSTNAME in term]
-    return frozenset(sys.intern(host) for wanted in asked if wanted.operator == IN for host in wanted.members)
+    hostname_requirements = [term[labels.HOSTNAME] for term in terms if labels.HOSTNAME in term]
+    return frozenset(
+        sys.intern(host)
+        for requirement in hostname_requirements
+        if requirement.operator == IN
+        for host in requirement.members
+    )
 
 
 def _driver(spec: VolumeSpec) -> str:
@@ -128,12 +133,12 @@ def _reachable_from(spec: VolumeSpec, texts: Mapping[str, str]) -> tuple[Require
     kube-scheduler asks for the zone and region in a volume's labels too, which volumes from before CSI have.
     """
     required = spec.node_affinity.required if spec.node_affinity is not None else None
-    stated = required.node_selector_terms if required is not None else None
+    selector_terms = required.node_selector_terms if required is not None else None
     labeled = _zone_labels(texts)
-    if not stated:
+    if not selector_terms:
         return share_value((labeled,)) if labeled is not None else None
     local = spec.local is not None or spec.host_path is not None
-    terms = [_term(term, local) for term in stated if term.match_expressions and not term.match_fields]
+    terms = [_term(term, local) for term in selector_terms if term.match_expressions and not term.match_fields]
     if labeled is not None:
         terms = [term.with_(labeled) for term in terms]
         terms = [term for term in terms if not any(term[key].contradicts() for key in labeled)]
@@ -146,8 +151,8 @@ def _zone_labels(texts: Mapping[str, str]) -> Requirements | None:
     kube-scheduler ignores a label that has an empty part.
     """
     parts = {key: texts[key].split(ZONE_SEPARATOR) for key in ZONE_LABELS if key in texts}
-    asked = [Requirement.new(key, IN, values) for key, values in parts.items() if all(values)]
-    return Requirements.of(*asked) if asked else None
+    requirements = [Requirement.new(key, IN, values) for key, values in parts.items() if all(values)]
+    return Requirements.of(*requirements) if requirements else None
 
 
 def _term(term: SelectorTerm, local: bool) -> Requirements:
@@ -155,13 +160,13 @@ def _term(term: SelectorTerm, local: bool) -> Requirements:
 
 
 def _class(wire: ClassObject) -> StorageClass:
-    stated = wire.allowed_topologies
+    topologies = wire.allowed_topologies
     annotations = wire.metadata.annotations or {}
     return StorageClass(
         name=wire.metadata.name,
         driver=wire.provisioner,
         waits=wire.volume_binding_mode == WAITS,
-        terms=tuple(_topology(term) for term in stated if term.match_label_expressions) if stated else None,
+        terms=tuple(_topology(term) for term in topologies if term.match_label_expressions) if topologies else None,
         default=any(annotations.get(name) == "true" for name in DEFAULT_CLASS),
         created=epoch_seconds(wire.metadata.creation_timestamp),
     )

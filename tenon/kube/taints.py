@@ -83,9 +83,9 @@ def merged(taints: Sequence[Object], more: Iterable[Object]) -> list[Object]:
     return result
 
 
-def without_taint(taints: Iterable[Object], gone: tuple[str, str]) -> list[Object]:
+def without_taint(taints: Iterable[Object], removed: tuple[str, str]) -> list[Object]:
     """Remove the taint with this key and effect, whatever its value."""
-    return [taint for taint in taints if _identity(taint) != gone]
+    return [taint for taint in taints if _identity(taint) != removed]
 
 
 def _identity(taint: Object) -> tuple[str, str]:

@@ -129,7 +129,7 @@ def with_volumes(pod: Pod, uses: Sequence[VolumeUse], storage: Storage) -> Pod:
     if disks := tuple(disk for use in uses if (disk := _local_disk(use, storage))):
         pod = replace(pod, local_disks=disks)
     try:
-        terms = _combined([found for use in uses if (found := _terms(use, storage)) is not None])
+        terms = _combined([terms_of_use for use in uses if (terms_of_use := _terms(use, storage)) is not None])
     except UnplacedVolumeError as error:
         return replace(pod, attachments=attachments, unsupported=pod.unsupported or str(error))
     return replace(pod, volume_terms=terms, attachments=attachments)
@@ -137,7 +137,11 @@ def with_volumes(pod: Pod, uses: Sequence[VolumeUse], storage: Storage) -> Pod:
 
 def default_class(classes: Iterable[StorageClass]) -> StorageClass | None:
     """Return the newest default class, as the API server does; of classes created together, the first by name."""
-    return min((one for one in classes if one.default), key=lambda one: (-one.created, one.name), default=None)
+    return min(
+        (default_storage_class for default_storage_class in classes if default_storage_class.default),
+        key=lambda default_storage_class: (-default_storage_class.created, default_storage_class.name),
+        default=None,
+    )
 
 
 def _terms(use: VolumeUse, storage: Storage) -> tuple[Requirements, ...] | None:
@@ -174,23 +178,24 @@ def _of_volume(key: str, pvc: PersistentVolumeClaim, storage: Storage) -> tuple[
 
 
 def _of_class(key: str, pvc: PersistentVolumeClaim, storage: Storage) -> tuple[Requirements, ...] | None:
-    found = storage.storage_class(pvc.storage_class) if pvc.storage_class != "" else None
-    if found is None:
+    storage_class = storage.storage_class(pvc.storage_class) if pvc.storage_class != "" else None
+    if storage_class is None:
         why = f"of the unknown StorageClass {pvc.storage_class}" if pvc.storage_class else "without a StorageClass"
         raise UnplacedVolumeError(f"its volume claim {key} is not bound and {why}")
-    if not found.waits:
+    if not storage_class.waits:
         raise UnplacedVolumeError(f"its volume claim {key} is not bound yet, and its StorageClass binds at once")
-    foreign = sorted({label for term in found.terms or () for label in term if label in AUTO_MODE_KEYS})
+    foreign = sorted({label for term in storage_class.terms or () for label in term if label in AUTO_MODE_KEYS})
     if foreign:
         raise UnplacedVolumeError(
-            f"StorageClass {found.name} of its volume claim {key} allows only nodes of EKS Auto Mode ({foreign[0]})"
+            f"StorageClass {storage_class.name} of its volume claim {key} allows only nodes of"
+            f" EKS Auto Mode ({foreign[0]})"
         )
-    if found.terms == ():
-        raise UnplacedVolumeError(f"the allowed topologies of StorageClass {found.name} match no node")
+    if storage_class.terms == ():
+        raise UnplacedVolumeError(f"the allowed topologies of StorageClass {storage_class.name} match no node")
     if pvc.selected_node:
         on_node = Requirements.of(Requirement.new(labels.HOSTNAME, IN, (pvc.selected_node,)))
-        return tuple(term.with_(on_node) for term in found.terms or (Requirements(),))
-    return found.terms
+        return tuple(term.with_(on_node) for term in storage_class.terms or (Requirements(),))
+    return storage_class.terms
 
 
 def _local_disk(use: VolumeUse, storage: Storage) -> LocalDisk | None:
@@ -209,16 +214,18 @@ def _driver(use: VolumeUse, storage: Storage) -> str:
     volume = storage.volume(pvc.volume) if pvc.volume else None
     if volume is not None:
         return volume.driver
-    found = storage.storage_class(pvc.storage_class) if pvc.storage_class != "" else None
-    return IN_TREE.get(found.driver, found.driver) if found is not None else ""
+    storage_class = storage.storage_class(pvc.storage_class) if pvc.storage_class != "" else None
+    return IN_TREE.get(storage_class.driver, storage_class.driver) if storage_class is not None else ""
 
 
 def _combined(ways: Sequence[tuple[Requirements, ...]]) -> tuple[Requirements, ...]:
     """Combine one alternative of each volume in every way, without contradictory combinations."""
     combined: dict[Requirements, None] = {Requirements(): None}
     for terms in ways:
-        crossed = (one.with_(term) for one in combined for term in terms)
-        combined = dict.fromkeys(one for one in crossed if not any(one[key].contradicts() for key in one))
+        crossed = (combination.with_(term) for combination in combined for term in terms)
+        combined = dict.fromkeys(
+            combination for combination in crossed if not any(combination[key].contradicts() for key in combination)
+        )
         if not combined:
             raise UnplacedVolumeError("no node can reach all of its volumes: they are in different zones")
         if len(combined) > MAX_ALTERNATIVES:

@@ -40,7 +40,7 @@ class BindingDecision:
 
 def choose(
     planned: Sequence[PlannedPod],
-    found: Mapping[str, PodRecord],
+    fresh_pods: Mapping[str, PodRecord],
     node: Object,
     node_pods: Sequence[PodRecord],
     default_spread: DefaultSpread = NOTHING,
@@ -60,16 +60,16 @@ def choose(
     available = subtract(allocatable, total(pod.requests for pod in assigned))
     ports = {port for pod in assigned for port in pod.host_ports}
     bind: list[PodRecord] = []
-    here: list[str] = []
+    bound_here: list[str] = []
     settled: list[str] = []
     left: dict[str, str] = {}
     for entry in planned:
-        pod = found.get(entry.key)
+        pod = fresh_pods.get(entry.key)
         if pod is None or pod.uid != entry.uid or _is_over(pod):
             settled.append(entry.key)
             continue
         if pod.node_name:
-            (here if pod.node_name == name else settled).append(entry.key)
+            (bound_here if pod.node_name == name else settled).append(entry.key)
             continue
         why = refusal(pod, node, default_spread) or _why_no_room(pod.pod, available, ports, assigned)
         if why:
@@ -79,7 +79,7 @@ def choose(
         assigned.append(pod.pod)
         available = subtract(available, pod.pod.requests)
         ports.update(pod.pod.host_ports)
-    return BindingDecision(tuple(bind), tuple(here), tuple(settled), left)
+    return BindingDecision(tuple(bind), tuple(bound_here), tuple(settled), left)
 
 
 def is_unscheduled(entry: PlannedPod, pod: PodRecord | None) -> bool:
@@ -140,9 +140,9 @@ def _why_no_room(pod: Pod, available: Mapping[str, int], ports: set[HostPort], a
         short = min(name for name, units in pod.requests.items() if units > max(0, available.get(name, 0)))
         has = format_quantity(short, max(0, available.get(short, 0)))
         return f"it does not fit: {short} {format_quantity(short, pod.requests[short])} asked, {has} free"
-    taken = first_conflict(sorted(pod.host_ports), ports)
-    if taken is not None:
-        return f"host port {taken[1]}/{taken[2]} is taken"
+    conflict = first_conflict(sorted(pod.host_ports), ports)
+    if conflict is not None:
+        return f"host port {conflict[1]}/{conflict[2]} is taken"
     for other in assigned:
         if any(_term_selects(term, other, pod) for term in other.rules.anti_affinity):
             return f"pod {other.key} on the Node has anti-affinity against it"

@@ -154,16 +154,16 @@ def ends_count(breaker: LaunchBreaker, kinds: Collection[str], launched_at: date
     return not breaker.kinds or not set(kinds).isdisjoint(breaker.kinds)
 
 
-def added_up(one: LaunchBreaker, other: LaunchBreaker, now: datetime) -> LaunchBreaker:
+def added_up(first: LaunchBreaker, other: LaunchBreaker, now: datetime) -> LaunchBreaker:
     """Return the breaker for the ended instances that two processes saw, in part the same ones."""
-    ended = [*one.ended, *(instance for instance in other.ended if instance not in one.ended)][-MAX_ENDED:]
-    newest = max(one, other, key=lambda breaker: breaker.refused_at or breaker.opened_at)
-    probes = [one.next_probe_at, other.next_probe_at]
-    if len(ended) > max(len(one.ended), len(other.ended)):
+    ended = [*first.ended, *(instance for instance in other.ended if instance not in first.ended)][-MAX_ENDED:]
+    newest = max(first, other, key=lambda breaker: breaker.refused_at or breaker.opened_at)
+    probes = [first.next_probe_at, other.next_probe_at]
+    if len(ended) > max(len(first.ended), len(other.ended)):
         probes.append(now + boot_pause(len(ended)))
-    failures = max(len(ended), one.failures, other.failures)
-    opened_at = min(one.opened_at, other.opened_at)
-    kinds = sorted({*one.kinds, *other.kinds})
+    failures = max(len(ended), first.failures, other.failures)
+    opened_at = min(first.opened_at, other.opened_at)
+    kinds = sorted({*first.kinds, *other.kinds})
     return evolve(newest, ended=ended, kinds=kinds, failures=failures, opened_at=opened_at, next_probe_at=max(probes))
 
 
@@ -174,8 +174,8 @@ def is_open(breaker: LaunchBreaker) -> bool:
 
 def holds_back(breaker: LaunchBreaker, instance_types: Collection[str]) -> bool:
     """True if a launch that may be of these types must wait. An empty list means that the types are not known."""
-    held = breaker.instance_types
-    return is_open(breaker) and (not held or not instance_types or not set(instance_types).isdisjoint(held))
+    held_types = breaker.instance_types
+    return is_open(breaker) and (not held_types or not instance_types or not set(instance_types).isdisjoint(held_types))
 
 
 def untried(breaker: LaunchBreaker, now: datetime) -> bool:

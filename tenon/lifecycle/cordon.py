@@ -17,8 +17,8 @@ FORCEFUL = "Forceful Termination"
 
 def drain_reason(reason: str) -> str:
     """Return the reason label of the drain metrics: the reason in DisruptionReason, or `FORCEFUL` without one."""
-    known = Reason.of(reason)
-    return known.camel_case if known is not None and has_disruption_reason(known) else FORCEFUL
+    known_reason = Reason.of(reason)
+    return known_reason.camel_case if known_reason is not None and has_disruption_reason(known_reason) else FORCEFUL
 
 
 def has_disruption_reason(reason: str) -> bool:
@@ -44,8 +44,8 @@ def cordoned(node: Object) -> dict[str, Any]:
 
 def tainted(node: Object) -> dict[str, Any]:
     """Return the part of `cordoned` that load balancers do not notice, for a node that may yet stay."""
-    wanted = with_finalizer(node).get("metadata", {})
-    patch: dict[str, Any] = {"metadata": wanted} if wanted else {}
+    desired = with_finalizer(node).get("metadata", {})
+    patch: dict[str, Any] = {"metadata": desired} if desired else {}
     before = taints_of(node)
     after = merged(before, [{"key": labels.DISRUPTED_TAINT[0], "effect": labels.DISRUPTED_TAINT[1]}])
     if after != before:

@@ -42,8 +42,10 @@ def idle_sentence(nodes: Sequence[IdleNode]) -> str:
         return ""
     pods = sum(node.pods for node in nodes)
     names = first_few([node.name for node in nodes], NAMED_NODES)
-    one = len(nodes) == 1
-    what = f"Node {names} stands" if one else f"Nodes {names} stand"
-    known = all(node.price > 0 for node in nodes)
-    cost = f" at ${sum(node.price for node in nodes):.4f} an hour{'' if one else ' together'}" if known else ""
-    return f"meanwhile {what} empty{cost} and {'waits' if one else 'wait'} for {pods} of these pods"
+    is_single = len(nodes) == 1
+    nodes_text = f"Node {names} stands" if is_single else f"Nodes {names} stand"
+    has_prices = all(node.price > 0 for node in nodes)
+    cost = (
+        f" at ${sum(node.price for node in nodes):.4f} an hour{'' if is_single else ' together'}" if has_prices else ""
+    )
+    return f"meanwhile {nodes_text} empty{cost} and {'waits' if is_single else 'wait'} for {pods} of these pods"

@@ -82,11 +82,11 @@ def _remover(taint: str) -> str:
 
 def _unpublished(spec: Object, node: Object) -> list[str]:
     """List the resources that the claim requests but the Node does not offer, with both amounts."""
-    asked = (spec.get("resources") or {}).get("requests") or {}
+    requests = (spec.get("resources") or {}).get("requests") or {}
     offered = (node.get("status") or {}).get("allocatable") or {}
-    requested, allocatable = parse_resources(asked), parse_resources(offered)
+    requested, allocatable = parse_resources(requests), parse_resources(offered)
     return [
-        f"{name} (asked {asked[name]}, allocatable {offered.get(name, 'none')})"
+        f"{name} (asked {requests[name]}, allocatable {offered.get(name, 'none')})"
         for name in sorted(requested)
         if requested[name] > 0 and allocatable.get(name, 0) <= 0
     ]

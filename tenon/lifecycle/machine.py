@@ -91,9 +91,9 @@ def apply(state: NodeState, event: Message, now: datetime) -> NodeState:
         case Poke():
             return _poked(state, event, now)
         case Keep():
-            kept = evolve(state, keep_until=event.until, keep_recorded=False, expired=False)
+            kept_state = evolve(state, keep_until=event.until, keep_recorded=False, expired=False)
             who = operator_text(event.operator)
-            return record(kept, now, f"kept until {event.until:%Y-%m-%d %H:%M} ({who})")
+            return record(kept_state, now, f"kept until {event.until:%Y-%m-%d %H:%M} ({who})")
         case Disrupt():
             return disruption_requests.disrupted(state, event, now)
         case LeaveRequest():

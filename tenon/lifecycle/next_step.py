@@ -66,8 +66,10 @@ def next_step(state: NodeState, now: datetime) -> Step:
             if state.disrupted:
                 return Run(ActivityName.WITHDRAW, _node_input(state), state.node_name)
             if state.expired:
-                given = ExpirationInput(claim=state.claim, pool=state.pool)
-                return Run(ActivityName.CHECK_EXPIRATION, given, f"may a node of {state.pool} leave at once?")
+                expiration_input = ExpirationInput(claim=state.claim, pool=state.pool)
+                return Run(
+                    ActivityName.CHECK_EXPIRATION, expiration_input, f"may a node of {state.pool} leave at once?"
+                )
             if state.spread_until is not None:
                 return Wait(state.spread_until, "leaves later, because many nodes are overdue")
             expires_at = next_expiry(state)
@@ -77,11 +79,11 @@ def next_step(state: NodeState, now: datetime) -> Step:
         case Stage.ENDED:
             return End()
         case _:
-            what = NO_NODE_JOINS if state.stage is Stage.REGISTERING else "checks the node again"
+            awaited = NO_NODE_JOINS if state.stage is Stage.REGISTERING else "checks the node again"
             expires_at = expiry(state)
             if state.deadline is not None and expires_at is not None and expires_at < state.deadline:
                 return Wait(expires_at, "expires")
-            return Wait(state.deadline, what)
+            return Wait(state.deadline, awaited)
 
 
 def _leaving_step(state: NodeState, now: datetime) -> Step:

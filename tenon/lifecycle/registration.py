@@ -62,16 +62,16 @@ class Registration:
 
 def match(nodes: Iterable[Object], provider_id: str) -> Match:
     """Return the Node with this provider ID. Several such Nodes are an error that only a person can resolve."""
-    found = [node for node in nodes if (node.get("spec") or {}).get("providerID") == provider_id]
-    if not provider_id or not found:
+    matches = [node for node in nodes if (node.get("spec") or {}).get("providerID") == provider_id]
+    if not provider_id or not matches:
         return Match(reason=NODE_NOT_FOUND, message=f"no Node with provider ID {provider_id or '(none)'} has joined")
-    if len(found) > 1:
-        names = ", ".join(sorted(node["metadata"]["name"] for node in found))
+    if len(matches) > 1:
+        names = ", ".join(sorted(node["metadata"]["name"] for node in matches))
         return Match(
             reason="MultipleNodesFound",
             message=f"provider ID {provider_id} is on several Nodes ({names}): delete the wrong ones",
         )
-    return Match(node=found[0])
+    return Match(node=matches[0])
 
 
 def minutes_late(claim: ClaimRecord, now: datetime) -> int:
@@ -113,18 +113,18 @@ def registration(claim: Object, node: Object) -> Registration:
     taints = taints_of(node)
     metadata: dict[str, Any] = {}
     _add(metadata, "labels", _missing(present, (want.get("labels") or {}) | {labels.REGISTERED: "true"}))
-    wanted = {name: text for name, text in (want.get("annotations") or {}).items() if name not in OWN_ANNOTATIONS}
+    annotations_ = {name: text for name, text in (want.get("annotations") or {}).items() if name not in OWN_ANNOTATIONS}
     adds_cordon = not registered and startup_cordon.needs_startup_cordon(claim) and not startup_cordon.is_cordoned(node)
     if adds_cordon:
-        wanted[labels.STARTUP_CORDON] = "true"
-    _add(metadata, "annotations", _missing(have.get("annotations") or {}, wanted))
+        annotations_[labels.STARTUP_CORDON] = "true"
+    _add(metadata, "annotations", _missing(have.get("annotations") or {}, annotations_))
     _add(metadata, "ownerReferences", _owners(have.get("ownerReferences") or (), want))
     metadata |= with_finalizer(node).get("metadata", {})
     patch: dict[str, Any] = {"metadata": metadata} if metadata else {}
     after = taints
     if not registered and present.get(labels.DO_NOT_SYNC_TAINTS) != "true":
-        stated = claim.get("spec") or {}
-        after = merged(after, [*(stated.get("taints") or ()), *(stated.get("startupTaints") or ())])
+        claim_spec = claim.get("spec") or {}
+        after = merged(after, [*(claim_spec.get("taints") or ()), *(claim_spec.get("startupTaints") or ())])
     after = without_taint(after, labels.UNREGISTERED_TAINT)
     spec: dict[str, Any] = {"taints": after} if after != taints else {}
     if adds_cordon:
@@ -135,8 +135,8 @@ def registration(claim: Object, node: Object) -> Registration:
     return Registration(patch=patch, unregistered_taint_missing=missing)
 
 
-def _missing(present: Object, wanted: Object) -> dict[str, str]:
-    return {name: text for name, text in wanted.items() if present.get(name) != text}
+def _missing(present: Object, desired: Object) -> dict[str, str]:
+    return {name: text for name, text in desired.items() if present.get(name) != text}
 
 
 def _add(metadata: dict[str, Any], name: str, value: object) -> None:

@@ -29,20 +29,26 @@ def without_finalizer(obj: Object) -> dict[str, Any]:
     finalizers = object_json.finalizers(obj)
     if labels.TERMINATION_FINALIZER not in finalizers:
         return {}
-    return {"metadata": {"finalizers": [one for one in finalizers if one != labels.TERMINATION_FINALIZER]}}
+    return {
+        "metadata": {"finalizers": [finalizer for finalizer in finalizers if finalizer != labels.TERMINATION_FINALIZER]}
+    }
 
 
 def foreign_finalizers(obj: Object) -> list[str]:
     """Return the finalizers that neither Tenon nor Kubernetes removes."""
     finalizers = object_json.finalizers(obj)
-    return [one for one in finalizers if one != labels.TERMINATION_FINALIZER and one not in OF_KUBERNETES]
+    return [
+        finalizer
+        for finalizer in finalizers
+        if finalizer != labels.TERMINATION_FINALIZER and finalizer not in OF_KUBERNETES
+    ]
 
 
 def finalizer_message(obj: Object) -> str:
     """Name the finalizers that keep the object, and the command that removes them without their owner."""
     kind, metadata = obj["kind"], obj["metadata"]
     foreign = foreign_finalizers(obj)
-    stays = [one for one in object_json.finalizers(obj) if one not in foreign]
+    stays = [finalizer for finalizer in object_json.finalizers(obj) if finalizer not in foreign]
     patch = json.dumps({"metadata": {"finalizers": stays or None}})
     which = "finalizer" if len(foreign) == 1 else "finalizers"
     return (

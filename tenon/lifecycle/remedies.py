@@ -40,16 +40,16 @@ def remedies(state: NodeState) -> list[str]:
 
 def deadlines(state: NodeState) -> list[tuple[str, datetime]]:
     """Return what happens if no one acts and when, the soonest first."""
-    found: list[tuple[str, datetime]] = []
+    instants: list[tuple[str, datetime]] = []
     if state.stage.leaving and state.force_at is not None and not (state.leave and state.leave.force):
-        found.append(("All pods are deleted, whatever protects them, by", state.force_at))
+        instants.append(("All pods are deleted, whatever protects them, by", state.force_at))
     if state.deadline is not None:
-        what = "Given up, unless a Node has joined, at" if state.stage is Stage.REGISTERING else "Tried again at"
-        found.append((what, state.deadline))
+        text = "Given up, unless a Node has joined, at" if state.stage is Stage.REGISTERING else "Tried again at"
+        instants.append((text, state.deadline))
     timeout = state.initialization_timeout_seconds
     if state.stage is Stage.INITIALIZING and state.registered_at is not None and timeout is not None:
-        found.append(("Given up, unless initialized, at", state.registered_at + timedelta(seconds=timeout)))
-    return sorted(found, key=lambda one: one[1])
+        instants.append(("Given up, unless initialized, at", state.registered_at + timedelta(seconds=timeout)))
+    return sorted(instants, key=lambda item: item[1])
 
 
 def report(state: NodeState) -> str:
@@ -61,7 +61,7 @@ def report(state: NodeState) -> str:
     due = deadlines(state)
     if due:
         lines += ["", "#### If no one acts", ""]
-        lines += [f"- {what} {format_instant(instant)}" for what, instant in due]
+        lines += [f"- {text} {format_instant(instant)}" for text, instant in due]
     return "\n".join(lines)
 
 
@@ -72,8 +72,8 @@ def _for_console(state: NodeState) -> list[str]:
     return [f"`{command}` shows how the instance boots"]
 
 
-def _by_force(name: str, what: str) -> str:
-    return f"`tenon node force-drain {name}` {what}"
+def _by_force(name: str, effect: str) -> str:
+    return f"`tenon node force-drain {name}` {effect}"
 
 
 def _for_pods(blocked: Iterable[BlockedPods]) -> list[str]:

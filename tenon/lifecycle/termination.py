@@ -165,14 +165,14 @@ def instance_gone(state: NodeState, now: datetime) -> NodeState:
     if state.instance_gone or state.stage is Stage.ENDED:
         return state
     instance = state.instance.id if state.instance else "the instance"
-    gone = record(evolve(state, instance_gone=True), now, f"EC2 has no {instance} any more")
-    if gone.stage.leaving:
-        sure = evolve(gone.leave, only_if_empty=False) if gone.leave else None
-        return evolve(gone, look=True, leave=sure)
+    gone_state = record(evolve(state, instance_gone=True), now, f"EC2 has no {instance} any more")
+    if gone_state.stage.leaving:
+        sure = evolve(gone_state.leave, only_if_empty=False) if gone_state.leave else None
+        return evolve(gone_state, look=True, leave=sure)
     request = LeaveRequest(
         reason=Reason.GARBAGE_COLLECTED, detail=f"{instance} is gone from EC2", actor="garbage collection"
     )
-    return leave(gone, request, now)
+    return leave(gone_state, request, now)
 
 
 def released(state: NodeState, result: ReleaseResult, now: datetime) -> NodeState:

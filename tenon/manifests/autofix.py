@@ -38,7 +38,7 @@ def find_fixes(
     Returns:
         The correction of each problem, and the other problems that these corrections also solve.
     """
-    found: dict[FieldError, Fix] = {}
+    fixes_by_error: dict[FieldError, Fix] = {}
     solved: set[FieldError] = set()
     every = set(problems)
     tried = 0
@@ -46,17 +46,17 @@ def find_fixes(
         path = path_of(problem.path, item.body)
         for mend in _guesses(item, path, schema, unknown, problem.sentence):
             if tried >= MAX_TRIES:
-                return found, solved
+                return fixes_by_error, solved
             tried += 1
             body = applied(item.body, mend)
             left = set(check(body))
-            here = (*mend.path[:-1], mend.name or mend.path[-1])
-            worse = any(path_of(other.path, body)[: len(here)] == here for other in left - every)
+            new_path = (*mend.path[:-1], mend.name or mend.path[-1])
+            worse = any(path_of(other.path, body)[: len(new_path)] == new_path for other in left - every)
             if problem not in left and not worse:
-                found[problem] = mend
+                fixes_by_error[problem] = mend
                 solved |= every - left - {problem}
                 break
-    return found, solved
+    return fixes_by_error, solved
 
 
 def applied(body: dict[str, Any], mend: Fix) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def applied(body: dict[str, Any], mend: Fix) -> dict[str, Any]:
     return result
 
 
-def _guesses(item: Item, path: Path, schema: Schema, unknown: Known, said: str) -> Iterator[Fix]:
+def _guesses(item: Item, path: Path, schema: Schema, unknown: Known, sentence: str) -> Iterator[Fix]:
     if not path or not has(item.body, path):
         return
     value, name = value_at(item.body, path), str(path[-1])
@@ -87,7 +87,7 @@ def _guesses(item: Item, path: Path, schema: Schema, unknown: Known, said: str) 
         return
     if isinstance(value, dict) and name.strip() != name:
         yield Fix(path, value, name.strip())
-    for guess in candidates(name, value, _written(item, path), choices_at(schema, path), said):
+    for guess in candidates(name, value, _written(item, path), choices_at(schema, path), sentence):
         yield Fix(path, guess)
 
 
@@ -96,11 +96,11 @@ def _written(item: Item, path: Path) -> str:
     return item.document.lines.text[place.start : place.end] if place and length == len(path) and place.plain else ""
 
 
-def fixed_line(item: Item, chosen: Sequence[Fix]) -> str | None:
+def fixed_line(item: Item, fixes: Sequence[Fix]) -> str | None:
     """Return the line with these corrections applied, or None if they do not all fall on one line of the file."""
     lines = item.document.lines
     spans: list[tuple[int, int, str]] = []
-    for mend in chosen:
+    for mend in fixes:
         place, length = item.place_at(mend.path)
         if place is None or length < len(mend.path):
             return None

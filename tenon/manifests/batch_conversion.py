@@ -54,23 +54,23 @@ def convert_batch(bodies: Sequence[JsonObject]) -> dict[int, Converted]:
             strict=True,
         )
     )
-    found: dict[int, Converted] = {}
+    results: dict[int, Converted] = {}
     for older, conversion in conversions.items():
         for number, body in enumerate(bodies):
             if (body.get("kind"), body.get("apiVersion")) == older:
-                found[number] = made = _explained(conversion(body), body, expiry)
+                results[number] = result = _explained(conversion(body), body, expiry)
                 expiry |= {
                     name_of(pool): pool["spec"]["template"]["spec"]["expireAfter"]
-                    for pool in made.manifests
+                    for pool in result.manifests
                     if pool["kind"] == "NodePool"
                 }
-    return _with_kubelets_moved(bodies, found)
+    return _with_kubelets_moved(bodies, results)
 
 
-def _explained(made: Converted, body: JsonObject, expiry: Mapping[str, str]) -> Converted:
+def _explained(result: Converted, body: JsonObject, expiry: Mapping[str, str]) -> Converted:
     """Add notes to NodeClaims: where ``expireAfter`` came from, and how a Machine's conditions changed."""
-    notes = list(made.notes)
-    for claim in made.manifests:
+    notes = list(result.notes)
+    for claim in result.manifests:
         if claim["kind"] == "NodeClaim":
             owner = (claim["metadata"].get("labels") or {}).get(labels.NODEPOOL)
             if owner in expiry:
@@ -80,7 +80,7 @@ def _explained(made: Converted, body: JsonObject, expiry: Mapping[str, str]) -> 
             if body.get("kind") == "Machine" and (claim.get("status") or {}).get("conditions"):
                 sentence = "conditions have lost the prefix Machine; MachineEmpty and MachineExpired no longer exist"
                 notes.append(Note(sentence, "status.conditions"))
-    return Converted(made.manifests, notes, made.problems)
+    return Converted(result.manifests, notes, result.problems)
 
 
 def _provider_classes(bodies: Sequence[JsonObject]) -> dict[str, str]:
@@ -88,30 +88,35 @@ def _provider_classes(bodies: Sequence[JsonObject]) -> dict[str, str]:
     provisioners = [body for body in bodies if body.get("kind") == "Provisioner"]
     classes = [body for body in bodies if body.get("kind") == "EC2NodeClass"]
     templates = {name_of(body) for body in bodies if body.get("kind") == "AWSNodeTemplate"}
-    found = {}
+    classes_by_provider = {}
     for name in map(name_of, provisioners):
         own = made_from(name, classes)
-        taken = templates | set(map(name_of, classes)) | chosen_by_others(name, provisioners)
-        found[name] = provider_class(name, taken, own)
-    return found
+        taken_names = templates | set(map(name_of, classes)) | chosen_by_others(name, provisioners)
+        classes_by_provider[name] = provider_class(name, taken_names, own)
+    return classes_by_provider
 
 
-def _with_kubelets_moved(bodies: Sequence[JsonObject], found: Mapping[int, Converted]) -> dict[int, Converted]:
+def _with_kubelets_moved(bodies: Sequence[JsonObject], results: Mapping[int, Converted]) -> dict[int, Converted]:
     """Move the kubelet settings of pools into their classes.
 
     A class may come from another document or already be v1.
     """
-    now = {n: found.get(n) or Converted([b]) for n, b in enumerate(bodies) if n in found or _is_class_or_pool(b)}
-    pools = {name_of(m): m for made in now.values() for m in made.manifests if m["kind"] == "NodePool" and class_of(m)}
-    classes = {name_of(m): m for made in now.values() for m in made.manifests if m["kind"] == "EC2NodeClass"}
-    older = {name_of(m) for n in found for m in found[n].manifests if m["kind"] == "NodePool"}
+    now = {n: results.get(n) or Converted([b]) for n, b in enumerate(bodies) if n in results or _is_class_or_pool(b)}
+    pools = {
+        name_of(m): m
+        for converted in now.values()
+        for m in converted.manifests
+        if m["kind"] == "NodePool" and class_of(m)
+    }
+    classes = {name_of(m): m for converted in now.values() for m in converted.manifests if m["kind"] == "EC2NodeClass"}
+    older = {name_of(m) for n in results for m in results[n].manifests if m["kind"] == "NodePool"}
     moved = move_kubelets(pools, classes, older)
-    result = dict(found)
-    for number, made in now.items():
-        changed = [_changed(manifest, moved.pools, moved.classes) for manifest in made.manifests]
-        notes = list(made.notes)
-        for manifest in made.manifests:
-            if manifest["kind"] == "NodePool" and name_of(manifest) in moved.notes and number in found:
+    result = dict(results)
+    for number, converted in now.items():
+        changed = [_changed(manifest, moved.pools, moved.classes) for manifest in converted.manifests]
+        notes = list(converted.notes)
+        for manifest in converted.manifests:
+            if manifest["kind"] == "NodePool" and name_of(manifest) in moved.notes and number in results:
                 name = name_of(manifest)
                 own = class_of(moved.pools[name]) if name in moved.pools else None
                 if own is not None:
@@ -123,11 +128,11 @@ def _with_kubelets_moved(bodies: Sequence[JsonObject], found: Mapping[int, Conve
                 if own is not None and own not in classes:
                     changed.append(moved.classes[own])
         for name, node_class in moved.classes.items():
-            if name in map(name_of, made.manifests) and node_class in changed:
+            if name in map(name_of, converted.manifests) and node_class in changed:
                 givers = ", ".join(sorted(pool for pool, body in moved.pools.items() if class_of(body) == name))
                 notes.append(Note(f"these were the kubelet settings of NodePool {givers}", "spec.kubelet"))
-        if number in found or changed != list(made.manifests):
-            result[number] = Converted(changed, notes, made.problems)
+        if number in results or changed != list(converted.manifests):
+            result[number] = Converted(changed, notes, converted.problems)
     return result
 
 
@@ -138,5 +143,5 @@ def _is_class_or_pool(body: JsonObject) -> bool:
 
 
 def _changed(body: JsonObject, pools: Mapping[str, JsonObject], classes: Mapping[str, JsonObject]) -> JsonObject:
-    known = {"NodePool": pools, "EC2NodeClass": classes}.get(body["kind"], {})
-    return known.get(name_of(body), body)
+    known_objects = {"NodePool": pools, "EC2NodeClass": classes}.get(body["kind"], {})
+    return known_objects.get(name_of(body), body)

@@ -48,34 +48,36 @@ class Changed:
 
 def explain(item: Item, manifests: Sequence[JsonObject], notes: Sequence[str]) -> list[Changed]:
     """Return each v1 object that an item became, with comments that explain every change."""
-    found = [Changed(_fresh(manifest, item, first=not number), Comments()) for number, manifest in enumerate(manifests)]
-    all_moves = [moves_of(item.kind, item.api_version, changed.body["kind"]) for changed in found]
-    _carry_comments(item, found, all_moves)
-    for number, changed in enumerate(found):
+    changed_manifests = [
+        Changed(_fresh(manifest, item, first=not number), Comments()) for number, manifest in enumerate(manifests)
+    ]
+    all_moves = [moves_of(item.kind, item.api_version, changed.body["kind"]) for changed in changed_manifests]
+    _carry_comments(item, changed_manifests, all_moves)
+    for number, changed in enumerate(changed_manifests):
         if number:
-            changed.comments.add_above((), _why_made(item, found[0].body, changed.body))
+            changed.comments.add_above((), _why_made(item, changed_manifests[0].body, changed.body))
         elif changed.body["kind"] != item.kind:
             changed.comments.add_above((), f"was {item.subject} ({item.api_version})")
         elif changed.body["apiVersion"] != item.api_version:
             changed.comments.add_inline(("apiVersion",), f"was {item.api_version}")
-    gone = [text_of(path) for path in _gone(item.body, found, all_moves, notes)]
-    if gone:
-        _put_wrapped(found[0].comments, (), f"left out: {', '.join(gone)}")
-    noted = _place_notes(found, notes)
-    for number, (changed, moves) in enumerate(zip(found, all_moves, strict=True)):
+    gone_paths = [text_of(path) for path in _gone(item.body, changed_manifests, all_moves, notes)]
+    if gone_paths:
+        _put_wrapped(changed_manifests[0].comments, (), f"left out: {', '.join(gone_paths)}")
+    noted = _place_notes(changed_manifests, notes)
+    for number, (changed, moves) in enumerate(zip(changed_manifests, all_moves, strict=True)):
         if number and not has(item.body, ("spec", "provider")):
             continue  # it copies another document's object
         skipped = noted[number] | _comment_moves(item.body, changed, moves)
         status = _compare(changed.body, (), item.body, moves, skipped, changed.comments)
         assert status != "new"
-    return found
+    return changed_manifests
 
 
-def _why_made(item: Item, pool: JsonObject, made: JsonObject) -> str:
+def _why_made(item: Item, pool: JsonObject, new_object: JsonObject) -> str:
     """The comment on an additional object that the conversion created."""
     if has(item.body, ("spec", "provider")):
         return f"made for {item.subject}"
-    source = name_of(made).removesuffix(f"-{name_of(pool)}")
+    source = name_of(new_object).removesuffix(f"-{name_of(pool)}")
     return f"a copy of EC2NodeClass {source} with the kubelet settings of NodePool {name_of(pool)}"
 
 
@@ -90,20 +92,20 @@ def _fresh(manifest: JsonObject, item: Item, *, first: bool) -> JsonObject:
     return {**told_by_the_user, "metadata": metadata}
 
 
-def _carry_comments(item: Item, found: Sequence[Changed], all_moves: Sequence[Moves]) -> None:
+def _carry_comments(item: Item, changed_objects: Sequence[Changed], all_moves: Sequence[Moves]) -> None:
     """Carry the user's own comments over to the fields that their fields became."""
     for comment in find_comments(item):
         if comment.path is None:
-            found[0].comments.below.append(comment.text)
+            changed_objects[0].comments.below.append(comment.text)
             continue
-        for changed, moves in zip(found, all_moves, strict=True):
+        for changed, moves in zip(changed_objects, all_moves, strict=True):
             path = _follow(comment.path, item.body, changed.body, moves)
             if has(changed.body, path):
                 put = changed.comments.add_inline if comment.inline else changed.comments.add_above
                 put(path, comment.text)
                 break
         else:
-            found[0].comments.add_above((), f"{text_of(comment.path)}: {comment.text}")
+            changed_objects[0].comments.add_above((), f"{text_of(comment.path)}: {comment.text}")
 
 
 def _follow(path: Path, old: JsonObject, new: JsonObject, moves: Moves) -> Path:
@@ -116,24 +118,24 @@ def _follow(path: Path, old: JsonObject, new: JsonObject, moves: Moves) -> Path:
     return (*now, entries.index(entry), *path[at + 1 :]) if entry in entries else now
 
 
-def _place_notes(found: Sequence[Changed], notes: Sequence[str]) -> list[set[Path]]:
+def _place_notes(changed_objects: Sequence[Changed], notes: Sequence[str]) -> list[set[Path]]:
     """Put each note on the field that it describes.
 
     Returns:
         For each object, the paths that need no further comment.
     """
-    noted: list[set[Path]] = [set() for _ in found]
+    noted: list[set[Path]] = [set() for _ in changed_objects]
     for note in notes:
         path_text = note.path if isinstance(note, Note) else ""
         number, path = next(
             (
                 (number, path)
-                for number, changed in enumerate(found)
+                for number, changed in enumerate(changed_objects)
                 if path_text and has(changed.body, path := path_of(path_text, changed.body))
             ),
             (0, ()),
         )
-        _put_wrapped(found[number].comments, path, note)
+        _put_wrapped(changed_objects[number].comments, path, note)
         if path:
             noted[number].add(path)
     return noted
@@ -167,17 +169,17 @@ def _compare(value: Any, path: Path, old: Any, moves: Moves, skipped: set[Path],
     if path in skipped or path in (("apiVersion",), ("kind",)):
         return "commented"
     before = old_path(path, moves)
-    known = has(old, before)
-    if known and value_at(old, before) == value:
+    is_present = has(old, before)
+    if is_present and value_at(old, before) == value:
         return "same"
     if isinstance(value, dict) and value:
         inner = {(*path, k): _compare(v, (*path, k), old, moves, skipped, comments) for k, v in value.items()}
-        if set(inner.values()) == {"new"} and not known and path != ("spec", "disruption"):
+        if set(inner.values()) == {"new"} and not is_present and path != ("spec", "disruption"):
             return "new"
         for place in (place for place, status in inner.items() if status == "new"):
             comments.add_inline(place, _why_new(place, value_at(value, place[len(path) :])))
         return "commented"
-    if not known:
+    if not is_present:
         return "new"
     if isinstance(value, list):
         was = value_at(old, before)
@@ -185,8 +187,8 @@ def _compare(value: Any, path: Path, old: Any, moves: Moves, skipped: set[Path],
         for index, entry in enumerate(value):
             if entry not in was:
                 comments.add_inline((*path, index), "new")
-        if gone := [_name(entry) for entry in was if entry not in value]:
-            comments.add_inline(path, f"left out: {', '.join(gone)}")
+        if removed := [_name(entry) for entry in was if entry not in value]:
+            comments.add_inline(path, f"left out: {', '.join(removed)}")
         return "commented"
     comments.add_inline(path, f"was {_short(value_at(old, before))}")
     return "commented"
@@ -194,8 +196,8 @@ def _compare(value: Any, path: Path, old: Any, moves: Moves, skipped: set[Path],
 
 def _name(entry: Any) -> str:
     """Short name of a list entry, for use in a comment."""
-    named = entry.get("type", entry.get("key", entry.get("name"))) if isinstance(entry, dict) else entry
-    return _short(entry if named is None else named)
+    entry_name = entry.get("type", entry.get("key", entry.get("name"))) if isinstance(entry, dict) else entry
+    return _short(entry if entry_name is None else entry_name)
 
 
 def _why_new(path: Path, value: Any) -> str:
@@ -206,13 +208,13 @@ def _why_new(path: Path, value: Any) -> str:
     if value == NEVER_TEXT:
         return "it was not set, which meant never"
     for length in range(len(path), 0, -1):
-        if said := _NEW.get(text_of(path[:length])):
-            return said
+        if reason := _NEW.get(text_of(path[:length])):
+            return reason
     return "new"
 
 
 def _gone(
-    old: JsonObject, found: Sequence[Changed], all_moves: Sequence[Moves], notes: Sequence[str]
+    old: JsonObject, changed_objects: Sequence[Changed], all_moves: Sequence[Moves], notes: Sequence[str]
 ) -> Iterator[Path]:
     """Fields of the old object that are missing from the new objects and not covered by a note."""
     ends = {before for moves in all_moves for before, now in moves if len(now) > 1}
@@ -220,12 +222,12 @@ def _gone(
     while waiting:
         path, value = waiting.pop()
         new_places = [new_path(path, moves) for moves in all_moves]
-        kept = any(has(changed.body, place) for changed, place in zip(found, new_places, strict=True))
-        inner = path == ("metadata", "annotations") or (kept and path not in ends)
+        is_kept = any(has(changed.body, place) for changed, place in zip(changed_objects, new_places, strict=True))
+        inner = path == ("metadata", "annotations") or (is_kept and path not in ends)
         inner = inner or any(path == end[: len(path)] and path != end for end in ends)
         if inner and isinstance(value, dict):
             waiting += [((*path, key), inner) for key, inner in reversed(value.items())]
-        elif not (kept or value in (None, {}, []) or path[-1] in _KUBELET or _is_named(str(path[-1]), notes)):
+        elif not (is_kept or value in (None, {}, []) or path[-1] in _KUBELET or _is_named(str(path[-1]), notes)):
             yield path
 
 

@@ -65,13 +65,13 @@ def check(texts: Iterable[tuple[str, str]]) -> Checked:
             faults = findings_of_others(item)
         result.findings += faults
         if not faults:
-            made = converted.get(number)
-            sound.append((item, made.manifests if made else [item.body]))
+            converted_item = converted.get(number)
+            sound.append((item, converted_item.manifests if converted_item else [item.body]))
     made_classes = [body for _, bodies in sound for body in bodies if body.get("kind") == "EC2NodeClass"]
     classes = {str(body["metadata"].get("name")) for body in made_classes}
     classes |= {item.name for item in inside if item.kind in ("EC2NodeClass", "AWSNodeTemplate")}
     result.findings += warnings_of(sound, classes)
-    result.findings = sorted(dict.fromkeys(result.findings), key=lambda one: (files[one.file], one.line))
+    result.findings = sorted(dict.fromkeys(result.findings), key=lambda finding: (files[finding.file], finding.line))
     return result
 
 
@@ -83,7 +83,7 @@ def _faults(item: Item, converted: Converted | None) -> Iterable[Diagnostic]:
     if is_settings(item.body):
         return findings_of_settings(item)
     if unknown := unknown_kind(item):
-        field_name, sentence, meant = unknown
-        line = fixed_line(item, [Fix((field_name,), meant)]) if meant else None
+        field_name, sentence, nearest_kind = unknown
+        line = fixed_line(item, [Fix((field_name,), nearest_kind)]) if nearest_kind else None
         return [finding(item, FieldError(field_name, sentence), line)]
     return findings_of(item, converted)

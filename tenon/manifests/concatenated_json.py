@@ -42,5 +42,5 @@ def _separated(before: str, part: str) -> str:
 
 
 def _past_blanks(text: str, at: int) -> int:
-    found = _BLANKS.match(text, at)
-    return found.end() if found else at
+    match = _BLANKS.match(text, at)
+    return match.end() if match else at

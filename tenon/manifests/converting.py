@@ -43,7 +43,7 @@ class Output:
 def convert(texts: Iterable[tuple[str, str]]) -> Output:
     """Convert everything in these files, given as (name, text), to v1. Faulty objects are reported and left out."""
     output = Output()
-    found: list[tuple[Document, list[Item]]] = []
+    documents_and_items: list[tuple[Document, list[Item]]] = []
     for file, text in texts:
         output.files[file] = []
         documents, findings = read(file, text)
@@ -55,11 +55,11 @@ def convert(texts: Iterable[tuple[str, str]]) -> Output:
             inside = list(items(document, faults))
             output.findings += faults
             if not faults:
-                found.append((document, inside))
-    every = [item for _, inside in found for item in inside]
+                documents_and_items.append((document, inside))
+    every = [item for _, inside in documents_and_items for item in inside]
     converted = convert_batch([item.body for item in every])
     number = 0
-    for document, inside in found:
+    for document, inside in documents_and_items:
         mine = {index: converted[number + index] for index in range(len(inside)) if number + index in converted}
         number += len(inside)
         output.files[document.file] += _document(document, inside, mine, output.findings)
@@ -99,9 +99,14 @@ def _document(
         if faults[index]:
             findings += faults[index]
         elif index in converted:
-            made = converted[index]
-            for number, one in enumerate(explain(item, made.manifests, made.notes)):
-                yield Part(with_comments(one.body, one.comments), one.body, () if number else made.notes, where)
+            result = converted[index]
+            for number, changed_manifest in enumerate(explain(item, result.manifests, result.notes)):
+                yield Part(
+                    with_comments(changed_manifest.body, changed_manifest.comments),
+                    changed_manifest.body,
+                    () if number else result.notes,
+                    where,
+                )
         elif is_settings(item.body):
             text, notes = settings_block(item)
             yield Part(text, None, notes, where)
@@ -136,8 +141,12 @@ def _faults(item: Item, converted: Converted | None) -> Sequence[Diagnostic]:
         return [finding(item, FieldError(unknown[0], unknown[1]))]
     if is_settings(item.body):
         return findings_of_settings(item)
-    if converted is None or not is_older(item.body) or not (found := findings_of_conversion(item, converted)):
+    if converted is None or not is_older(item.body) or not (findings := findings_of_conversion(item, converted)):
         return []
-    known = {(one.line, one.path) for one in found}
-    others = [one for one in findings_of(item, converted) if (one.line, one.path) not in known]
-    return sorted([*found, *others], key=lambda one: one.line)
+    places = {(known_finding.line, known_finding.path) for known_finding in findings}
+    others = [
+        known_finding
+        for known_finding in findings_of(item, converted)
+        if (known_finding.line, known_finding.path) not in places
+    ]
+    return sorted([*findings, *others], key=lambda known_finding: known_finding.line)

@@ -124,13 +124,17 @@ def read(file: str, text: str) -> tuple[list[Document], list[Diagnostic]]:
         stretch = stretches[number - 1] if number <= len(stretches) else None
         start, end = (stretch.start, stretch.end) if stretch else (0, len(text))
         if isinstance(value, UnreadableError):
-            said = str(value)
-            place = _LINE.match(said)
+            value_text = str(value)
+            place = _LINE.match(value_text)
             line = int(place[1]) if place else lines.number(start)
             fixed_lines = without_tab(lines, start, line) if place else None
             findings.append(
                 Diagnostic(
-                    file, line, "", said[place.end() :] if place else said, (fixed_lines,) if fixed_lines else ()
+                    file,
+                    line,
+                    "",
+                    value_text[place.end() :] if place else value_text,
+                    (fixed_lines,) if fixed_lines else (),
                 )
             )
         else:
@@ -147,8 +151,8 @@ def items(document: Document, findings: list[Diagnostic]) -> Iterator[Item]:
 def _opened(item: Item, findings: list[Diagnostic], deeper: int) -> Iterator[Item]:
     value: Any = item.body
     if not isinstance(value, dict):
-        said = {list: "a list", str: "a text", type(None): "nothing"}.get(type(value), "a single value")
-        findings.append(_finding(item, f"is {said}, not a Kubernetes object"))
+        type_text = {list: "a list", str: "a text", type(None): "nothing"}.get(type(value), "a single value")
+        findings.append(_finding(item, f"is {type_text}, not a Kubernetes object"))
         return
     if not (item.kind.endswith("List") and ("items" in value or item.kind == "List")):
         yield item
@@ -159,12 +163,14 @@ def _opened(item: Item, findings: list[Diagnostic], deeper: int) -> Iterator[Ite
     elif deeper == 0:
         findings.append(_finding(item, "lists are nested in lists too deeply", "items"))
     else:
-        named = {} if item.kind == "List" else {"apiVersion": item.api_version, "kind": item.kind.removesuffix("List")}
+        defaults = (
+            {} if item.kind == "List" else {"apiVersion": item.api_version, "kind": item.kind.removesuffix("List")}
+        )
         for index, inner in enumerate(inside or ()):
             place, length = item.place_at(("items", index))
-            body = {**named, **inner} if isinstance(inner, dict) else inner
-            here = Item(item.document, body, place if length == 2 else None, (*item.prefix, "items", index))
-            yield from _opened(here, findings, deeper - 1)
+            body = {**defaults, **inner} if isinstance(inner, dict) else inner
+            list_item = Item(item.document, body, place if length == 2 else None, (*item.prefix, "items", index))
+            yield from _opened(list_item, findings, deeper - 1)
 
 
 def _finding(item: Item, sentence: str, *path: str) -> Diagnostic:

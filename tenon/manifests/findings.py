@@ -41,23 +41,23 @@ def findings_of(item: Item, converted: Converted | None) -> list[Diagnostic]:
     """Return everything that the API server or Karpenter would refuse about an object."""
     model = MODELS[item.kind, item.api_version]
     schema = schema_of(model)
-    found = [*refused(item.body, model), *refused_by_worker(item.body, converted)]
+    problems = [*refused(item.body, model), *refused_by_worker(item.body, converted)]
     if converted is not None and is_older(item.body):
-        found = _exact(item, [*found, *problems_of_older(item, converted)])
-    found = list(dict.fromkeys(found))
+        problems = _exact(item, [*problems, *problems_of_older(item, converted)])
+    problems = list(dict.fromkeys(problems))
     unknown = dict(unknown_fields(item.body, schema))
-    return _with_fixes(item, found, schema, unknown, lambda body: refused(body, model))
+    return _with_fixes(item, problems, schema, unknown, lambda body: refused(body, model))
 
 
 def findings_of_conversion(item: Item, converted: Converted) -> list[Diagnostic]:
     """Return the faults that prevent an older object's conversion to v1."""
-    found = list(dict.fromkeys(problems_of_older(item, converted)))
+    problems = list(dict.fromkeys(problems_of_older(item, converted)))
 
     def check(body: dict[str, Any]) -> list[FieldError]:
         alone = convert_batch([body])
         return list(problems_of_older(Item(item.document, body, None), alone[0])) if alone else []
 
-    return _with_fixes(item, found, schema_of(MODELS[item.kind, item.api_version]), {}, check)
+    return _with_fixes(item, problems, schema_of(MODELS[item.kind, item.api_version]), {}, check)
 
 
 def findings_of_others(item: Item) -> list[Diagnostic]:
@@ -67,8 +67,8 @@ def findings_of_others(item: Item) -> list[Diagnostic]:
 
 def findings_of_settings(item: Item) -> list[Diagnostic]:
     """Return faults in a settings ConfigMap."""
-    found = convert_settings(item.body).problems
-    return _with_fixes(item, found, {}, {}, lambda body: convert_settings(body).problems)
+    problems = convert_settings(item.body).problems
+    return _with_fixes(item, problems, {}, {}, lambda body: convert_settings(body).problems)
 
 
 def finding(item: Item, problem: FieldError, mended: str | None = None) -> Diagnostic:
@@ -81,19 +81,19 @@ def finding(item: Item, problem: FieldError, mended: str | None = None) -> Diagn
 def refused(body: Mapping[str, Any], model: type[ApiModel]) -> list[FieldError]:
     """Return what Karpenter, or the API server with kubectl's strict field validation, would refuse."""
     body = {name: value for name, value in body.items() if name != "status"}  # the API server ignores status
-    found = [unknown_problem(path, known) for path, known in unknown_fields(body, schema_of(model))]
-    return list(dict.fromkeys([*found, *metadata_problems(body), *by_label(body, parse(model, body)[1])]))
+    problems = [unknown_problem(path, known_names) for path, known_names in unknown_fields(body, schema_of(model))]
+    return list(dict.fromkeys([*problems, *metadata_problems(body), *by_label(body, parse(model, body)[1])]))
 
 
 def _exact(item: Item, problems: Sequence[FieldError]) -> list[FieldError]:
     """Drop a problem if another one is about the same field or about a field inside it."""
-    found: dict[Path, FieldError] = {}
+    errors_by_path: dict[Path, FieldError] = {}
     for problem in problems:
-        found.setdefault(path_of(problem.path, item.body), problem)
+        errors_by_path.setdefault(path_of(problem.path, item.body), problem)
     return [
         problem
-        for path, problem in found.items()
-        if not any(path == other[: len(path)] and path != other for other in found)
+        for path, problem in errors_by_path.items()
+        if not any(path == other[: len(path)] and path != other for other in errors_by_path)
     ]
 
 
@@ -101,23 +101,23 @@ def _with_fixes(
     item: Item, problems: Sequence[FieldError], schema: Schema, unknown: Known, check: Check
 ) -> list[Diagnostic]:
     """Add corrected lines to the problems, and merge the problems of one list on one line."""
-    chosen, solved = find_fixes(item, problems, schema, unknown, check)
+    fixes, solved = find_fixes(item, problems, schema, unknown, check)
     groups: dict[tuple[int, Path, str], list[FieldError]] = {}
     of_line: dict[int, list[Fix]] = {}
     for problem in problems:
-        if problem in solved and problem not in chosen:
+        if problem in solved and problem not in fixes:
             continue
         path = path_of(problem.path, item.body)
         line = item.line_of(path)
-        alone = not path or not isinstance(path[-1], int) or problem not in chosen
+        alone = not path or not isinstance(path[-1], int) or problem not in fixes
         groups.setdefault((line, path if alone else path[:-1], problem.sentence), []).append(problem)
-        if problem in chosen:
-            of_line.setdefault(line, []).append(chosen[problem])
-    found = []
-    for (line, path, sentence), alike in groups.items():
-        mended = fixed_line(item, of_line[line]) if any(problem in chosen for problem in alike) else None
-        found.append(finding(item, alike[0] if len(alike) == 1 else FieldError(text_of(path), sentence), mended))
-    return found
+        if problem in fixes:
+            of_line.setdefault(line, []).append(fixes[problem])
+    findings = []
+    for (line, path, sentence), group in groups.items():
+        mended = fixed_line(item, of_line[line]) if any(problem in fixes for problem in group) else None
+        findings.append(finding(item, group[0] if len(group) == 1 else FieldError(text_of(path), sentence), mended))
+    return findings
 
 
 def problems_of_older(item: Item, converted: Converted) -> Iterator[FieldError]:

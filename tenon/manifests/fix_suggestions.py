@@ -27,7 +27,7 @@ _COUNTS_SECONDS = ("ttlSecondsAfterEmpty", "ttlSecondsUntilExpired", "evictionMa
 """Fields that hold a number of seconds."""
 
 
-def candidates(name: str, value: Any, written: str, choices: Sequence[str], said: str) -> Iterator[Any]:
+def candidates(name: str, value: Any, written: str, choices: Sequence[str], sentence: str) -> Iterator[Any]:
     """Yield possible replacements for a value, most likely first.
 
     Args:
@@ -39,11 +39,11 @@ def candidates(name: str, value: Any, written: str, choices: Sequence[str], said
     """
     if isinstance(value, (bool, int, float)):
         yield from _for_single(name, value, written)
-        if said == NO_LIST:
+        if sentence == NO_LIST:
             yield [written or _own(value)]
         return
     if not isinstance(value, str) or len(value) > 400:
-        if isinstance(value, dict) and value and said == NO_LIST:
+        if isinstance(value, dict) and value and sentence == NO_LIST:
             yield [value]
         return
     text = value.strip()
@@ -65,9 +65,9 @@ def candidates(name: str, value: Any, written: str, choices: Sequence[str], said
     yield from _durations(text)
     if name in _COUNTS_SECONDS and (seconds := _seconds(text)) is not None:
         yield seconds
-    if said.startswith(repr(value[:80])) and text.lower() != text:
+    if sentence.startswith(repr(value[:80])) and text.lower() != text:
         yield text.lower()
-    if said == NO_LIST:
+    if sentence == NO_LIST:
         yield [value]
 
 

@@ -23,10 +23,10 @@ def read_json(text: str, deepest: int) -> Any | None:
 
 
 def _mapping(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):
         raise ValueError("a key is given twice")
-    return found
+    return mapping
 
 
 def _refuse(text: str) -> Any:

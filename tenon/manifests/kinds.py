@@ -39,10 +39,14 @@ def unknown_kind(item: Item) -> tuple[str, str, str] | None:
         return None
     versions = [version for kind, version in MODELS if kind == item.kind]
     if versions:
-        meant = versions[0] if len(versions) == 1 else ""
-        return "apiVersion", f"{item.api_version} is not a version of {item.kind}: write {' or '.join(versions)}", meant
+        nearest_version = versions[0] if len(versions) == 1 else ""
+        return (
+            "apiVersion",
+            f"{item.api_version} is not a version of {item.kind}: write {' or '.join(versions)}",
+            nearest_version,
+        )
     group = item.api_version.partition("/")[0]
     kinds = sorted({kind for kind, version in MODELS if version.partition("/")[0] == group})
-    meant = next(iter(get_close_matches(item.kind, kinds, 1)), "")
-    hint = f"did you mean {meant}?" if meant else f"use one of {', '.join(kinds)}"
-    return "kind", f"{item.kind or 'nothing'} is not a kind of {item.api_version}: {hint}", meant
+    nearest_version = next(iter(get_close_matches(item.kind, kinds, 1)), "")
+    hint = f"did you mean {nearest_version}?" if nearest_version else f"use one of {', '.join(kinds)}"
+    return "kind", f"{item.kind or 'nothing'} is not a kind of {item.api_version}: {hint}", nearest_version

@@ -34,15 +34,15 @@ def metadata_problems(body: Mapping[str, Any]) -> Iterator[FieldError]:
     if name in (None, "") and not metadata.get("generateName"):
         yield FieldError("metadata.name", "is required")
     for field in ("name", "generateName"):
-        given = metadata.get(field)
-        text = given if isinstance(given, str) else ""
+        metadata_value = metadata.get(field)
+        text = metadata_value if isinstance(metadata_value, str) else ""
         stem = text.rstrip("-.") if field == "generateName" else text
         if stem and (len(stem) > _MAX_NAME_LENGTH or _NAME.fullmatch(stem) is None):
-            said = "is not the name of an object: use lower case letters, digits, - and ."
-            yield FieldError(f"metadata.{field}", f"{text[:80]!r} {said}")
+            sentence = "is not the name of an object: use lower case letters, digits, - and ."
+            yield FieldError(f"metadata.{field}", f"{text[:80]!r} {sentence}")
     for field in ("labels", "annotations"):
-        given = metadata.get(field)
-        for key, value in given.items() if isinstance(given, dict) else ():
+        metadata_value = metadata.get(field)
+        for key, value in metadata_value.items() if isinstance(metadata_value, dict) else ():
             if not is_label_name(key if field == "labels" else key.lower()):  # as the API server does
                 yield FieldError(f"metadata.{field}[{key}]", "is not a name: write name or domain/name")
             if field == "labels" and isinstance(value, str) and not is_label_value(value):

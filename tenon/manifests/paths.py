@@ -13,18 +13,18 @@ def path_of(text: str, body: Any) -> Path:
 
     Parsing needs the object because a key may itself contain dots, slashes and brackets.
     """
-    found: list[str | int] = []
+    segments: list[str | int] = []
     value = body
     rest = text
     while rest:
         for key, remaining in _steps(rest, value):
-            found.append(key)
+            segments.append(key)
             value, rest = value[key], remaining
             break
         else:
             break
     name = rest.lstrip(".").removeprefix("[").split(".", 1)[0].split("[", 1)[0].removesuffix("]")
-    return (*found, name) if name and isinstance(value, dict) else tuple(found)
+    return (*segments, name) if name and isinstance(value, dict) else tuple(segments)
 
 
 def _steps(rest: str, value: Any) -> Iterator[tuple[str | int, str]]:
@@ -60,8 +60,8 @@ def value_at(body: Any, path: Sequence[str | int]) -> Any:
     for part in path:
         if not (isinstance(body, dict) or (isinstance(body, list) and isinstance(part, int))):
             raise LookupError(part)
-        held: Any = body
-        body = held[part]
+        current: Any = body
+        body = current[part]
     return body
 
 

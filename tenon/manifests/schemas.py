@@ -48,37 +48,39 @@ def unknown_fields(body: Any, schema: Schema) -> Iterator[tuple[Path, Sequence[s
     """Yield each field that the schema does not know, with the fields that it knows at that place."""
     waiting: list[tuple[Path, Any, Schema]] = [((), body, schema)]
     while waiting:
-        path, value, known = waiting.pop()
-        if known.get(_PRESERVE):
+        path, value, current_schema = waiting.pop()
+        if current_schema.get(_PRESERVE):
             continue
         if isinstance(value, dict):
-            named, others = known.get("properties", {}), known.get("additionalProperties")
+            properties, others = current_schema.get("properties", {}), current_schema.get("additionalProperties")
             for key, inner in reversed(value.items()):
-                if key in named:
-                    waiting.append(((*path, key), inner, named[key]))
+                if key in properties:
+                    waiting.append(((*path, key), inner, properties[key]))
                 elif isinstance(others, dict):
                     waiting.append(((*path, key), inner, others))
-                elif named and others is None:
-                    yield (*path, key), list(named)
-        elif isinstance(value, list) and isinstance(known.get("items"), dict):
-            waiting += [((*path, index), inner, known["items"]) for index, inner in reversed([*enumerate(value)])]
+                elif properties and others is None:
+                    yield (*path, key), list(properties)
+        elif isinstance(value, list) and isinstance(current_schema.get("items"), dict):
+            waiting += [
+                ((*path, index), inner, current_schema["items"]) for index, inner in reversed([*enumerate(value)])
+            ]
 
 
-def unknown_problem(path: Path, known: Sequence[str]) -> FieldError:
+def unknown_problem(path: Path, known_names: Sequence[str]) -> FieldError:
     """Describe an unknown field, with a suggestion if a similar field exists."""
-    near = "group" if path[-1] == "apiVersion" and "group" in known else nearest(str(path[-1]), known)
-    if near is None and len(known) == 1 and known[0] in _AMOUNTS:
-        near = ".".join(map(str, (*path[-2:-1], known[0], path[-1])))
+    near = "group" if path[-1] == "apiVersion" and "group" in known_names else nearest(str(path[-1]), known_names)
+    if near is None and len(known_names) == 1 and known_names[0] in _AMOUNTS:
+        near = ".".join(map(str, (*path[-2:-1], known_names[0], path[-1])))
     return FieldError(text_of(path), f"is not a field here: {f'did you mean {near}?' if near else 'leave it out'}")
 
 
-def nearest(given: str, known: Sequence[str]) -> str | None:
+def nearest(unknown_name: str, known_names: Sequence[str]) -> str | None:
     """The known name closest to the given one, or None if none is similar."""
-    folded = {name.casefold(): name for name in known}
-    if given.strip().casefold() in folded:
-        return folded[given.strip().casefold()]
-    found = get_close_matches(given, known, 1, 0.75)
-    return found[0] if found else None
+    folded = {name.casefold(): name for name in known_names}
+    if unknown_name.strip().casefold() in folded:
+        return folded[unknown_name.strip().casefold()]
+    matches = get_close_matches(unknown_name, known_names, 1, 0.75)
+    return matches[0] if matches else None
 
 
 def choices_at(schema: Schema, path: Path) -> Sequence[str]:

@@ -57,12 +57,12 @@ def settings_block(item: Item) -> tuple[str, Sequence[str]]:
 
 
 def _chart_values(values: Mapping[str, str]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    chart_values: dict[str, Any] = {}
     for variable, text in values.items():
         section, _, name = CHART[variable].rpartition(".")
-        holder = found.setdefault(section, {}) if section else found
+        holder = chart_values.setdefault(section, {}) if section else chart_values
         holder[name] = text.split(",") if variable in _LISTS else _typed(text) if variable in _NO_TEXTS else text
-    return found
+    return chart_values
 
 
 def _typed(text: str) -> Any:

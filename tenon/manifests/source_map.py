@@ -48,12 +48,12 @@ class Place:
         """Yield this place and every place inside it, with paths."""
         waiting = [(path, self)]
         while waiting:
-            here, place = waiting.pop()
-            yield here, place
+            current, place = waiting.pop()
+            yield current, place
             if isinstance(place.entries, dict):
-                waiting += [((*here, key), inner) for key, inner in place.entries.items()]
+                waiting += [((*current, key), inner) for key, inner in place.entries.items()]
             elif place.entries is not None:
-                waiting += [((*here, index), inner) for index, inner in enumerate(place.entries)]
+                waiting += [((*current, index), inner) for index, inner in enumerate(place.entries)]
 
 
 @dataclass(slots=True)
@@ -97,27 +97,27 @@ class Lines:
 
 def find_documents(text: str) -> list[Stretch]:
     """Return the documents of a text, in order. If the text stops being valid YAML, the last one has no root."""
-    found: list[Stretch] = []
+    stretches: list[Stretch] = []
     ended = len(text)
     try:
         loader: Any = _Loader(text)
     except yaml.YAMLError:
-        return found
+        return stretches
     try:
         while not isinstance(event := loader.get_event(), yaml.StreamEndEvent):
             if isinstance(event, yaml.DocumentStartEvent):
                 mark: Any = event.start_mark
-                found.append(Stretch(mark.index if found else 0, len(text)))
-                if len(found) > 1:
-                    found[-2].end = found[-1].start
+                stretches.append(Stretch(mark.index if stretches else 0, len(text)))
+                if len(stretches) > 1:
+                    stretches[-2].end = stretches[-1].start
                 ended = len(text)
-                found[-1].root, ended = _root(loader)
+                stretches[-1].root, ended = _root(loader)
     except (yaml.YAMLError, UnicodeError):  # yaml_values reports the fault; keep the earlier documents
-        if found:
-            found[-1].end = ended
+        if stretches:
+            stretches[-1].end = ended
     finally:
         loader.dispose()
-    return found
+    return stretches
 
 
 def _root(loader: Any) -> tuple[Place | None, int]:

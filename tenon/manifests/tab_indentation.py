@@ -34,12 +34,12 @@ def without_tab(lines: Lines, start: int, number: int) -> str | None:
         return None
     before, rest = lines.text[start:first], lines.text[tabbed.end() : last].rstrip()
     behind = lines.text[last:end]
-    levels = {len(found[0]) for found in _LEVELS.finditer(before + behind)} - {0}
+    levels = {len(match[0]) for match in _LEVELS.finditer(before + behind)} - {0}
     fitting: dict[str, int] = {}
     for level in sorted(levels)[:20]:
-        found = [value for _, value in read_documents(f"{before}{' ' * level}{rest}{behind}") if value is not None]
-        if len(found) == 1 and not isinstance(found[0], UnreadableError):
-            fitting.setdefault(json.dumps(found[0]), level)
+        match = [value for _, value in read_documents(f"{before}{' ' * level}{rest}{behind}") if value is not None]
+        if len(match) == 1 and not isinstance(match[0], UnreadableError):
+            fitting.setdefault(json.dumps(match[0]), level)
     if len(fitting) != 1:
         return None
     return " " * next(iter(fitting.values())) + rest

@@ -41,31 +41,31 @@ class Edit:
 
 def edits_of(body: JsonObject) -> list[Edit]:
     """Return the changes that an object of a kind other than Karpenter's needs."""
-    found: list[Edit] = []
+    edits: list[Edit] = []
     if (body.get("kind"), body.get("apiVersion")) == SERVED_NO_MORE:
         comment = f"was {SERVED_NO_MORE[1]}, which Kubernetes has not served since 1.26"
-        found.append(Edit(("apiVersion",), False, SERVED_INSTEAD, comment))
+        edits.append(Edit(("apiVersion",), False, SERVED_INSTEAD, comment))
     waiting: list[tuple[Path, Any]] = [((), body)]
     while waiting:
         path, value = waiting.pop()
         if isinstance(value, dict):
-            found += _of_mapping(path, value)
+            edits += _of_mapping(path, value)
             waiting += reversed([((*path, key), inner) for key, inner in value.items()])
         elif isinstance(value, list):
             waiting += reversed([((*path, index), inner) for index, inner in enumerate(value)])
-    return found
+    return edits
 
 
 def _of_mapping(path: Path, value: JsonObject) -> Iterator[Edit]:
-    taken = set(value)
+    taken_keys = set(value)
     for key in value:
         new = _RENAMED.get(key)
         if new is None:
             continue
-        if new in taken:
+        if new in taken_keys:
             yield Edit((*path, key), True, None, f"no longer needed: {new} is set as well")
         else:
-            taken.add(new)
+            taken_keys.add(new)
             yield Edit((*path, key), True, new, f"was {key}")
     for name in _NAMING:
         if value.get(name) == PROVISIONER_NAME:
@@ -90,8 +90,8 @@ def edited_body(body: JsonObject, edits: list[Edit]) -> JsonObject:
             return [change(inner, (*path, index)) for index, inner in enumerate(value)]
         return value
 
-    found: JsonObject = change(body, ())
-    return found
+    edited: JsonObject = change(body, ())
+    return edited
 
 
 def edited_text(document: Document, edits: list[Edit]) -> str:
@@ -99,14 +99,14 @@ def edited_text(document: Document, edits: list[Edit]) -> str:
 
     Rewrite it only if editing in place is impossible.
     """
-    wanted = edited_body(document.value, edits)
+    edited_value = edited_body(document.value, edits)
     if not document.is_json and document.root is not None:
         text = _in_place(document, document.root, edits)
         if text is not None:
             again, findings = read(document.file, text)
-            if not findings and len(again) == 1 and again[0].value == wanted:
-                return closed(text, wanted)
-    return commented_text(wanted, edits)
+            if not findings and len(again) == 1 and again[0].value == edited_value:
+                return closed(text, edited_value)
+    return commented_text(edited_value, edits)
 
 
 def commented_text(body: JsonObject, edits: list[Edit]) -> str:
@@ -131,10 +131,10 @@ def _in_place(document: Document, root: Place, edits: list[Edit]) -> str | None:
         if edit.new is not None:
             spans.append((*span, _like(whole[span[0] : span[1]], edit.new)))
         comments.setdefault(lines.number(span[0]), []).append(edit.comment)
-    for number, said in comments.items():
+    for number, comment in comments.items():
         first, last = lines.bounds(number)
         line = whole[first:last].rstrip("\r")
-        text = "; ".join(dict.fromkeys(said))
+        text = "; ".join(dict.fromkeys(comment))
         above = whole[: max(first - 1, 0)].rpartition("\n")[2]
         if f"# {text}" in line or f"# {text}" in above:
             continue  # an earlier conversion already added this comment

@@ -17,7 +17,7 @@ def closed(text: str, value: Any) -> str:
     if text.endswith("\n"):
         return text
     for candidate in (f"{text}\n", f"{_without_last_break(text)}\n"):
-        if [found for _, found in read_documents(candidate)] == [value]:
+        if [document for _, document in read_documents(candidate)] == [value]:
             return candidate
     return as_yaml(value)
 

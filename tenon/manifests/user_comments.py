@@ -45,10 +45,10 @@ def find_comments(item: Item) -> Iterator[UserComment]:
         if offset > first and text[offset - 1] not in " \t":
             offset += 1
             continue
-        said = text[offset + 1 : last].strip()
+        comment = text[offset + 1 : last].strip()
         at = bisect_left(begins, first)
         if at < len(fields) and begins[at] < offset:
-            yield UserComment(fields[bisect_right(begins, begins[at]) - 1][2], said, True)
+            yield UserComment(fields[bisect_right(begins, begins[at]) - 1][2], comment, True)
         else:
-            yield UserComment(fields[at][2] if at < len(fields) else None, said, False)
+            yield UserComment(fields[at][2] if at < len(fields) else None, comment, False)
         offset = last

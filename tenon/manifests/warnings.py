@@ -69,22 +69,22 @@ def warnings_of(sound: Sound, classes: Collection[str]) -> Iterator[Diagnostic]:
         sound: these objects.
         classes: the names of all EC2NodeClasses of the input, also of those with faults.
     """
-    seen: dict[tuple[str, str, str], Item] = {}
+    first_items: dict[tuple[str, str, str], Item] = {}
     pools: dict[str, tuple[Item, NodePool]] = {}
     node_classes: dict[str, EC2NodeClass] = {}
     for item, manifests in sound:
         karpenters = is_karpenters(item)
         yield from _misread(item)
         if karpenters:
-            yield from _twice(item, seen)
+            yield from _twice(item, first_items)
             yield from _old_labels(item)
         if is_older(item.body):
             now = " and ".join(f"{manifest['kind']} {manifest['metadata'].get('name')}" for manifest in manifests)
-            said = f"{item.api_version} is of an older Karpenter: `tenon convert` prints it as {now} of v1"
-            yield _warning(item, ("apiVersion",), said)
+            version_sentence = f"{item.api_version} is of an older Karpenter: `tenon convert` prints it as {now} of v1"
+            yield _warning(item, ("apiVersion",), version_sentence)
         elif is_settings(item.body):
-            said = "settings are environment variables of the worker now: `tenon convert` prints them"
-            yield _warning(item, ("metadata", "name"), said)
+            version_sentence = "settings are environment variables of the worker now: `tenon convert` prints them"
+            yield _warning(item, ("metadata", "name"), version_sentence)
             yield from _unusable(item)
         elif not karpenters:
             yield from _old_names(item)
@@ -108,9 +108,9 @@ def _unusable(item: Item) -> Iterator[Diagnostic]:
             yield _warning(item, path_of(note.path, item.body), note)
 
 
-def _twice(item: Item, seen: dict[tuple[str, str, str], Item]) -> Iterator[Diagnostic]:
+def _twice(item: Item, first_items: dict[tuple[str, str, str], Item]) -> Iterator[Diagnostic]:
     namespace = str(item.body["metadata"].get("namespace") or "")
-    first = seen.setdefault((item.kind, namespace, item.name), item)
+    first = first_items.setdefault((item.kind, namespace, item.name), item)
     if first is not item and item.name:
         where = f"{first.document.file}:{first.line_of(('metadata', 'name'))}"
         yield _warning(item, ("metadata", "name"), f"appears twice, first at {where}: the later one wins")
@@ -177,9 +177,9 @@ def _of_pool(item: Item, pool: NodePool, classes: Collection[str]) -> Iterator[D
             path = old_path(("spec", "limits", resource), moves)
             yield _warning(item, path, f"a limit of 0 {resource} keeps this NodePool from launching any node")
     for index, term in enumerate(pool.spec.template.spec.requirements):
-        if said := foreign_label(term.key):
+        if sentence := foreign_label(term.key):
             path = old_path(("spec", "template", "spec", "requirements", index, "key"), moves)
-            yield _warning(item, path, said)
+            yield _warning(item, path, sentence)
     for index, budget in enumerate(pool.spec.disruption.budgets):
         if budget.schedule is not None and not has_a_date(budget.schedule):
             path = old_path(("spec", "disruption", "budgets", index, "schedule"), moves)
@@ -195,10 +195,12 @@ def _expressions(item: Item, manifest: Mapping[str, Any]) -> Iterator[Diagnostic
         yield _warning(item, path_of(f"spec.kubelet.{place}", manifest), GATE_IS_OFF)
 
 
-def _warning(item: Item, path: Path, said: str, mend: Fix | None = None) -> Diagnostic:
+def _warning(item: Item, path: Path, sentence: str, mend: Fix | None = None) -> Diagnostic:
     mended = fixed_line(item, [mend]) if mend else None
     lines = (mended,) if mended else ()
-    return Diagnostic(item.document.file, item.line_of(path), text_of(path), said, lines, item.subject, warning=True)
+    return Diagnostic(
+        item.document.file, item.line_of(path), text_of(path), sentence, lines, item.subject, warning=True
+    )
 
 
 def foreign_label(key: str) -> str:

@@ -36,10 +36,10 @@ class _Dumper(yaml.SafeDumper):
 def _text(dumper: Any, text: str) -> Any:
     style = "|" if "\n" in text.strip("\n") else '"' if '"' not in text and _is_quoted(text) else None
     try:
-        alike = isinstance(plain_value(text), str) and _RARE_BREAKS.isdisjoint(text)
+        reads_back = isinstance(plain_value(text), str) and _RARE_BREAKS.isdisjoint(text)
     except UnreadableError:
-        alike = False
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style if alike else '"')
+        reads_back = False
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style if reads_back else '"')
 
 
 @lru_cache(4096)
@@ -92,19 +92,19 @@ def with_comments(body: Mapping[str, Any], comments: Comments) -> str:
     above: dict[int, list[str]] = {}
     inline: dict[int, list[str]] = {}
     places = dict(stretch.root.walk()) if stretch.root else {}
-    for store, given in ((above, comments.above), (inline, comments.inline)):
-        for path, texts in given.items():
-            known = next(path[:length] for length in range(len(path), -1, -1) if path[:length] in places)
-            at = lines.number(places[known].begin) if known else 1
+    for store, comments_by_path in ((above, comments.above), (inline, comments.inline)):
+        for path, texts in comments_by_path.items():
+            known_path = next(path[:length] for length in range(len(path), -1, -1) if path[:length] in places)
+            at = lines.number(places[known_path].begin) if known_path else 1
             store.setdefault(at, []).extend(map(comment_line, texts))
     written = text.splitlines()
-    found: list[str] = []
+    output: list[str] = []
     for number, line in enumerate(written, 1):
-        said = "; ".join(inline.get(number, ()))
-        fits = len(line) + len(said) + 3 <= MAX_WIDTH and not line.rstrip().endswith(("|", "|-", "|+"))
+        comment = "; ".join(inline.get(number, ()))
+        fits = len(line) + len(comment) + 3 <= MAX_WIDTH and not line.rstrip().endswith(("|", "|-", "|+"))
         indent = line[: len(line) - len(line.lstrip())]
-        remarks = [*above.get(number, ()), *([said] if said and not fits else [])]
-        found += [f"{indent}# {remark}".rstrip() for remark in remarks]
-        found.append(f"{line} # {said}" if said and fits else line)
-    found += [f"# {comment_line(remark)}".rstrip() for remark in comments.below]
-    return "\n".join(found) + "\n"
+        remarks = [*above.get(number, ()), *([comment] if comment and not fits else [])]
+        output += [f"{indent}# {remark}".rstrip() for remark in remarks]
+        output.append(f"{line} # {comment}" if comment and fits else line)
+    output += [f"# {comment_line(remark)}".rstrip() for remark in comments.below]
+    return "\n".join(output) + "\n"

@@ -70,39 +70,41 @@ def unreadable(why: str) -> Resolved:
     return Resolved(RESOLUTION_FAILED, why)
 
 
-def resolved(buffer: CapacityBuffer, found: Mapping[str, Any] | None) -> Resolved:
+def resolved(buffer: CapacityBuffer, target: Mapping[str, Any] | None) -> Resolved:
     """Resolve a valid buffer. ``found`` is the object that it refers to, or None if that does not exist."""
     kind, name = refers_to(buffer)
-    if found is None:
+    if target is None:
         reason = POD_TEMPLATE_NOT_FOUND if kind == POD_TEMPLATE else SCALABLE_REF_NOT_FOUND
         return Resolved(reason, f"{kind} {name} does not exist: create it in the buffer's namespace")
     of_template = kind == POD_TEMPLATE
-    template = found["template"] if of_template else found["spec"]["template"]
-    replicas = None if of_template else int(found["spec"].get("replicas", 1))
+    template = target["template"] if of_template else target["spec"]["template"]
+    replicas = None if of_template else int(target["spec"].get("replicas", 1))
     try:
         count = buffer_size(buffer.spec, unit_requests(template), replicas)
     except ValueError as error:
         return unreadable(f"the requests of the pods of {kind} {name} cannot be read: {error}")
     if count > MAX_PODS:
         return unreadable(f"it reserves {count} pods, more than the limit of {MAX_PODS}: lower it")
-    generation = found["metadata"].get("generation") if of_template else None
+    generation = target["metadata"].get("generation") if of_template else None
     return Resolved(RESOLVED, "", template, count, name if of_template else "", generation)
 
 
-def buffer_status(buffer: CapacityBuffer, found: Resolved, room: Room | None, now: datetime) -> CapacityBufferStatus:
+def buffer_status(
+    buffer: CapacityBuffer, resolved_buffer: Resolved, room: Room | None, now: datetime
+) -> CapacityBufferStatus:
     """Return the buffer's new status. ``room`` is None before the first simulation of its pods."""
     generation = buffer.metadata.generation
-    ready = found.template is not None
+    ready = resolved_buffer.template is not None
     conditions = set_condition(
         buffer.status.conditions,
         READY_FOR_PROVISIONING,
         "True" if ready else "False",
         now=now,
-        reason=found.reason,
-        message=found.why[:1000],
+        reason=resolved_buffer.reason,
+        message=resolved_buffer.why[:1000],
         observed_generation=generation,
     )
-    if provisioning := _provisioning(found, room):
+    if provisioning := _provisioning(resolved_buffer, room):
         holds, reason, message = provisioning
         conditions = set_condition(
             conditions,
@@ -114,9 +116,9 @@ def buffer_status(buffer: CapacityBuffer, found: Resolved, room: Room | None, no
             observed_generation=generation,
         )
     return CapacityBufferStatus(
-        pod_template_ref=PodTemplateRef(name=found.template_name) if found.template_name else None,
-        replicas=found.count if ready else buffer.status.replicas,
-        pod_template_generation=found.template_generation,
+        pod_template_ref=PodTemplateRef(name=resolved_buffer.template_name) if resolved_buffer.template_name else None,
+        replicas=resolved_buffer.count if ready else buffer.status.replicas,
+        pod_template_generation=resolved_buffer.template_generation,
         provisioning_strategy=buffer.spec.provisioning_strategy,
         conditions=conditions,
     )
@@ -127,19 +129,19 @@ def condition_reasons(conditions: Sequence[Condition]) -> dict[str, str]:
     return {condition.type: condition.reason for condition in conditions}
 
 
-def _provisioning(found: Resolved, room: Room | None) -> tuple[bool, str, str] | None:
+def _provisioning(resolved_buffer: Resolved, room: Room | None) -> tuple[bool, str, str] | None:
     """Return the status, reason and message of the condition Provisioning; None if nothing is known yet."""
-    if found.template is None:
+    if resolved_buffer.template is None:
         return False, NOT_READY, "the buffer is not ready for provisioning"
-    if not found.count:
+    if not resolved_buffer.count:
         return False, EMPTY, "the buffer reserves no pods"
     if room is None:
         return None
-    if room.there >= found.count:
-        return True, FITS_EXISTING, f"all {found.count} pods have room on nodes that are ready"
-    parts = [f"{room.there} of {found.count} pods have room on nodes that are ready"]
+    if room.there >= resolved_buffer.count:
+        return True, FITS_EXISTING, f"all {resolved_buffer.count} pods have room on nodes that are ready"
+    parts = [f"{room.there} of {resolved_buffer.count} pods have room on nodes that are ready"]
     if room.coming:
         parts.append(f"{room.coming} on nodes that start")
-    if without := found.count - room.there - room.coming:
+    if without := resolved_buffer.count - room.there - room.coming:
         parts.append(f"{without} have none" + (f": {room.refused}" if room.refused else " yet"))
     return False, REQUIRES_NEW, ", ".join(parts)

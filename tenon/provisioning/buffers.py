@@ -26,14 +26,14 @@ def buffer_size(spec: CapacityBufferSpec, unit: Resources, replicas: int | None)
         unit: what one of the pods requests.
         replicas: the replicas of the workload that the buffer follows; None if it follows none.
     """
-    wanted = [spec.replicas] if spec.replicas is not None else []
+    sizes = [spec.replicas] if spec.replicas is not None else []
     if spec.percentage is not None and replicas is not None:
-        wanted.append(max(1, -(-replicas * spec.percentage // 100)))
+        sizes.append(max(1, -(-replicas * spec.percentage // 100)))
     limits = parse_resources(spec.limits)
     within = [limits[name] // unit[name] for name in limits if unit.get(name, 0) > 0]
-    if not wanted:
+    if not sizes:
         return min(within, default=0)
-    return min([max(wanted), *within])
+    return min([max(sizes), *within])
 
 
 def unit_requests(template: Mapping[str, Any]) -> Resources:
@@ -50,7 +50,7 @@ def buffer_pod(name: str, namespace: str, template: Mapping[str, Any], number: i
 
     Leave out volumes that would have to be provisioned.
     """
-    stated = template.get("metadata") or {}
+    template_metadata = template.get("metadata") or {}
     left_out = ("nodeName", "priorityClassName")
     spec = _without_nulls({key: value for key, value in template["spec"].items() if key not in left_out})
     for part in ("containers", "initContainers"):
@@ -69,8 +69,8 @@ def buffer_pod(name: str, namespace: str, template: Mapping[str, Any], number: i
         "metadata": {
             "name": f"capacity-buffer-{name}-{number}",
             "namespace": namespace,
-            "labels": stated.get("labels") or {},
-            "annotations": {**(stated.get("annotations") or {}), **marks},
+            "labels": template_metadata.get("labels") or {},
+            "annotations": {**(template_metadata.get("annotations") or {}), **marks},
         },
         "spec": {**spec, "priority": LOWEST_PRIORITY},
     }
@@ -85,10 +85,10 @@ def buffer_of(pod: Mapping[str, Any]) -> str:
 def _with_requests(container: Mapping[str, Any]) -> JsonObject:
     """Use limits where requests are not set, as the API server does on admission."""
     needs = container.get("resources") or {}
-    stated = {**_stated(needs.get("limits")), **_stated(needs.get("requests"))}
-    if stated == (needs.get("requests") or {}):
+    stated_amounts = {**_stated(needs.get("limits")), **_stated(needs.get("requests"))}
+    if stated_amounts == (needs.get("requests") or {}):
         return dict(container)
-    return {**container, "resources": {**needs, "requests": stated}}
+    return {**container, "resources": {**needs, "requests": stated_amounts}}
 
 
 def _without_nulls(spec: Mapping[str, Any]) -> JsonObject:

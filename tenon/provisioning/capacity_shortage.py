@@ -64,12 +64,14 @@ def what_ec2_lacks(launches: Sequence[TriedLaunch], until: Mapping[OfferingKey, 
         A sentence without a period; empty if EC2 refused none of their offerings.
     """
     types = frozenset(name for launch in launches for name in launch.instance_types)
-    sold = {launch.cheapest.capacity_type for launch in launches} - {labels.RESERVED}
-    keys = [key for key in until if key.capacity_type in sold and concerns_types(key, types)]
+    capacity_types = {launch.cheapest.capacity_type for launch in launches} - {labels.RESERVED}
+    keys = [key for key in until if key.capacity_type in capacity_types and concerns_types(key, types)]
     if not launches or not keys:
         return ""
     parts = [
-        _lacking(name, own) for name in sorted(sold) if (own := [key for key in keys if key.capacity_type == name])
+        _lacking(name, own)
+        for name in sorted(capacity_types)
+        if (own := [key for key in keys if key.capacity_type == name])
     ]
     again = format_instant(min(until[key] for key in keys))
     cheapest = launches[0].cheapest.instance_type

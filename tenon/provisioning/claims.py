@@ -90,11 +90,11 @@ def _body_for_pods(planned: PlannedClaim, pool: NodePool, name: str) -> dict[str
 def static_claim_body(planned: PlannedClaim, pool: NodePool, name: str) -> dict[str, Any]:
     """Build a NodeClaim with everything that its pool sets, without the pods that it is for."""
     spec = pool.spec.template.spec
-    known = planned.requirements.with_(instance_type_requirement(planned.instance_types))
+    requirements = planned.requirements.with_(instance_type_requirement(planned.instance_types))
     return {
         "metadata": {
             "name": name,
-            "labels": {**known.labels(), **template_labels(pool)},
+            "labels": {**requirements.labels(), **template_labels(pool)},
             "annotations": {
                 **pool.spec.template.metadata.annotations,
                 **nodepool_hashes(pool),
@@ -117,7 +117,7 @@ def static_claim_body(planned: PlannedClaim, pool: NodePool, name: str) -> dict[
             "taints": [taint.to_dict() for taint in spec.taints],
             "startupTaints": [taint.to_dict() for taint in spec.startup_taints],
             # the old key of the pool's label does not exist in v1, and the labels above already have it
-            "requirements": [term for term in known.to_selectors() if term["key"] != labels.PROVISIONER],
+            "requirements": [term for term in requirements.to_selectors() if term["key"] != labels.PROVISIONER],
             "resources": {"requests": format_resources(planned.requests)},
             "nodeClassRef": spec.node_class_ref.model_dump(by_alias=True),
             "expireAfter": str(spec.expire_after),

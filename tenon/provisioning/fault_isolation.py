@@ -37,58 +37,60 @@ def solve_isolated(problem: Problem, expired: Expired, solve: Solve) -> Isolated
     """Solve a problem. If the engine raises, solve it for the pods on which it does not."""
     good: list[Pod] = []
     causes: list[Sequence[Pod]] = []
-    found = IsolatedPlan(Plan())
+    isolated_plan = IsolatedPlan(Plan())
     waiting: list[Sequence[Sequence[Pod]]] = [_kinds(problem.pods)]
     solves = 0
     while waiting:
         chunk = waiting.pop(0)
         tried = replace(problem, pods=[*good, *(pod for kind in chunk for pod in kind)])
         if solves >= MAX_SOLVES or (solves and expired()):
-            found = _isolate(found, chunk)
+            isolated_plan = _isolate(isolated_plan, chunk)
             continue
         solves += 1
         try:
             plan = solve(tried, expired)
         except Exception as error:  # a fault of the engine must not stop other pods
-            if found.failing is None or len(tried.pods) <= len(found.failing.pods):
-                found = replace(found, error=error, failing=tried)
+            if isolated_plan.failing is None or len(tried.pods) <= len(isolated_plan.failing.pods):
+                isolated_plan = replace(isolated_plan, error=error, failing=tried)
             half = len(chunk) // 2
             if half:
                 waiting[:0] = [chunk[:half], chunk[half:]]
             else:
-                found = _isolate(found, chunk, error)
+                isolated_plan = _isolate(isolated_plan, chunk, error)
                 causes.append(chunk[0])
         else:
             good = list(tried.pods)
-            found = replace(found, plan=plan)
-    return _smaller_failure(found, causes, expired, solve)
+            isolated_plan = replace(isolated_plan, plan=plan)
+    return _smaller_failure(isolated_plan, causes, expired, solve)
 
 
 def _smaller_failure(
-    found: IsolatedPlan, causes: Sequence[Sequence[Pod]], expired: Expired, solve: Solve
+    isolated_plan: IsolatedPlan, causes: Sequence[Sequence[Pod]], expired: Expired, solve: Solve
 ) -> IsolatedPlan:
     """Replace the failing problem with a smaller one, if the engine raises on the first cause alone."""
-    if found.failing is None or not causes or expired():
-        return found
-    alone = replace(found.failing, pods=causes[0])
+    if isolated_plan.failing is None or not causes or expired():
+        return isolated_plan
+    alone = replace(isolated_plan.failing, pods=causes[0])
     try:
         solve(alone, expired)
     except Exception as error:  # see narrowed()
-        return replace(found, error=error, failing=alone)
-    return found
+        return replace(isolated_plan, error=error, failing=alone)
+    return isolated_plan
 
 
-def _isolate(found: IsolatedPlan, chunk: Sequence[Sequence[Pod]], error: Exception | None = None) -> IsolatedPlan:
-    cause = error or found.error
+def _isolate(
+    isolated_plan: IsolatedPlan, chunk: Sequence[Sequence[Pod]], error: Exception | None = None
+) -> IsolatedPlan:
+    cause = error or isolated_plan.error
     why = f"{type(cause).__name__}: {cause}"
-    return replace(found, apart={**found.apart, **{pod.key: why for kind in chunk for pod in kind}})
+    return replace(isolated_plan, apart={**isolated_plan.apart, **{pod.key: why for kind in chunk for pod in kind}})
 
 
 def _kinds(pods: Sequence[Pod]) -> list[list[Pod]]:
     """Group pods that differ only in name and age."""
     kinds: dict[object, list[Pod]] = {}
     for pod in pods:
-        alike = (
+        alike_pods = (
             pod.namespace,
             pod.workload,
             pod.buffer,
@@ -102,5 +104,5 @@ def _kinds(pods: Sequence[Pod]) -> list[list[Pod]]:
             pod.attachments,
             pod.unsupported,
         )
-        kinds.setdefault(alike, []).append(pod)
+        kinds.setdefault(alike_pods, []).append(pod)
     return list(kinds.values())

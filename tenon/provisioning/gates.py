@@ -114,23 +114,23 @@ def named_gates(text: str) -> frozenset[str]:
 
 
 def _parse(
-    default: Gates, text: str, known: Mapping[str, str], removed: Mapping[str, str]
+    default: Gates, text: str, known_gates: Mapping[str, str], removed: Mapping[str, str]
 ) -> tuple[Gates, tuple[str, ...]]:
-    values = {one.name: getattr(default, one.name) for one in fields(default)}
+    values = {gate.name: getattr(default, gate.name) for gate in fields(default)}
     notes, faults = [], []
     for part, name, equals, value in _parts(text):
         if not equals:
             faults.append(f"{part!r} is not Gate=true or Gate=false")
-        elif name not in known and name not in removed and value in _FALSE and _is_name(name):
+        elif name not in known_gates and name not in removed and value in _FALSE and _is_name(name):
             notes.append(f"The feature gate {name} is unknown and ignored. It is false, so nothing changes.")
-        elif name not in known and name not in removed:
-            faults.append(f"unknown feature gate {name!r}: {_suggestion(name, list(known))}")
+        elif name not in known_gates and name not in removed:
+            faults.append(f"unknown feature gate {name!r}: {_suggestion(name, list(known_gates))}")
         elif value not in _TRUE | _FALSE:
             faults.append(f"the gate {name} must be true or false, not {value!r}")
         elif name in removed:
             notes.append(f"The feature gate {name} no longer exists: {removed[name]}.")
         else:
-            values[known[name]] = value in _TRUE
+            values[known_gates[name]] = value in _TRUE
     if faults:
         raise ValueError("; ".join(faults))
     return type(default)(**values), tuple(notes)
@@ -148,12 +148,12 @@ def _is_name(name: str) -> bool:
     return name.isascii() and name.isalnum()
 
 
-def _suggestion(name: str, known: Sequence[str]) -> str:
+def _suggestion(name: str, known_names: Sequence[str]) -> str:
     """Suggest what an unknown name may stand for."""
-    lower = {one.lower(): one for one in known}
+    lower = {known_name.lower(): known_name for known_name in known_names}
     near = difflib.get_close_matches(name.lower(), list(lower), n=1)
-    return f"did you mean {lower[near[0]]}" if near else f"the gates are {', '.join(known)}"
+    return f"did you mean {lower[near[0]]}" if near else f"the gates are {', '.join(known_names)}"
 
 
-def _text(gates: FeatureGates | AwsFeatureGates, known: Mapping[str, str]) -> str:
-    return ",".join(f"{name}={str(getattr(gates, field)).lower()}" for name, field in known.items())
+def _text(gates: FeatureGates | AwsFeatureGates, known_gates: Mapping[str, str]) -> str:
+    return ",".join(f"{name}={str(getattr(gates, field)).lower()}" for name, field in known_gates.items())

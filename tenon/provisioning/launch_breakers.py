@@ -36,15 +36,17 @@ def by_pool(open_breakers: OpenBreakers, pools: Iterable[NodePool]) -> dict[str,
     ``open_breakers``: by key (`tenon.lifecycle.breaker.key_of`). Of several, one that holds back all types comes first.
     If each holds back some types, the first stands for all and has the types of all.
     """
-    found = {}
+    breakers_by_pool = {}
     for pool in pools if open_breakers else ():
         keys = keys_of(pool.metadata.name, pool.spec.template.spec.node_class_ref.name)
         holding = [open_breakers[key] for key in keys if key in open_breakers]
         if holding:
             first = min(holding, key=lambda breaker: bool(breaker.instance_types))
             types = {name for breaker in holding for name in breaker.instance_types} if first.instance_types else set()
-            found[pool.metadata.name] = evolve(first, instance_types=sorted(types)) if len(holding) > 1 else first
-    return found
+            breakers_by_pool[pool.metadata.name] = (
+                evolve(first, instance_types=sorted(types)) if len(holding) > 1 else first
+            )
+    return breakers_by_pool
 
 
 def is_refused(claim: ClaimRecord, breaker: LaunchBreaker, now: datetime) -> bool:
@@ -62,7 +64,11 @@ def is_refused(claim: ClaimRecord, breaker: LaunchBreaker, now: datetime) -> boo
 def next_probe(breakers: OpenBreakers, launching: Collection[str]) -> datetime | None:
     """Return when the first EC2NodeClass for which nothing waits is due for a probe; None if there is none."""
     probing = {_subject(breakers[name]) for name in launching if name in breakers}
-    due = (each.next_probe_at for each in breakers.values() if each.node_class and _subject(each) not in probing)
+    due = (
+        breaker.next_probe_at
+        for breaker in breakers.values()
+        if breaker.node_class and _subject(breaker) not in probing
+    )
     return min(due, default=None)
 
 
@@ -89,14 +95,14 @@ def pools_for_plans(pools: Sequence[NodePool], breakers: OpenBreakers, probed: C
 
 
 def without_held_types(
-    sold: Iterable[tuple[NodePool, Sequence[InstanceType]]], breakers: OpenBreakers, probed: Collection[str]
+    pools_with_types: Iterable[tuple[NodePool, Sequence[InstanceType]]], breakers: OpenBreakers, probed: Collection[str]
 ) -> list[tuple[NodePool, Sequence[InstanceType]]]:
     """Mark the types that a breaker of a pool holds back as unavailable in this pool, if it needs no probe."""
     return [
         (pool, _without(types, breakers[pool.metadata.name].instance_types))
         if pool.metadata.name in breakers and pool.metadata.name in probed
         else (pool, types)
-        for pool, types in sold
+        for pool, types in pools_with_types
     ]
 
 
@@ -109,13 +115,19 @@ def held_as_a_whole(breakers: OpenBreakers) -> frozenset[str]:
     return frozenset(name for name, breaker in breakers.items() if not breaker.instance_types)
 
 
-def _without(types: Sequence[InstanceType], held: Collection[str]) -> Sequence[InstanceType]:
-    names = frozenset(held)
-    return [_unavailable(each) if each.name in names else each for each in types] if names else types
+def _without(types: Sequence[InstanceType], held_names: Collection[str]) -> Sequence[InstanceType]:
+    names = frozenset(held_names)
+    return (
+        [_unavailable(instance_type) if instance_type.name in names else instance_type for instance_type in types]
+        if names
+        else types
+    )
 
 
-def _unavailable(each: InstanceType) -> InstanceType:
-    return replace(each, offerings=tuple(replace(offering, available=False) for offering in each.offerings))
+def _unavailable(instance_type: InstanceType) -> InstanceType:
+    return replace(
+        instance_type, offerings=tuple(replace(offering, available=False) for offering in instance_type.offerings)
+    )
 
 
 def only_probes(plan: Plan, breakers: OpenBreakers, turn: int = 0) -> Plan:
@@ -123,23 +135,23 @@ def only_probes(plan: Plan, breakers: OpenBreakers, turn: int = 0) -> Plan:
 
     ``turn`` is a number that grows with each plan, so that not always the same claim probes.
     """
-    held: dict[str, list[int]] = {}
+    held_ordinals: dict[str, list[int]] = {}
     for number, claim in enumerate(plan.claims):
         breaker = breakers.get(claim.pool)
         if breaker is not None and holds_back(breaker, claim.instance_types):
-            held.setdefault(_subject(breaker), []).append(number)
-    probes = {numbers[turn % len(numbers)] for numbers in held.values()}
-    waits = {number for numbers in held.values() for number in numbers} - probes
-    kept, waiting = [], {}
+            held_ordinals.setdefault(_subject(breaker), []).append(number)
+    probes = {numbers[turn % len(numbers)] for numbers in held_ordinals.values()}
+    waits = {number for numbers in held_ordinals.values() for number in numbers} - probes
+    kept_claims, waiting = [], {}
     for number, claim in enumerate(plan.claims):
         if number in waits:
             why = f"NodePool {claim.pool}: {sentence(breakers[claim.pool])}"
             waiting.update({pod.key: why for pod in claim.pods})
             continue
-        kept.append(claim)
+        kept_claims.append(claim)
     if not waiting:
         return plan
-    return replace(plan, claims=tuple(kept), unschedulable={**plan.unschedulable, **waiting})
+    return replace(plan, claims=tuple(kept_claims), unschedulable={**plan.unschedulable, **waiting})
 
 
 def with_launch_health(

@@ -25,11 +25,11 @@ OF_ITS_PODS = frozenset({labels.PLANNED_PODS, labels.PLANNED_POD_GROUPS, labels.
 
 def annotate(bodies: Sequence[dict[str, Any]], batch: int) -> None:
     """Write the launch group on each NodeClaim of a batch that shares one. The same bodies get the same groups."""
-    alike: dict[str, list[dict[str, Any]]] = {}
+    claims_by_launch: dict[str, list[dict[str, Any]]] = {}
     for body in bodies:
-        alike.setdefault(_request_key(body), []).append(body)
+        claims_by_launch.setdefault(_request_key(body), []).append(body)
     number = 0
-    for members in alike.values():
+    for members in claims_by_launch.values():
         for start in range(0, len(members), MAX_MEMBERS):
             chunk = members[start : start + MAX_MEMBERS]
             if len(chunk) == 1:
@@ -60,9 +60,9 @@ def group_token(cluster: str, group: LaunchGroup) -> str:
 
 def whole_groups(claims: Iterable[Mapping[str, str]]) -> list[str]:
     """Return the IDs of the groups whose members all exist, given the annotations of the existing NodeClaims."""
-    found = [group for annotations in claims if (group := group_of(annotations)) is not None]
-    counts = Counter(group.id for group in found)
-    return list(dict.fromkeys(group.id for group in found if counts[group.id] >= group.size))
+    groups = [group for annotations in claims if (group := group_of(annotations)) is not None]
+    counts = Counter(group.id for group in groups)
+    return list(dict.fromkeys(group.id for group in groups if counts[group.id] >= group.size))
 
 
 def broken_groups(claims: Iterable[ClaimRecord]) -> set[str]:

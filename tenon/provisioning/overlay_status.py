@@ -18,7 +18,7 @@ def overlay_conditions(
     name: str,
     before: Sequence[Condition],
     faults: Sequence[str],
-    seen: Overlaid,
+    overlaid: Overlaid,
     *,
     now: datetime,
     generation: int | None = None,
@@ -33,8 +33,8 @@ def overlay_conditions(
         now: the time.
         generation: the generation of the overlay that was evaluated.
     """
-    why = "; ".join(faults) or seen.refused.get(name, "")
-    reason = CONFLICT if name in seen.rivals else RUNTIME_VALIDATION
+    why = "; ".join(faults) or overlaid.refused.get(name, "")
+    reason = CONFLICT if name in overlaid.rivals else RUNTIME_VALIDATION
     conditions = set_condition(
         before,
         VALIDATION_SUCCEEDED,

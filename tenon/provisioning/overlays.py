@@ -47,13 +47,13 @@ class Overlaid:
 
     def overlay_annotations(self, pool: str, types: Iterable[str]) -> dict[str, str]:
         """Return the annotations of a NodeClaim of the pool that may become one of these types."""
-        meant = frozenset(types)
-        found = {}
-        if not meant.isdisjoint(self.repriced.get(pool, ())):
-            found[labels.PRICE_OVERLAY_APPLIED] = "true"
-        if not meant.isdisjoint(self.enlarged.get(pool, ())):
-            found[labels.CAPACITY_OVERLAY_APPLIED] = "true"
-        return found
+        selected_types = frozenset(types)
+        annotations_ = {}
+        if not selected_types.isdisjoint(self.repriced.get(pool, ())):
+            annotations_[labels.PRICE_OVERLAY_APPLIED] = "true"
+        if not selected_types.isdisjoint(self.enlarged.get(pool, ())):
+            annotations_[labels.CAPACITY_OVERLAY_APPLIED] = "true"
+        return annotations_
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ _AllChanges = dict[tuple[int, str], _Changes]
 """By the index of the group and the name of the type."""
 
 
-def apply_overlays(sold: PoolTypes, overlays: Sequence[NodeOverlay]) -> Overlaid:
+def apply_overlays(pools_with_types: PoolTypes, overlays: Sequence[NodeOverlay]) -> Overlaid:
     """Apply the overlays to the types of each pool.
 
     Args:
@@ -110,13 +110,15 @@ def apply_overlays(sold: PoolTypes, overlays: Sequence[NodeOverlay]) -> Overlaid
     """
     refused: dict[str, str] = {}
     rivals: set[str] = set()
-    made: _AllChanges = {}
+    applied: _AllChanges = {}
     in_order = sorted(map(_read, overlays), key=lambda overlay: overlay.name, reverse=True)
-    groups = _grouped(sold, in_order)
+    groups = _grouped(pools_with_types, in_order)
     for overlay in sorted(in_order, key=lambda overlay: -overlay.weight):
-        contradiction = next((key for key, wanted in overlay.requirements.items() if wanted.contradicts()), "")
-        wanted = _wanted_changes(overlay, groups)
-        rival = _conflict(overlay.weight, wanted, made)
+        contradiction = next(
+            (key for key, requirement in overlay.requirements.items() if requirement.contradicts()), ""
+        )
+        requirement = _wanted_changes(overlay, groups)
+        rival = _conflict(overlay.weight, requirement, applied)
         if beyond := _implausible(overlay):
             refused[overlay.name] = beyond
         elif contradiction:
@@ -128,36 +130,40 @@ def apply_overlays(sold: PoolTypes, overlays: Sequence[NodeOverlay]) -> Overlaid
                 "give one of them a higher weight"
             )
         else:
-            _add_changes(wanted, made)
-    repriced = _places((place for place, changes in made.items() if changes.prices), groups)
-    enlarged = _places((place for place, changes in made.items() if changes.capacity), groups)
-    seen: dict[str, Sequence[InstanceType]] = {}
+            _add_changes(requirement, applied)
+    repriced = _places((place for place, changes in applied.items() if changes.prices), groups)
+    enlarged = _places((place for place, changes in applied.items() if changes.capacity), groups)
+    types_by_pool: dict[str, Sequence[InstanceType]] = {}
     for number, group in enumerate(groups):
-        types = _priced(_changed(number, group.types, made))
-        seen.update((pool.metadata.name, types) for pool in group.pools)
+        types = _priced(_changed(number, group.types, applied))
+        types_by_pool.update((pool.metadata.name, types) for pool in group.pools)
     return Overlaid(
-        [(pool, seen[pool.metadata.name]) for pool, _ in sold], refused, frozenset(rivals), repriced, enlarged
+        [(pool, types_by_pool[pool.metadata.name]) for pool, _ in pools_with_types],
+        refused,
+        frozenset(rivals),
+        repriced,
+        enlarged,
     )
 
 
-def _grouped(sold: PoolTypes, overlays: Sequence[_Overlay]) -> list[_Group]:
+def _grouped(pools_with_types: PoolTypes, overlays: Sequence[_Overlay]) -> list[_Group]:
     """Group the pools, so that what applies to many is computed once."""
     groups: dict[object, tuple[Sequence[InstanceType], dict[str, tuple[str, ...]], list[NodePool]]] = {}
-    for pool, types in sold:
+    for pool, types in pools_with_types:
         fixed = template_labels(pool)
         left = {}
         for overlay in overlays:
-            asked = [r for key, r in overlay.requirements.items() if key not in OFFERING_KEYS]
-            if all(r.has(fixed[r.key]) for r in asked if r.key in fixed):
-                left[overlay.name] = tuple(r.key for r in asked if r.key not in fixed)
+            type_requirements = [r for key, r in overlay.requirements.items() if key not in OFFERING_KEYS]
+            if all(r.has(fixed[r.key]) for r in type_requirements if r.key in fixed):
+                left[overlay.name] = tuple(r.key for r in type_requirements if r.key not in fixed)
         groups.setdefault((id(types), tuple(left.items())), (types, left, []))[2].append(pool)
     return [_Group(*group) for group in groups.values()]
 
 
-def _places(meant: Iterable[tuple[int, str]], groups: Sequence[_Group]) -> dict[str, Set[str]]:
+def _places(selected: Iterable[tuple[int, str]], groups: Sequence[_Group]) -> dict[str, Set[str]]:
     """Return the types by pool, from pairs of group index and type."""
     types: dict[int, set[str]] = {}
-    for number, name in meant:
+    for number, name in selected:
         types.setdefault(number, set()).add(name)
     return {pool.metadata.name: names for number, names in types.items() for pool in groups[number].pools}
 
@@ -187,17 +193,19 @@ def _implausible(overlay: _Overlay) -> str:
 
 def _wanted_changes(overlay: _Overlay, groups: Sequence[_Group]) -> _AllChanges:
     """Return everything that the overlay would change."""
-    wanted: _AllChanges = {}
-    known: dict[object, dict[str, _Changes]] = {}
+    all_changes: _AllChanges = {}
+    changes_by_group: dict[object, dict[str, _Changes]] = {}
     for number, group in enumerate(groups):
         if overlay.name in group.left:
             left = group.left[overlay.name]
-            if (id(group.types), left) not in known:
-                known[id(group.types), left] = _changes_by_type(
+            if (id(group.types), left) not in changes_by_group:
+                changes_by_group[id(group.types), left] = _changes_by_type(
                     overlay, group.types, [overlay.requirements[key] for key in left]
                 )
-            wanted.update(((number, name), changes) for name, changes in known[id(group.types), left].items())
-    return wanted
+            all_changes.update(
+                ((number, name), changes) for name, changes in changes_by_group[id(group.types), left].items()
+            )
+    return all_changes
 
 
 def _changes_by_type(
@@ -205,56 +213,56 @@ def _changes_by_type(
 ) -> dict[str, _Changes]:
     """Returns, by type, what the overlay changes of the types that meet these requirements of it."""
     of_offerings = [r for key, r in overlay.requirements.items() if key in OFFERING_KEYS]
-    found = {}
+    changes = {}
     for kind in types:
         if all(_type_has(kind, r) for r in of_types):
-            meant = [n for n, offering in enumerate(kind.offerings) if _offers(offering, of_offerings)]
-            if meant:
-                prices = dict.fromkeys(meant, overlay) if overlay.reprices else {}
-                found[kind.name] = _Changes(prices, dict.fromkeys(overlay.capacity, overlay))
-    return found
+            offering_numbers = [n for n, offering in enumerate(kind.offerings) if _offers(offering, of_offerings)]
+            if offering_numbers:
+                prices = dict.fromkeys(offering_numbers, overlay) if overlay.reprices else {}
+                changes[kind.name] = _Changes(prices, dict.fromkeys(overlay.capacity, overlay))
+    return changes
 
 
-def _type_has(kind: InstanceType, wanted: Requirement) -> bool:
+def _type_has(kind: InstanceType, requirement: Requirement) -> bool:
     """True if a node of the type may meet a requirement on a label that its pool does not set."""
-    stated = kind.requirements.get(wanted.key) if wanted.key in kind.requirements else None
-    if stated is None and wanted.key == labels.INSTANCE_TYPE:
-        stated = Requirement.new(labels.INSTANCE_TYPE, IN, (kind.name,))
-    if stated is None or stated.is_empty():
-        return wanted.may_be_absent
-    return stated.overlaps(wanted)
+    stated_requirement = kind.requirements.get(requirement.key) if requirement.key in kind.requirements else None
+    if stated_requirement is None and requirement.key == labels.INSTANCE_TYPE:
+        stated_requirement = Requirement.new(labels.INSTANCE_TYPE, IN, (kind.name,))
+    if stated_requirement is None or stated_requirement.is_empty():
+        return requirement.may_be_absent
+    return stated_requirement.overlaps(requirement)
 
 
-def _offers(offering: Offering, wanted: Sequence[Requirement]) -> bool:
-    said = dict(zip(OFFERING_KEYS, offering.values, strict=True))
-    return all(r.has(said[r.key]) if said[r.key] else r.may_be_absent for r in wanted)
+def _offers(offering: Offering, requirements: Sequence[Requirement]) -> bool:
+    offering_labels = dict(zip(OFFERING_KEYS, offering.values, strict=True))
+    return all(r.has(offering_labels[r.key]) if offering_labels[r.key] else r.may_be_absent for r in requirements)
 
 
-def _conflict(weight: int, wanted: _AllChanges, made: _AllChanges) -> tuple[str, str] | None:
+def _conflict(weight: int, new_changes: _AllChanges, applied: _AllChanges) -> tuple[str, str] | None:
     """Return an overlay of equal weight that makes one of the changes too, and what it changes; else None."""
-    for place, changes in wanted.items():
-        there = made.get(place, _Changes())
+    for place, changes in new_changes.items():
+        present = applied.get(place, _Changes())
         for number in changes.prices:
-            if number in there.prices and there.prices[number].weight == weight:
-                return there.prices[number].name, f"the price of {place[1]}"
+            if number in present.prices and present.prices[number].weight == weight:
+                return present.prices[number].name, f"the price of {place[1]}"
         for resource in changes.capacity:
-            if resource in there.capacity and there.capacity[resource].weight == weight:
-                return there.capacity[resource].name, f"{resource} of {place[1]}"
+            if resource in present.capacity and present.capacity[resource].weight == weight:
+                return present.capacity[resource].name, f"{resource} of {place[1]}"
     return None
 
 
-def _add_changes(wanted: _AllChanges, made: _AllChanges) -> None:
+def _add_changes(new_changes: _AllChanges, applied: _AllChanges) -> None:
     """Add the changes. Changes of earlier overlays take precedence."""
-    for place, changes in wanted.items():
-        there = made.setdefault(place, _Changes())
-        there.prices = changes.prices | there.prices
-        there.capacity = changes.capacity | there.capacity
+    for place, changes in new_changes.items():
+        present = applied.setdefault(place, _Changes())
+        present.prices = changes.prices | present.prices
+        present.capacity = changes.capacity | present.capacity
 
 
-def _changed(group: int, types: Sequence[InstanceType], made: _AllChanges) -> Sequence[InstanceType]:
-    if not any((group, kind.name) in made for kind in types):
+def _changed(group: int, types: Sequence[InstanceType], applied: _AllChanges) -> Sequence[InstanceType]:
+    if not any((group, kind.name) in applied for kind in types):
         return types
-    return [_with(kind, made[group, kind.name]) if (group, kind.name) in made else kind for kind in types]
+    return [_with(kind, applied[group, kind.name]) if (group, kind.name) in applied else kind for kind in types]
 
 
 def _with(kind: InstanceType, changes: _Changes) -> InstanceType:
@@ -272,8 +280,8 @@ def _priced(types: Sequence[InstanceType]) -> Sequence[InstanceType]:
     """Drop the offerings without a price, and then the types without an offering."""
     if all(isfinite(offering.price) for kind in types for offering in kind.offerings):
         return types
-    kept = [replace(kind, offerings=tuple(o for o in kind.offerings if isfinite(o.price))) for kind in types]
-    return [kind for kind in kept if kind.offerings]
+    priced = [replace(kind, offerings=tuple(o for o in kind.offerings if isfinite(o.price))) for kind in types]
+    return [kind for kind in priced if kind.offerings]
 
 
 def _price(price: float, overlay: _Overlay) -> float:

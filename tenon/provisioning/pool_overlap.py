@@ -44,16 +44,16 @@ def overlapping(pools: Sequence[NodePool], find_class: FindClass = _no_class) ->
             continue
         requirements = _requirements(pool, find_class(pool.spec.template.spec.node_class_ref.name))
         if requirements is not None:
-            alike = groups.setdefault(_weight_and_taints(pool), {})
-            alike.setdefault(requirements, []).append(pool.metadata.name)
-    found: dict[str, tuple[str, ...]] = {}
-    for alike in groups.values():
-        for names, others in _pools_by_requirements(alike):
+            pools_by_requirements = groups.setdefault(_weight_and_taints(pool), {})
+            pools_by_requirements.setdefault(requirements, []).append(pool.metadata.name)
+    overlaps: dict[str, tuple[str, ...]] = {}
+    for pools_by_requirements in groups.values():
+        for names, others in _pools_by_requirements(pools_by_requirements):
             for name in names:
                 rest = sorted(other for other in others if other != name)
                 if rest:
-                    found[name] = tuple(rest)
-    return found
+                    overlaps[name] = tuple(rest)
+    return overlaps
 
 
 def sentence(others: Sequence[str]) -> str:
@@ -83,26 +83,28 @@ def with_overlap(
     )
 
 
-def notes(found: Mapping[str, Sequence[str]]) -> list[str]:
+def notes(overlaps: Mapping[str, Sequence[str]]) -> list[str]:
     """Return one line per pool for a person who reads about all overlaps at once. Each pair is mentioned once."""
     lines = []
-    for name, others in sorted(found.items()):
+    for name, others in sorted(overlaps.items()):
         later = [other for other in others if other > name]
         if later:
             lines.append(f"NodePool {name}: {sentence(later)}")
     return lines
 
 
-def _pools_by_requirements(alike: Mapping[Requirements, Sequence[str]]) -> Iterable[tuple[Sequence[str], list[str]]]:
+def _pools_by_requirements(
+    pools_by_requirements: Mapping[Requirements, Sequence[str]],
+) -> Iterable[tuple[Sequence[str], list[str]]]:
     """Return the pools of each set of requirements and all pools that a node could belong to, including these."""
-    forms = list(alike)
-    met = [[*alike[form]] for form in forms]
+    forms = list(pools_by_requirements)
+    met = [[*pools_by_requirements[form]] for form in forms]
     for number, form in enumerate(forms):
         for other in range(number):
             if form.intersects(forms[other]):
-                met[number] += alike[forms[other]]
-                met[other] += alike[form]
-    return zip(alike.values(), met, strict=True)
+                met[number] += pools_by_requirements[forms[other]]
+                met[other] += pools_by_requirements[form]
+    return zip(pools_by_requirements.values(), met, strict=True)
 
 
 def _weight_and_taints(pool: NodePool) -> _WeightAndTaints:
@@ -122,12 +124,14 @@ def _requirements(pool: NodePool, node_class: EC2NodeClass | None) -> Requiremen
     """
     terms = [term.to_dict() for term in pool.spec.template.spec.requirements]
     try:
-        found = Requirements.from_terms(terms).with_(Requirements.from_labels(pool.spec.template.metadata.labels))
+        requirements = Requirements.from_terms(terms).with_(
+            Requirements.from_labels(pool.spec.template.metadata.labels)
+        )
         if node_class is not None:
-            found = found.with_(_operating_system(node_class))
+            requirements = requirements.with_(_operating_system(node_class))
     except ValueError:
         return None
-    return None if any(requirement.contradicts() for requirement in found.values()) else found
+    return None if any(requirement.contradicts() for requirement in requirements.values()) else requirements
 
 
 def _operating_system(node_class: EC2NodeClass) -> Requirements:

@@ -48,7 +48,7 @@ class Cluster(Protocol):
 def problem_of(
     cluster: Cluster,
     pods: Sequence[Pod],
-    sold: Sequence[tuple[NodePool, Sequence[InstanceType]]],
+    pools_with_types: Sequence[tuple[NodePool, Sequence[InstanceType]]],
     policy: PlanPolicy,
     promised: Mapping[str, Sequence[Pod]] | None = None,
 ) -> Problem:
@@ -68,7 +68,7 @@ def problem_of(
         pods=pods,
         pools=[
             scheduling_pool(pool, types, cluster.pool_usage(pool.metadata.name), _zones_of(pool, cluster))
-            for pool, types in sold
+            for pool, types in pools_with_types
         ],
         nodes=[_without(node, placed_anew).with_pods(expected.get(node.name, ())) for node in cluster.nodes()],
         daemons=cluster.daemons(),
@@ -105,8 +105,8 @@ def with_pool_reasons(
 
 def _zones_of(pool: NodePool, cluster: Cluster) -> frozenset[str]:
     """Return the zones in which the pool's class has subnets; empty if they are not known."""
-    found = cluster.node_class(pool.spec.template.spec.node_class_ref.name)
-    return frozenset(subnet.zone for subnet in found.status.subnets) if found else frozenset()
+    ec2_class = cluster.node_class(pool.spec.template.spec.node_class_ref.name)
+    return frozenset(subnet.zone for subnet in ec2_class.status.subnets) if ec2_class else frozenset()
 
 
 def _without(node: Node, placed_anew: Set[str]) -> Node:

@@ -46,5 +46,7 @@ def _plain(value: Any) -> Any:
 
 def _read(kind: type, value: Any) -> Any:
     if kind is Requirements:
-        return Requirements.of(*(Requirement(**{**one, "members": frozenset(one["members"])}) for one in value))
+        return Requirements.of(
+            *(Requirement(**{**serialized, "members": frozenset(serialized["members"])}) for serialized in value)
+        )
     raise NotImplementedError(f"{kind.__name__} has no form in JSON")

@@ -40,16 +40,18 @@ def why_class_unready(pool: NodePool, node_class: NodeClasses) -> str:
             f"nodeClassRef names a {reference.kind} of {reference.group}; Tenon launches only from an EC2NodeClass of "
             f"{labels.AWS_GROUP}"
         )
-    found = node_class(reference.name)
-    if found is None:
+    ec2_class = node_class(reference.name)
+    if ec2_class is None:
         return f"EC2NodeClass {reference.name} does not exist: create it, or correct nodeClassRef"
-    if found.metadata.deletion_timestamp is not None:
+    if ec2_class.metadata.deletion_timestamp is not None:
         return f"EC2NodeClass {reference.name} is being deleted"
-    if not is_true(found.status.conditions, READY):
-        failed = [c.message for c in found.status.conditions if c.status == "False" and c.type != READY and c.message]
+    if not is_true(ec2_class.status.conditions, READY):
+        failed = [
+            c.message for c in ec2_class.status.conditions if c.status == "False" and c.type != READY and c.message
+        ]
         why = "; ".join(failed) or "it has not been resolved yet"
         return f"EC2NodeClass {reference.name} is not ready: {why}"
-    return "; ".join(own_kubelet_errors(found, pool.metadata.annotations))
+    return "; ".join(own_kubelet_errors(ec2_class, pool.metadata.annotations))
 
 
 STATIC_IS_OFF = (

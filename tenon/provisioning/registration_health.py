@@ -62,23 +62,26 @@ def result_of(claim: ClaimRecord) -> RegistrationResult | None:
 
 def recovered_results(pool: NodePool) -> tuple[RegistrationResult, ...]:
     """Return results that lead to the pool's present condition, for a process that has not seen the real ones."""
-    found = get_condition(pool.status.conditions, NODE_REGISTRATION_HEALTHY)
-    if found is None or found.status == "Unknown":
+    present_condition = get_condition(pool.status.conditions, NODE_REGISTRATION_HEALTHY)
+    if present_condition is None or present_condition.status == "Unknown":
         return ()
-    if found.status == "True":
+    if present_condition.status == "True":
         return (RegistrationResult(registered=True),)
-    return (RegistrationResult(False, found.reason, found.message),) * (MAX_FAILURES + 1)
+    return (RegistrationResult(False, present_condition.reason, present_condition.message),) * (MAX_FAILURES + 1)
 
 
 def is_outdated(pool: NodePool, class_generation: int | None) -> bool:
     """Whether the pool or its EC2NodeClass changed since its results were counted, so that they no longer count."""
-    found = get_condition(pool.status.conditions, NODE_REGISTRATION_HEALTHY)
-    if found is None:
+    present_condition = get_condition(pool.status.conditions, NODE_REGISTRATION_HEALTHY)
+    if present_condition is None:
         return False
-    if found.observed_generation is not None and found.observed_generation != pool.metadata.generation:
+    if (
+        present_condition.observed_generation is not None
+        and present_condition.observed_generation != pool.metadata.generation
+    ):
         return True
-    seen = pool.status.node_class_observed_generation
-    return seen is not None and class_generation is not None and seen != class_generation
+    observed_generation = pool.status.node_class_observed_generation
+    return observed_generation is not None and class_generation is not None and observed_generation != class_generation
 
 
 def with_registration_health(
@@ -101,12 +104,12 @@ def with_registration_health(
             message=message[:1000],
             observed_generation=observed_generation,
         )
-    known = len(failures) < len(results)
+    is_known = len(failures) < len(results)
     return set_condition(
         conditions,
         NODE_REGISTRATION_HEALTHY,
-        "True" if known else "Unknown",
+        "True" if is_known else "Unknown",
         now=now,
-        message="" if known else _NOTHING_KNOWN,
+        message="" if is_known else _NOTHING_KNOWN,
         observed_generation=observed_generation,
     )

@@ -103,13 +103,13 @@ def without_dear_types(plan: Plan, pools: Mapping[str, NodePool], prices: TypeCh
 
 def _with_usual_types(claim: PlannedClaim, pools: Mapping[str, NodePool], prices: TypeChoiceExplainer) -> PlannedClaim:
     annotations = pools[claim.pool].metadata.annotations
-    flexible = not any(wanted.min_values for wanted in claim.requirements.values())
+    flexible = not any(requirement.min_values for requirement in claim.requirements.values())
     if not waits_in_shortage(annotations) or not flexible or any(pod.buys_in_shortage for pod in claim.pods):
         return claim
     usual = prices.usual(claim)
     least = claim.price if usual is None else usual.price
-    kept = prices.types_up_to(claim, least * price_factor(annotations))
-    return replace(claim, instance_types=kept) if kept else claim
+    affordable = prices.types_up_to(claim, least * price_factor(annotations))
+    return replace(claim, instance_types=affordable) if affordable else claim
 
 
 def _wait(claim: PlannedClaim, pools: Mapping[str, NodePool], prices: TypeChoiceExplainer) -> ShortageWait | None:

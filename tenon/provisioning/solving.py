@@ -51,27 +51,34 @@ def solve_with_buffers(problem: Problem, expired: Expired = never, tables: TypeT
     first = solve_for_most_pods(replace(problem, pods=waiting), expired, tables) if waiting else Plan()
     if first.unreached:
         return replace(first, unreached=first.unreached | {pod.key for pod in standing})
-    taken = replace(problem, nodes=[node.with_pods(first.placements.get(node.name, ())) for node in problem.nodes])
+    with_first_pods = replace(
+        problem, nodes=[node.with_pods(first.placements.get(node.name, ())) for node in problem.nodes]
+    )
     to_buy_for = {pod.key: pod for claim in first.claims for pod in claim.pods}
     keys = {key for pod in (*waiting, *standing) for key in _topology_keys(pod)} - {labels.HOSTNAME}
-    both = solve_for_most_pods(replace(taken, pods=[*_pinned_pods(first.claims, keys), *standing]), expired, tables)
+    both = solve_for_most_pods(
+        replace(with_first_pods, pods=[*_pinned_pods(first.claims, keys), *standing]), expired, tables
+    )
     if to_buy_for.keys() <= {pod.key for claim in both.claims for pod in claim.pods}:
         claims = [replace(c, pods=tuple(to_buy_for.get(pod.key, pod) for pod in c.pods)) for c in both.claims]
         return Plan(tuple(claims), _merge_pods(first, both), _merge_reasons(first, both), both.unreached)
-    there = solve_for_most_pods(replace(taken, pods=standing, pools=[]), expired, tables)
-    refused = {**first.unschedulable, **dict.fromkeys(there.unschedulable, NO_ROOM)}
+    standing_plan = solve_for_most_pods(replace(with_first_pods, pods=standing, pools=[]), expired, tables)
+    refused = {**first.unschedulable, **dict.fromkeys(standing_plan.unschedulable, NO_ROOM)}
     return Plan(
-        first.claims, _merge_pods(first, there), {key: refused[key] for key in sorted(refused)}, there.unreached
+        first.claims,
+        _merge_pods(first, standing_plan),
+        {key: refused[key] for key in sorted(refused)},
+        standing_plan.unreached,
     )
 
 
 def buffer_pods(pods: Sequence[Pod]) -> dict[str, list[Pod]]:
     """Return the pods that stand for buffers, by buffer."""
-    found: dict[str, list[Pod]] = {}
+    pods_by_buffer: dict[str, list[Pod]] = {}
     for pod in pods:
         if pod.buffer:
-            found.setdefault(pod.buffer, []).append(pod)
-    return found
+            pods_by_buffer.setdefault(pod.buffer, []).append(pod)
+    return pods_by_buffer
 
 
 def _topology_keys(pod: Pod) -> set[str]:

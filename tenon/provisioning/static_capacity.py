@@ -109,11 +109,13 @@ def decide(pool: NodePool, claims: Sequence[StaticClaim], may_make: int = MAX_CH
         may_make: how many may be created now.
     """
     staying = [claim for claim in claims if not claim.leaving]
-    kept = [claim for claim in staying if not claim.replaced]
-    found = balance(pool, len(staying), len(claims) - len(staying), len(staying) - len(kept))
-    if found.surplus:
-        return StaticDecision(delete=tuple(sorted(kept, key=_deletion_order)[: min(found.surplus, MAX_CHANGES)]))
-    return _new_names(pool, min(found.missing, may_make, MAX_CHANGES), {claim.name for claim in claims})
+    kept_claims = [claim for claim in staying if not claim.replaced]
+    balanced = balance(pool, len(staying), len(claims) - len(staying), len(staying) - len(kept_claims))
+    if balanced.surplus:
+        return StaticDecision(
+            delete=tuple(sorted(kept_claims, key=_deletion_order)[: min(balanced.surplus, MAX_CHANGES)])
+        )
+    return _new_names(pool, min(balanced.missing, may_make, MAX_CHANGES), {claim.name for claim in claims})
 
 
 def next_ordinal(pool: NodePool) -> int:
@@ -157,12 +159,12 @@ def _deletion_order(claim: StaticClaim) -> tuple[bool, bool, bool, float, str, s
     )
 
 
-def _new_names(pool: NodePool, count: int, taken: set[str]) -> StaticDecision:
+def _new_names(pool: NodePool, count: int, taken_names: set[str]) -> StaticDecision:
     names: list[str] = []
     ordinal = next_ordinal(pool)
     while len(names) < count:
         name = static_claim_name(pool, ordinal)
-        if name not in taken:
+        if name not in taken_names:
             names.append(name)
         ordinal += 1
     return StaticDecision(create=tuple(names), next_ordinal=ordinal)

@@ -22,20 +22,20 @@ def unavailable_annotation(instance_types: Collection[str], avoided: Iterable[Of
     Reservations are named whatever type they have, and full placement groups whatever group the claim launches into.
     """
     types = frozenset(("", *instance_types))
-    meant = (
+    selected_keys = (
         key
         for key in avoided
         if key.zone
         and (key.instance_type in types or key.type_in_group in types or key.capacity_type == labels.RESERVED)
     )
     everywhere = (key for key in avoided if not key.zone and key.instance_type and _concerns(key, instance_types))
-    found = sorted("/".join(key) for key in (*meant, *everywhere))
-    return {labels.UNAVAILABLE_OFFERINGS: ",".join(found[:MAX_NAMED])} if found else {}
+    names = sorted("/".join(key) for key in (*selected_keys, *everywhere))
+    return {labels.UNAVAILABLE_OFFERINGS: ",".join(names[:MAX_NAMED])} if names else {}
 
 
 def unavailable_offerings(annotations: Mapping[str, str]) -> frozenset[OfferingKey]:
     """Return the offerings that a claim's annotation names, without parts that cannot be read."""
-    parts = (one.split("/") for one in annotations.get(labels.UNAVAILABLE_OFFERINGS, "").split(","))
+    parts = (text.split("/") for text in annotations.get(labels.UNAVAILABLE_OFFERINGS, "").split(","))
     return frozenset(OfferingKey(*part) for part in parts if len(part) == 3 and all(part[:2]))
 
 

@@ -34,7 +34,7 @@ def balance(template: Template, load: Load, portions: list[LoadPart], *, tight: 
     """
     limits = template.limits.copy(template.pool)
     bins: list[Bin] = []
-    placed: dict[int, int] = {}
+    placed_pods: dict[int, int] = {}
     for portion in portions if not template.expired() else ():
         for node in _nodes(template, portion, tight):
             if not limits.unlimited and not node.give_way(limits.allowed(node.types)):
@@ -42,10 +42,10 @@ def balance(template: Template, load: Load, portions: list[LoadPart], *, tight: 
             close(node, limits)
             bins.append(node)
             for pod_class, count in node.load:
-                placed[id(pod_class)] = placed.get(id(pod_class), 0) + count
-    rest = [(pod_class, count - placed.get(id(pod_class), 0)) for pod_class, count in load]
-    rest = [(pod_class, count) for pod_class, count in rest if count]
-    return first_fit(template, rest, template.table.every, bins, limits)
+                placed_pods[id(pod_class)] = placed_pods.get(id(pod_class), 0) + count
+    remaining = [(pod_class, count - placed_pods.get(id(pod_class), 0)) for pod_class, count in load]
+    remaining = [(pod_class, count) for pod_class, count in remaining if count]
+    return first_fit(template, remaining, template.table.every, bins, limits)
 
 
 def _nodes(template: Template, portion: LoadPart, tight: bool) -> Iterator[Bin]:
@@ -69,20 +69,20 @@ def _choose(template: Template, portion: LoadPart, tight: bool) -> tuple[list[in
         parts, units = np.floor(menu.parts(portion.amounts[0], largest) + 1e-9), int(portion.counts[0])
         rows = choose_sizes(menu.price, parts, units) if parts.any() else []
         return rows, _assigned(template, menu.room[rows], parts[rows] / units, portion)
-    rest = float((nodes_needed(menu.room, total[None])[:, 0] * menu.price).min()) if tight else None
-    rows, table, more = [], np.zeros((0, len(portion.classes)), dtype=np.int64), 1.0
+    smallest_price = float((nodes_needed(menu.room, total[None])[:, 0] * menu.price).min()) if tight else None
+    rows, table, growth = [], np.zeros((0, len(portion.classes)), dtype=np.int64), 1.0
     for _ in range(1 if tight else TRIES):
-        parts = menu.parts(total * more, largest)
+        parts = menu.parts(total * growth, largest)
         if not parts.any():
             break
-        rows = choose_sizes(menu.price, parts, 1, rest, template.node_charge)
+        rows = choose_sizes(menu.price, parts, 1, smallest_price, template.node_charge)
         if len(rows) < least:  # no node may carry more than its share
             rows = spread_sizes(menu.price, parts, least) or rows
         table = _assigned(template, menu.room[rows], parts[rows], portion)
-        left = portion.counts - table.sum(axis=0)
-        if not left.any():
+        unassigned = portion.counts - table.sum(axis=0)
+        if not unassigned.any():
             break
-        more *= 1 + max(STEP, 2 * float((left @ portion.amounts / np.maximum(total, 1.0)).max()))
+        growth *= 1 + max(STEP, 2 * float((unassigned @ portion.amounts / np.maximum(total, 1.0)).max()))
     return rows, table
 
 
@@ -97,23 +97,23 @@ def _assigned(template: Template, room: Floats, parts: Floats, portion: LoadPart
     # classes that limit how many of their pods share a node come first, then the largest
     anywhere = np.array([pod_class.host is None and not pod_class.ports for pod_class in portion.classes])
     for number in np.lexsort((-size, anywhere)).tolist():
-        pod_class, asked = portion.classes[number], portion.amounts[number]
-        rest = int(portion.counts[number])
-        alike = carried.setdefault(template.shares.workload(pod_class), np.zeros(len(room), dtype=np.int64))
-        most = template.shares.most(pod_class)
-        while rest:
-            more = None
-            if rest * heaviest >= 1:
-                more = np.floor(rest * weights).astype(np.int64)
-                more = np.minimum(more, nodes.fitting(pod_class, asked, most - alike))
-            if more is None or not more.any():
-                more = nodes.emptiest(pod_class, asked, most - alike, rest)
-                if more is None:
+        pod_class, amounts = portion.classes[number], portion.amounts[number]
+        unassigned = int(portion.counts[number])
+        replicas = carried.setdefault(template.shares.workload(pod_class), np.zeros(len(room), dtype=np.int64))
+        max_replicas = template.shares.most(pod_class)
+        while unassigned:
+            added = None
+            if unassigned * heaviest >= 1:
+                added = np.floor(unassigned * weights).astype(np.int64)
+                added = np.minimum(added, nodes.fitting(pod_class, amounts, max_replicas - replicas))
+            if added is None or not added.any():
+                added = nodes.emptiest(pod_class, amounts, max_replicas - replicas, unassigned)
+                if added is None:
                     break
-            table[:, number] += more
-            alike += more
-            nodes.put(pod_class, asked, more)
-            rest -= int(more.sum())
+            table[:, number] += added
+            replicas += added
+            nodes.put(pod_class, amounts, added)
+            unassigned -= int(added.sum())
     return table
 
 
@@ -126,34 +126,34 @@ class NodeRooms:
         self._hosts: dict[int, Numbers] = {}
         self._ports: dict[tuple[int, str], Numbers] = {}
 
-    def fitting(self, pod_class: PodClass, asked: Floats, most: Numbers) -> Numbers:
+    def fitting(self, pod_class: PodClass, amounts: Floats, limit: Numbers) -> Numbers:
         """How many more pods of a class each node takes, up to ``most``."""
-        some = asked > 0
-        fits = np.floor((self._left[:, some] / asked[some]).min(axis=1, initial=UNBOUNDED)).astype(np.int64)
-        return self._allowed(pod_class, np.minimum(fits, most))
+        requested = amounts > 0
+        fits = np.floor((self._left[:, requested] / amounts[requested]).min(axis=1, initial=UNBOUNDED)).astype(np.int64)
+        return self._allowed(pod_class, np.minimum(fits, limit))
 
-    def emptiest(self, pod_class: PodClass, asked: Floats, most: Numbers, count: int) -> Numbers | None:
+    def emptiest(self, pod_class: PodClass, amounts: Floats, limit: Numbers, count: int) -> Numbers | None:
         """Assign one pod of a class to each of the ``count`` least full nodes that take one; None if no node does."""
-        after = self._left - asked
-        open_to = (after >= 0).all(axis=1) & (most > 0)
+        after = self._left - amounts
+        open_to = (after >= 0).all(axis=1) & (limit > 0)
         if pod_class.host is not None or pod_class.ports:
-            open_to &= self._allowed(pod_class, most) > 0
+            open_to &= self._allowed(pod_class, limit) > 0
         rows = np.flatnonzero(open_to)
         if not len(rows):
             return None
-        left = (after[rows] / self._whole[rows]).min(axis=1)
-        chosen = np.zeros(len(open_to), dtype=np.int64)
-        chosen[rows[np.argsort(-left, kind="stable")[:count]] if count > 1 else rows[left.argmax()]] = 1
-        return chosen
+        free_share = (after[rows] / self._whole[rows]).min(axis=1)
+        additions = np.zeros(len(open_to), dtype=np.int64)
+        additions[rows[np.argsort(-free_share, kind="stable")[:count]] if count > 1 else rows[free_share.argmax()]] = 1
+        return additions
 
-    def put(self, pod_class: PodClass, asked: Floats, more: Numbers) -> None:
+    def put(self, pod_class: PodClass, amounts: Floats, added: Numbers) -> None:
         """Count pods that were assigned."""
-        self._left -= more[:, None] * asked
+        self._left -= added[:, None] * amounts
         if pod_class.host is not None:
-            for group in (*pod_class.host.counted, *(~held for held in pod_class.host.holds)):
-                self._hosts[group] = self._hosts.get(group, 0) + more
+            for group in (*pod_class.host.counted, *(~anti_group for anti_group in pod_class.host.holds)):
+                self._hosts[group] = self._hosts.get(group, 0) + added
         for _, port, protocol in pod_class.ports:
-            self._ports[port, protocol] = self._ports.get((port, protocol), 0) + more
+            self._ports[port, protocol] = self._ports.get((port, protocol), 0) + added
 
     def _allowed(self, pod_class: PodClass, fits: Numbers) -> Numbers:
         """How many of these pods the rules about pods on one node allow."""
@@ -166,16 +166,16 @@ class NodeRooms:
 
 def _room_by_host_rules(rules: HostRules, hosts: dict[int, Numbers], nodes: int) -> Numbers:
     """`HostRules.room` for many nodes at once."""
-    none = np.zeros(nodes, dtype=np.int64)
+    zeros = np.zeros(nodes, dtype=np.int64)
     room = np.full(nodes, UNBOUNDED, dtype=np.int64)
-    for group, most in rules.at_most:
-        room = np.minimum(room, most - hosts.get(group, none))
+    for group, limit in rules.at_most:
+        room = np.minimum(room, limit - hosts.get(group, zeros))
     for group in rules.repelled:
-        room[hosts.get(~group, none) > 0] = 0
+        room[hosts.get(~group, zeros) > 0] = 0
     for group in rules.needs:
-        room[hosts.get(group, none) == 0] = 0
-    for group, most in rules.beside_at_most:
-        room[hosts.get(group, none) > most] = 0
+        room[hosts.get(group, zeros) == 0] = 0
+    for group, limit in rules.beside_at_most:
+        room[hosts.get(group, zeros) > limit] = 0
     return np.maximum(room, 0)
 
 

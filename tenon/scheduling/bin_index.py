@@ -82,13 +82,13 @@ class BinIndex:
 
     def _reaches(self, pod_class: PodClass) -> npt.NDArray[np.int32] | None:
         """Map each state number to `_reach`; None if no state takes the class."""
-        asked = (pod_class.terms, pod_class.daemons)
-        known = self._known_reaches.get(asked)
-        if known is None or len(known) < len(self._states):
-            before = [] if known is None else known.tolist()
-            more = [self._reach(state, pod_class) for state in self._states[len(before) :]]
-            known = self._known_reaches[asked] = np.array(before + more, dtype=np.int32)
-        return known if known.max() >= 0 else None
+        cache_key = (pod_class.terms, pod_class.daemons)
+        reaches = self._known_reaches.get(cache_key)
+        if reaches is None or len(reaches) < len(self._states):
+            before = [] if reaches is None else reaches.tolist()
+            added = [self._reach(state, pod_class) for state in self._states[len(before) :]]
+            reaches = self._known_reaches[cache_key] = np.array(before + added, dtype=np.int32)
+        return reaches if reaches.max() >= 0 else None
 
     def _reach(self, state: State, pod_class: PodClass) -> int:
         """How many spot types a node in this state may keep after it takes a pod of the class; -1 if it takes none."""
@@ -102,19 +102,19 @@ class BinIndex:
             if (holders := self._hosts.get(~group)) is not None:
                 fits &= holders[rows] == 0
         for group in rules.needs:
-            counted = self._hosts.get(group)
-            if counted is None:
+            group_counts = self._hosts.get(group)
+            if group_counts is None:
                 fits[:] = False
                 return
-            fits &= counted[rows] > 0
-        for group, most in rules.beside_at_most:
-            if (counted := self._hosts.get(group)) is not None:
-                fits &= counted[rows] <= most
-        for group, most in rules.at_most:
-            counted = self._hosts.get(group)
-            if counted is not None:
-                fits &= counted[rows] < most
-            elif most <= 0:
+            fits &= group_counts[rows] > 0
+        for group, limit in rules.beside_at_most:
+            if (group_counts := self._hosts.get(group)) is not None:
+                fits &= group_counts[rows] <= limit
+        for group, limit in rules.at_most:
+            group_counts = self._hosts.get(group)
+            if group_counts is not None:
+                fits &= group_counts[rows] < limit
+            elif limit <= 0:
                 fits[:] = False
 
     def _grow(self) -> None:

@@ -58,17 +58,20 @@ def _dual_prices(tables: Tables, places: Mapping[Reservation, int]) -> Floats:
     columns, resources = tables.room.shape
     classes = len(tables.counts)
     shared = {reservation: number for number, reservation in enumerate(sorted(places))}
-    holder, held = np.nonzero(tables.fits)
+    holder, fitting_class = np.nonzero(tables.fits)
     pods = len(holder)
     share = np.divide(
-        tables.requests[held], tables.room[holder], out=np.zeros((pods, resources)), where=tables.room[holder] > 0
+        tables.requests[fitting_class],
+        tables.room[holder],
+        out=np.zeros((pods, resources)),
+        where=tables.room[holder] > 0,
     )
 
     # variables: pods of a class on a column, then nodes of a column
     # rows: every class is placed, the nodes of a column have the room, a reservation has the places
     room_rows = classes + np.arange(columns * resources).reshape(columns, resources)
     reserved = [(classes + columns * resources + shared[r], pods + j) for j, r in enumerate(tables.reservations) if r]
-    rows = np.concatenate((held, room_rows[holder].ravel(), room_rows.ravel(), [row for row, _ in reserved]))
+    rows = np.concatenate((fitting_class, room_rows[holder].ravel(), room_rows.ravel(), [row for row, _ in reserved]))
     variables = np.concatenate(
         (
             np.arange(pods),
@@ -88,8 +91,8 @@ def _dual_prices(tables: Tables, places: Mapping[Reservation, int]) -> Floats:
     lp.col_lower_ = np.concatenate((np.zeros(pods), free.astype(np.float64)))
     lp.col_upper_ = np.concatenate((np.full(pods, np.inf), np.where(free, 1.0, np.inf)))
     lp.row_lower_ = np.concatenate((tables.counts, np.full(lp.num_row_ - classes, -np.inf)))
-    most = [float(places[reservation]) for reservation in shared]
-    lp.row_upper_ = np.concatenate((np.full(classes, np.inf), np.zeros(columns * resources), most))
+    reservation_places = [float(places[reservation]) for reservation in shared]
+    lp.row_upper_ = np.concatenate((np.full(classes, np.inf), np.zeros(columns * resources), reservation_places))
     lp.a_matrix_.format_ = highspy.MatrixFormat.kColwise
     lp.a_matrix_.start_ = np.searchsorted(variables[order], np.arange(lp.num_col_ + 1))
     lp.a_matrix_.index_ = rows[order].astype(np.int32)
@@ -118,6 +121,6 @@ def _certified(tables: Tables, worth: Floats, places: Mapping[Reservation, int])
             scale[j] = tables.cost[j] / total[j]
     worth = worth * scale[:, None]
     unit = np.divide(worth, tables.room, out=np.zeros_like(worth), where=tables.room > 0)
-    paid = np.where(tables.fits, unit @ tables.requests.T.astype(np.float64), np.inf).min(axis=0)
+    unit_costs = np.where(tables.fits, unit @ tables.requests.T.astype(np.float64), np.inf).min(axis=0)
     free = worth[tables.bought :].sum() + sum(premium[reservation] * places[reservation] for reservation in places)
-    return float(paid @ tables.counts - free)
+    return float(unit_costs @ tables.counts - free)

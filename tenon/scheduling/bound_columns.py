@@ -67,9 +67,9 @@ class Column:
 def read_demand(pods: Iterable[Pod]) -> Demand:
     """Count the pods by what they request and where they may run."""
     listed = list(pods)
-    asked = total(pod.requests for pod in listed)
-    names = tuple(sorted(name for name, units in asked.items() if units > 0))
-    demand = Demand(names, tuple(max(0, asked[name].bit_length() - BITS) for name in names))
+    requests = total(pod.requests for pod in listed)
+    names = tuple(sorted(name for name, units in requests.items() if units > 0))
+    demand = Demand(names, tuple(max(0, requests[name].bit_length() - BITS) for name in names))
     numbers: dict[PodConstraints, int] = {}
     for pod in listed:
         amounts = tuple(pod.requests.get(name, 0) >> unit for name, unit in zip(names, demand.units, strict=True))
@@ -95,15 +95,16 @@ def to_buy(problem: Problem, demand: Demand) -> tuple[list[Column], dict[Reserva
                 open_to = sum(1 << choice for choice, types in by_choice if types >> number & 1)
                 if not open_to:
                     continue
-                taken = _daemon_requests(own, instance_type, offering, daemons, demand.names)
-                room = _room([a - b for a, b in zip(table.room[number], taken, strict=True)], demand.units)
+                daemon_requests = _daemon_requests(own, instance_type, offering, daemons, demand.names)
+                room = _room([a - b for a, b in zip(table.room[number], daemon_requests, strict=True)], demand.units)
                 reservation = (pool.name, offering.reservation_id) if offering.reservation_id else None
                 if reservation:
                     places[reservation] = max(places.get(reservation, 0), offering.reservation_capacity)
                 key = (room, open_to, reservation)
                 cheapest[key] = min(offering.price, cheapest.get(key, offering.price))
     columns = [
-        Column(room, open_to, price, held) for (room, open_to, held), price in sorted(cheapest.items(), key=repr)
+        Column(room, open_to, price, column_reservation)
+        for (room, open_to, column_reservation), price in sorted(cheapest.items(), key=repr)
     ]
     return [column for column in columns if min(column.room, default=0) >= 0], places
 
@@ -111,7 +112,7 @@ def to_buy(problem: Problem, demand: Demand) -> tuple[list[Column], dict[Reserva
 def existing(problem: Problem, demand: Demand) -> list[Column]:
     """The existing and in-flight nodes, at no cost."""
     startup = {pool.name: pool.startup_taints for pool in problem.pools}
-    found = []
+    columns = []
     for node in problem.nodes:
         if node.closed:
             continue
@@ -123,16 +124,16 @@ def existing(problem: Problem, demand: Demand) -> list[Column]:
             if choice.tolerates(taints) and any(_may_meet(node, term) for term in choice.terms)
         )
         if open_to:
-            left = [max(0, free.get(name, 0)) for name in demand.names]
-            found.append(Column(_room(left, demand.units), open_to, 0.0))
-    return found
+            free_amounts = [max(0, free.get(name, 0)) for name in demand.names]
+            columns.append(Column(_room(free_amounts, demand.units), open_to, 0.0))
+    return columns
 
 
 def _opened(
     pool: Pool, own: Requirements, table: TypeTable, choices: Sequence[PodConstraints]
 ) -> Mapping[Offer, list[tuple[int, int]]]:
     """Map each offer to the choices that may use it, by number, each with the types that it may use."""
-    offers = {offering.values: offering for one in table.types for offering in one.offerings}
+    offers = {offering.values: offering for instance_type in table.types for offering in instance_type.offerings}
     opened: dict[Offer, list[tuple[int, int]]] = {offer: [] for offer in offers}
     for number, choice in enumerate(choices):
         if not choice.tolerates(pool.taints):
@@ -141,25 +142,25 @@ def _opened(
         allowed = [(met, table.allowing(met)) for met in together]
         for offer, offering in offers.items():
             types = 0
-            for met, those in allowed:
-                types |= those if _is_available(offering, met) else 0
+            for met, positions in allowed:
+                types |= positions if _is_available(offering, met) else 0
             if types:
                 opened[offer].append((number, types))
     return opened
 
 
-def _combined(own: Requirements, term: Requirements, known: frozenset[str]) -> Requirements | None:
+def _combined(own: Requirements, term: Requirements, known_keys: frozenset[str]) -> Requirements | None:
     """The pool's requirements with a pod's; None if they contradict. A label that neither defines is missing."""
-    if own.conflict(term, known) is not None or any(r.contradicts() for r in own.values()):
+    if own.conflict(term, known_keys) is not None or any(r.contradicts() for r in own.values()):
         return None
-    met = own.with_(Requirements.of(*(r for key, r in term.items() if key in own or key in known)))
+    met = own.with_(Requirements.of(*(r for key, r in term.items() if key in own or key in known_keys)))
     return None if any(met[key].contradicts() for key in met) else met
 
 
 def _is_available(offering: Offering, requirements: Requirements) -> bool:
     values = zip(OFFERING_KEYS, offering.values, strict=True)
-    asked = [(requirements[key], value) for key, value in values if key in requirements]
-    return all(r.has(value) if value else r.may_be_absent for r, value in asked)
+    constraints = [(requirements[key], value) for key, value in values if key in requirements]
+    return all(r.has(value) if value else r.may_be_absent for r, value in constraints)
 
 
 def _daemon_requests(
@@ -169,35 +170,44 @@ def _daemon_requests(
     if not daemons:
         return (0,) * len(names)
     offer_labels = {key: value for key, value in zip(OFFERING_KEYS, offering.values, strict=True) if value}
-    known = own.with_(instance_type.requirements)
-    known = known.with_(Requirements.from_labels({**offer_labels, labels.INSTANCE_TYPE: instance_type.name}))
+    node_requirements = own.with_(instance_type.requirements)
+    node_requirements = node_requirements.with_(
+        Requirements.from_labels({**offer_labels, labels.INSTANCE_TYPE: instance_type.name})
+    )
     sure = [
         daemon
         for daemon in daemons
         if not daemon.volume_terms
-        and any(all(_certainly_meets(known, r) for r in term.values()) for term in _constraints(daemon).terms)
+        and any(
+            all(_certainly_meets(node_requirements, r) for r in term.values()) for term in _constraints(daemon).terms
+        )
     ]
     return tuple(sum(daemon.requests.get(name, 0) for daemon in sure) for name in names)
 
 
-def _certainly_meets(known: Requirements, wanted: Requirement) -> bool:
-    if wanted.key not in known:
-        return wanted.may_be_absent and wanted.key not in labels.WELL_KNOWN
-    mine = known[wanted.key]
-    if mine.may_be_absent and not wanted.may_be_absent:
+def _certainly_meets(node_requirements: Requirements, requirement: Requirement) -> bool:
+    if requirement.key not in node_requirements:
+        return requirement.may_be_absent and requirement.key not in labels.WELL_KNOWN
+    mine = node_requirements[requirement.key]
+    if mine.may_be_absent and not requirement.may_be_absent:
         return False
     if not mine.complement:
-        return all(map(wanted.has, mine.members))
-    met = mine.intersection(wanted)
+        return all(map(requirement.has, mine.members))
+    met = mine.intersection(requirement)
     return (met.complement, met.members, met.gte, met.lte) == (mine.complement, mine.members, mine.gte, mine.lte)
 
 
 def _may_meet(node: Node, term: Requirements) -> bool:
-    known = Requirements.from_labels({labels.ALIASES.get(key, key): value for key, value in node.labels.items()})
+    node_requirements = Requirements.from_labels(
+        {labels.ALIASES.get(key, key): value for key, value in node.labels.items()}
+    )
     if node.requirements is None:
-        return all(known[key].overlaps(r) if key in known else r.may_be_absent for key, r in term.items())
-    known = node.requirements.with_(known)
-    return all(key not in known or known[key].overlaps(r) for key, r in term.items())
+        return all(
+            node_requirements[key].overlaps(r) if key in node_requirements else r.may_be_absent
+            for key, r in term.items()
+        )
+    node_requirements = node.requirements.with_(node_requirements)
+    return all(key not in node_requirements or node_requirements[key].overlaps(r) for key, r in term.items())
 
 
 def _constraints(pod: Pod) -> PodConstraints:

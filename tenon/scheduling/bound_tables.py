@@ -50,33 +50,33 @@ def tabulate(demand: Demand, columns: list[Column], nodes: list[Column]) -> Tabl
         fits &= requests[None, :, number] <= rooms[:, None, number]
 
     # a class that fits no column for sale is unschedulable, or runs on an existing node at no cost
-    wanted = fits[: len(columns)].any(axis=0)
-    fits, requests, counts = fits[:, wanted], requests[wanted], counts[wanted]
+    fits_some_type = fits[: len(columns)].any(axis=0)
+    fits, requests, counts = fits[:, fits_some_type], requests[fits_some_type], counts[fits_some_type]
     packed = np.packbits(fits, axis=1)
     steps: dict[bytes, Integers] = {}
-    for row, held in zip(packed, fits, strict=True):
+    for row, row_fits in zip(packed, fits, strict=True):
         if row.tobytes() not in steps:
-            steps[row.tobytes()] = np.maximum(np.gcd.reduce(requests[held], axis=0, initial=0), 1)
+            steps[row.tobytes()] = np.maximum(np.gcd.reduce(requests[row_fits], axis=0, initial=0), 1)
     step = np.array([steps[row.tobytes()] for row in packed]).reshape(rooms.shape)
-    whole = (rooms // step * step).astype(np.float64)
+    rounded_rooms = (rooms // step * step).astype(np.float64)
 
     summed: dict[bytes, int] = {}
-    kept = list(range(len(columns)))
+    useful = list(range(len(columns)))
     for position in range(len(columns), len(every)):
         first = summed.setdefault(packed[position].tobytes(), position)
         if first == position:
-            kept.append(position)
+            useful.append(position)
         else:
-            whole[first] += whole[position]
-    kept = [position for position in kept if fits[position].any()]
+            rounded_rooms[first] += rounded_rooms[position]
+    useful = [position for position in useful if fits[position].any()]
     return Tables(
         requests=requests,
         counts=counts,
-        room=whole[kept],
-        cost=np.array([every[position].price for position in kept]),
-        fits=fits[kept],
-        reservations=[every[position].reservation for position in kept],
-        bought=sum(1 for position in kept if position < len(columns)),
+        room=rounded_rooms[useful],
+        cost=np.array([every[position].price for position in useful]),
+        fits=fits[useful],
+        reservations=[every[position].reservation for position in useful],
+        bought=sum(1 for position in useful if position < len(columns)),
     )
 
 
@@ -87,17 +87,17 @@ def pruned(tables: Tables) -> Tables:
     """
     packed = np.packbits(tables.fits, axis=1)
     order = sorted(range(tables.bought), key=lambda j: (-int(tables.fits[j].sum()), tables.cost[j], j))
-    kept: list[int] = []
+    undominated: list[int] = []
     limited = [j for j in range(tables.bought) if tables.reservations[j]]
     for j in order:
         if tables.reservations[j]:
             continue
-        others = np.array(kept, dtype=np.int64)
-        room, cost = tables.room[others], tables.cost[others]
-        better = others[(room * tables.cost[j] >= tables.room[j] * cost[:, None]).all(axis=1)]
+        undominated_rows = np.array(undominated, dtype=np.int64)
+        room, cost = tables.room[undominated_rows], tables.cost[undominated_rows]
+        better = undominated_rows[(room * tables.cost[j] >= tables.room[j] * cost[:, None]).all(axis=1)]
         if not len(better) or (packed[j] & ~packed[better]).any(axis=1).all():
-            kept.append(j)
-    rows = [*sorted([*kept, *limited]), *range(tables.bought, len(tables.cost))]
+            undominated.append(j)
+    rows = [*sorted([*undominated, *limited]), *range(tables.bought, len(tables.cost))]
     return Tables(
         requests=tables.requests,
         counts=tables.counts,
@@ -105,7 +105,7 @@ def pruned(tables: Tables) -> Tables:
         cost=tables.cost[rows],
         fits=tables.fits[rows],
         reservations=[tables.reservations[j] for j in rows],
-        bought=len(kept) + len(limited),
+        bought=len(undominated) + len(limited),
     )
 
 

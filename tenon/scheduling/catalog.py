@@ -25,28 +25,28 @@ def parse_catalog(document: Mapping[str, Any]) -> list[InstanceType]:
     entries = document.get("instanceTypes")
     if not isinstance(entries, list):
         raise ValueError("the catalogue has no list instanceTypes")
-    known = {labels.ALIASES.get(key, key) for entry in entries for key in entry.get("requirements") or {}}
-    found: dict[str, InstanceType] = {}
+    all_keys = {labels.ALIASES.get(key, key) for entry in entries for key in entry.get("requirements") or {}}
+    types_by_name: dict[str, InstanceType] = {}
     for number, entry in enumerate(entries):
         name = entry.get("name") or f"number {number + 1}"
         try:
-            instance_type = _instance_type(entry, known - OFFERING_LABELS)
+            instance_type = _instance_type(entry, all_keys - OFFERING_LABELS)
         except KeyError as error:
             raise ValueError(f"instance type {name}: field {error.args[0]} is missing") from error
         except (TypeError, AttributeError, ValueError) as error:
             raise ValueError(f"instance type {name}: {error}") from error
-        if instance_type.name in found:
+        if instance_type.name in types_by_name:
             raise ValueError(f"instance type {name} is listed twice")
-        found[instance_type.name] = instance_type
-    return [found[name] for name in sorted(found)]
+        types_by_name[instance_type.name] = instance_type
+    return [types_by_name[name] for name in sorted(types_by_name)]
 
 
-def _instance_type(entry: Mapping[str, Any], known: Iterable[str]) -> InstanceType:
-    stated = {labels.ALIASES.get(key, key): values for key, values in (entry.get("requirements") or {}).items()}
-    stated[labels.INSTANCE_TYPE] = [entry["name"]]
+def _instance_type(entry: Mapping[str, Any], all_keys: Iterable[str]) -> InstanceType:
+    stated_values = {labels.ALIASES.get(key, key): values for key, values in (entry.get("requirements") or {}).items()}
+    stated_values[labels.INSTANCE_TYPE] = [entry["name"]]
     requirements = []
-    for key in sorted({*known, *stated} - OFFERING_LABELS):
-        values = [str(value) for value in stated.get(key) or ()]
+    for key in sorted({*all_keys, *stated_values} - OFFERING_LABELS):
+        values = [str(value) for value in stated_values.get(key) or ()]
         requirements.append(Requirement.new(key, IN if values else DOES_NOT_EXIST, values))
     return InstanceType(
         name=entry["name"],

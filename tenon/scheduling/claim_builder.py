@@ -30,13 +30,13 @@ def claims_of(fleet: Fleet, handed_out: dict[int, int]) -> list[PlannedClaim]:
     lists: dict[tuple[int, int], _List] = {}
     for number, node in enumerate(fleet.bins):
         types = _shared_limit(template, node, limits, len(fleet.bins) - number)
-        known = lists.get((id(node.state), types))
-        if known is None:
+        type_list = lists.get((id(node.state), types))
+        if type_list is None:
             numbers = _listed(template, node, types)
             names = tuple(template.table.types[number].name for number in numbers)
             listed = sum(1 << number for number in numbers)
-            known = lists[id(node.state), types] = _List(numbers[0], names, listed, _largest(template, listed))
-        claims.append(_claim(template, node, known, _take_pods(node.load, handed_out)))
+            type_list = lists[id(node.state), types] = _List(numbers[0], names, listed, _largest(template, listed))
+        claims.append(_claim(template, node, type_list, _take_pods(node.load, handed_out)))
     return claims
 
 
@@ -57,14 +57,16 @@ def _largest(template: Template, types: int) -> Resources:
     return {name: template.table.largest_capacity(name, types) for name in dict.fromkeys((CPU, MEMORY, *limited))}
 
 
-def _shared_limit(template: Template, node: Bin, limits: Limits, waiting: int) -> int:
+def _shared_limit(template: Template, node: Bin, limits: Limits, unplanned_nodes: int) -> int:
     """The types that a node may list within its share of what is left of the pool's limits."""
     if limits.unlimited or any(name.startswith(RESERVATION) for name in limits.left):
         return node.types
-    held = template.fitting(node.state, node.amounts) & node.state.types & ~template.blocked(node.state, node.ports)
+    fitting_types = (
+        template.fitting(node.state, node.amounts) & node.state.types & ~template.blocked(node.state, node.ports)
+    )
     own = limits.peak(node.types)
-    share = limits.share(waiting)
-    types = limits.not_above(held, {name: amount + share[name] for name, amount in own.items()})
+    share = limits.share(unplanned_nodes)
+    types = limits.not_above(fitting_types, {name: amount + share[name] for name, amount in own.items()})
     limits.take({name: -amount for name, amount in own.items()}, nodes=0)
     limits.take(limits.peak(types), nodes=0)
     return types
@@ -75,27 +77,27 @@ def _listed(template: Template, node: Bin, types: int) -> list[int]:
     ordered = template.by_price(node.state, types)
     if len(ordered) <= MAX_TYPES:
         return ordered
-    chosen = ordered[:MAX_TYPES]
+    selection = ordered[:MAX_TYPES]
     replaced = MAX_TYPES
     for number in ordered[MAX_TYPES:]:
-        types = sum(1 << n for n in chosen)
-        if all(template.offered(node.state, types, key) >= least for key, least in template.wished.items()):
+        types = sum(1 << n for n in selection)
+        if all(template.offered(node.state, types, key) >= min_values for key, min_values in template.wished.items()):
             break
-        richer = _distinct_values(template, node, [*chosen, number])
-        if richer > _distinct_values(template, node, chosen):
+        richer = _distinct_values(template, node, [*selection, number])
+        if richer > _distinct_values(template, node, selection):
             while replaced > 1:
                 replaced -= 1
-                slimmer = [n for n in chosen if n != ordered[replaced]]
+                slimmer = [n for n in selection if n != ordered[replaced]]
                 if _distinct_values(template, node, [*slimmer, number]) == richer:
-                    chosen = [*slimmer, number]
+                    selection = [*slimmer, number]
                     break
-    return chosen
+    return selection
 
 
 def _distinct_values(template: Template, node: Bin, numbers: Sequence[int]) -> int:
     """How many distinct values the types have toward the pool's ``minValues``, up to each required number."""
     types = sum(1 << n for n in numbers)
-    return sum(min(least, template.offered(node.state, types, key)) for key, least in template.wished.items())
+    return sum(min(min_values, template.offered(node.state, types, key)) for key, min_values in template.wished.items())
 
 
 def _take_pods(load: Load, handed_out: dict[int, int]) -> tuple[Pod, ...]:
@@ -112,8 +114,8 @@ def _claim(template: Template, node: Bin, listed: _List, pods: tuple[Pod, ...]) 
     cheapest = node.state.market.best[listed.cheapest]
     lowered = {
         key: offered
-        for key, least in template.wished.items()
-        if (offered := template.offered(node.state, listed.types, key)) < least
+        for key, min_values in template.wished.items()
+        if (offered := template.offered(node.state, listed.types, key)) < min_values
     }
     requirements = with_default_values(template, node.state.requirements, lowered, pods)
     state, before = node.state, node.state.requirements
@@ -135,9 +137,9 @@ def _claim(template: Template, node: Bin, listed: _List, pods: tuple[Pod, ...]) 
 
 def _requests(names: Sequence[str], amounts: Sequence[int], state: State, types: int) -> Resources:
     """Requests of a node's pods, plus the DaemonSets' requests on the listed type where they are largest."""
-    overheads = [overhead for having, overhead in state.groups if having & types]
-    most = [max(parts) for parts in zip(*overheads, strict=True)]
-    summed = (own + extra for own, extra in zip(amounts, most, strict=True))
+    overheads = [overhead for group_types, overhead in state.groups if group_types & types]
+    max_overhead = [max(overhead_amounts) for overhead_amounts in zip(*overheads, strict=True)]
+    summed = (own + extra for own, extra in zip(amounts, max_overhead, strict=True))
     return {name: units for name, units in zip(names, summed, strict=True) if units}
 
 

@@ -57,13 +57,13 @@ class Placer:
 
     def place(self, pod_class: PodClass, count: int) -> int:
         """Place up to ``count`` pods, as the rules and the nodes allow. Return how many were placed."""
-        placed = 0
-        while placed < count and not self._expired():
-            done = self._step(pod_class, count - placed)
-            if not done:
+        placed_pods = 0
+        while placed_pods < count and not self._expired():
+            step_pods = self._step(pod_class, count - placed_pods)
+            if not step_pods:
                 break
-            placed += done
-        return placed
+            placed_pods += step_pods
+        return placed_pods
 
     def forget_nodes(self) -> None:
         """Consider all nodes again, because they changed."""
@@ -81,28 +81,28 @@ class Placer:
             for value in self._counted(spread, places[spread.key], places[spread.key].keys() - compared)
         )
 
-    def forget_placed(self, waiting: Sequence[PodClass]) -> None:
+    def forget_placed(self, waiting_classes: Sequence[PodClass]) -> None:
         """Let the spread of waiting pods ignore domains that only pods with a place could use."""
-        spreads = {spread for form in waiting if form.area is not None for spread in form.area.spreads}
+        spreads = {spread for form in waiting_classes if form.area is not None for spread in form.area.spreads}
         places = self._places({spread.key for spread in spreads})
         planned = frozenset(
             (spread.group, value)
             for spread in spreads
             for value in self._counted(spread, places[spread.key], places[spread.key])
         )
-        self._counts.forget_placed(waiting, planned)
+        self._counts.forget_placed(waiting_classes, planned)
         self.forget_nodes()
 
     def _places(self, keys: Iterable[str]) -> dict[str, dict[str, list[_BinView]]]:
         """The new nodes by each value of each key, as far as it is settled."""
         places: dict[str, dict[str, list[_BinView]]] = {}
         for key in keys:
-            found = places[key] = {}
+            options = places[key] = {}
             for fleet in self._fleets:
                 for node in fleet.bins:
                     value = value_on_new_node(node, key)
                     if value is not None:
-                        found.setdefault(value, []).append(_BinView(fleet, node))
+                        options.setdefault(value, []).append(_BinView(fleet, node))
         return places
 
     def _counted(
@@ -126,9 +126,9 @@ class Placer:
         open_choices.sort(key=lambda option: option[:4])
         followers = self._starts.followers(pod_class, self._counts.totals)
         if followers:
-            done = self._start_group(pod_class, [option[5] for option in open_choices], followers)
-            if done:
-                return done
+            placed_pods = self._start_group(pod_class, [option[5] for option in open_choices], followers)
+            if placed_pods:
+                return placed_pods
         steps = self._amounts(pod_class, open_choices)
         for where in (self._on_rooms, self._on_bins, self._on_new):
             if self._evenly and where == self._on_bins:
@@ -136,9 +136,9 @@ class Placer:
                     return 1
                 continue
             for option, amount in zip(open_choices, steps, strict=True):
-                done = where(option[5], min(amount, count))
-                if done:
-                    return done
+                placed_pods = where(option[5], min(amount, count))
+                if placed_pods:
+                    return placed_pods
         return 0
 
     def _start_group(
@@ -146,11 +146,11 @@ class Placer:
     ) -> int:
         """Place the first pod of a group where most of the pods that need it can follow. Return 1 if one was placed."""
         far = {id(choice): self._left_behind(choice, followers) for choice in options}
-        least = min(far.values(), default=0)
+        lowest_count = min(far.values(), default=0)
         company = [follower for follower, key in followers if key == HOSTNAME] if pod_class.near else []
-        if not company and all(pods == least for pods in far.values()):
+        if not company and all(pods == lowest_count for pods in far.values()):
             return 0
-        best = [choice for choice in options if far[id(choice)] == least]
+        best = [choice for choice in options if far[id(choice)] == lowest_count]
         for alongside in (company, []) if company else ([],):
             for where in (self._on_rooms, self._on_bins, self._on_new):
                 for choice in best:
@@ -171,16 +171,16 @@ class Placer:
         """Whether a node in this domain can take one of the pods, if their affinity allows it."""
         if value is None:
             return False
-        known = self._reached.get((pod_class, key, value))
-        if known is None:
+        is_reached = self._reached.get((pod_class, key, value))
+        if is_reached is None:
             rules = replace(pod_class.area, affine=()) if pod_class.area is not None else AreaRules()
-            known = self._reached[pod_class, key, value] = any(
+            is_reached = self._reached[pod_class, key, value] = any(
                 choice.chosen.get(key, value) == value
                 and self._counts.quota(pod_class, choice.chosen, rules)
                 and (choice.price < inf or any(room.room_for(choice.pods, 1) for room in self._rooms))
                 for choice in self.choices(pod_class)
             )
-        return known
+        return is_reached
 
     @staticmethod
     def _amounts(pod_class: PodClass, options: Sequence[tuple[object, ...]]) -> list[int]:
@@ -213,11 +213,11 @@ class Placer:
                 if not all(room.room_for(member, 1) for member in company):
                     continue
                 origin = id(form.origin)
-                done = room.take(form, self.handed_out.get(origin, 0), count)
-                if done:
-                    self.handed_out[origin] = self.handed_out.get(origin, 0) + done
-                    self._record(form, done, choice.chosen, _RoomView(room, self._counts))
-                    return done
+                placed_pods = room.take(form, self.handed_out.get(origin, 0), count)
+                if placed_pods:
+                    self.handed_out[origin] = self.handed_out.get(origin, 0) + placed_pods
+                    self._record(form, placed_pods, choice.chosen, _RoomView(room, self._counts))
+                    return placed_pods
                 if not form.near:
                     choice.next_room = number + 1
         return 0
@@ -231,19 +231,19 @@ class Placer:
                     continue
                 start = 0 if form.near else choice.next_bin.get(number, 0)
                 for position in fleet.candidates(form, start):
-                    done = fleet.add(position, form, count)
-                    if done:
-                        self._record(form, done, choice.chosen, _BinView(fleet, fleet.bins[position]))
+                    placed_pods = fleet.add(position, form, count)
+                    if placed_pods:
+                        self._record(form, placed_pods, choice.chosen, _BinView(fleet, fleet.bins[position]))
                         if not form.near:
                             choice.next_bin[number] = position
-                        return done
+                        return placed_pods
                 if not form.near:
                     choice.next_bin[number] = len(fleet.bins)
         return 0
 
     def _on_emptiest(self, choices: Sequence[DomainCandidate]) -> bool:
         """Put one pod on the node with the fewest pods that takes it. Return whether such a node exists."""
-        found = [
+        candidates = [
             (sum(count for _, count in fleet.bins[position].load), number, position, rank, form)
             for rank, choice in enumerate(choices)
             for form in self._joining(choice.pods)
@@ -251,7 +251,7 @@ class Placer:
             if form.tolerates(fleet.template.pool.taints)
             for position in fleet.candidates(form, 0)
         ]
-        for _, number, position, rank, form in sorted(found, key=lambda option: option[:4]):
+        for _, number, position, rank, form in sorted(candidates, key=lambda option: option[:4]):
             fleet = self._fleets[number]
             if fleet.add(position, form, 1):
                 self._record(form, 1, choices[rank].chosen, _BinView(fleet, fleet.bins[position]))
@@ -267,9 +267,9 @@ class Placer:
             if form is not None and form.tolerates(fleet.template.pool.taints):
                 node = fleet.open(form, 1 if self._evenly else count)
                 if node is not None:
-                    done = node.load[0][1]
-                    self._record(form, done, choice.chosen, _BinView(fleet, node))
-                    return done
+                    placed_pods = node.load[0][1]
+                    self._record(form, placed_pods, choice.chosen, _BinView(fleet, node))
+                    return placed_pods
         return 0
 
     def _joining(self, pod_class: PodClass) -> list[PodClass]:
@@ -297,15 +297,15 @@ class Placer:
         return beside
 
     def _form(self, pod_class: PodClass, needs: tuple[int, ...]) -> PodClass:
-        known = self._forms.get((pod_class, needs))
-        if known is None:
+        form = self._forms.get((pod_class, needs))
+        if form is None:
             host = replace(pod_class.host or HostRules(), needs=needs)
-            known = self._forms[pod_class, needs] = replace(pod_class, host=host, base=pod_class.origin)
-        return known
+            form = self._forms[pod_class, needs] = replace(pod_class, host=host, base=pod_class.origin)
+        return form
 
-    def _record(self, pod_class: PodClass, pods: int, chosen: Mapping[str, str | None], place: _View) -> None:
+    def _record(self, pod_class: PodClass, pods: int, chosen_values: Mapping[str, str | None], place: _View) -> None:
         self._reached.clear()
-        self._counts.record(pod_class, pods, chosen, place.open_to, place.counted_by)
+        self._counts.record(pod_class, pods, chosen_values, place.open_to, place.counted_by)
 
 
 class _View:

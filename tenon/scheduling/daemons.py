@@ -55,8 +55,8 @@ def read_daemons(pods: Iterable[Pod], names: tuple[str, ...], topology: Topology
 
 def deciding_labels(daemons: Iterable[Daemon], requirements: Requirements, table: TypeTable) -> tuple[str, ...]:
     """Labels that DaemonSets select on, and that neither the pool nor the instance type alone determines."""
-    named = {key for daemon in daemons for term in daemon.pod_class.terms for key in term}
-    return tuple(key for key in sorted(named) if key in OFFERING_KEYS or _chosen_of_some(key, requirements, table))
+    label_keys = {key for daemon in daemons for term in daemon.pod_class.terms for key in term}
+    return tuple(key for key in sorted(label_keys) if key in OFFERING_KEYS or _chosen_of_some(key, requirements, table))
 
 
 def _chosen_of_some(key: str, requirements: Requirements, table: TypeTable) -> bool:
@@ -68,7 +68,7 @@ def _chosen_of_some(key: str, requirements: Requirements, table: TypeTable) -> b
 
 
 def overhead_groups(
-    template: Launchable, requirements: Requirements, daemons: Sequence[Daemon], none: Amounts
+    template: Launchable, requirements: Requirements, daemons: Sequence[Daemon], no_overhead: Amounts
 ) -> tuple[list[tuple[Daemon, int]], list[tuple[int, Amounts]]]:
     """Return the types that each DaemonSet may run on, and groups of types by what DaemonSets take of them together.
 
@@ -79,61 +79,61 @@ def overhead_groups(
     running = [(daemon, places) for daemon, places in running if places]
     groups: dict[Amounts, int] = {}
     for offer, types in template.offers_for(requirements).items():
-        split: dict[Amounts, int] = {none: types}
+        split: dict[Amounts, int] = {no_overhead: types}
         for daemon, places in running:
             split = _add(split, daemon.pod_class.amounts, places.get(offer, 0))
-        for overhead, having in split.items():
-            groups[overhead] = groups.get(overhead, 0) | having
+        for overhead, group_types in split.items():
+            groups[overhead] = groups.get(overhead, 0) | group_types
     anywhere = [(daemon, _union(places.values())) for daemon, places in running]
     return anywhere, [(groups[overhead], overhead) for overhead in sorted(groups, reverse=True)]
 
 
 def types_without(daemons: Iterable[tuple[Daemon, int]], avoided: frozenset[int]) -> int:
     """Types on which no DaemonSet runs that takes part in one of the groups, as a mask to apply to other types."""
-    found = -1
+    remaining_types = -1
     for daemon, types in daemons:
         if daemon.groups & avoided:
-            found &= ~types
-    return found
+            remaining_types &= ~types
+    return remaining_types
 
 
 def types_with(template: Launchable, requirements: Requirements, daemons: Iterable[Daemon], group: int) -> int:
     """Types on which a DaemonSet of the group runs, whichever way a node with these requirements is bought."""
     offers = template.offers_for(requirements)
-    found = 0
+    matching_types = 0
     for daemon in daemons:
         if group in daemon.groups:
             places = _places_of(template, requirements, daemon)
-            sold = _union(offers.values())
-            found |= sold & ~_union(types & ~places.get(offer, 0) for offer, types in offers.items())
-    return found
+            offered_types = _union(offers.values())
+            matching_types |= offered_types & ~_union(types & ~places.get(offer, 0) for offer, types in offers.items())
+    return matching_types
 
 
 def _add(groups: dict[Amounts, int], amounts: Amounts, where: int) -> dict[Amounts, int]:
     split: dict[Amounts, int] = {}
-    for overhead, having in groups.items():
-        if away := having & ~where:
+    for overhead, group_types in groups.items():
+        if away := group_types & ~where:
             split[overhead] = split.get(overhead, 0) | away
-        if here := having & where:
-            more = tuple(map(int.__add__, overhead, amounts))
-            split[more] = split.get(more, 0) | here
+        if with_daemon := group_types & where:
+            new_overhead = tuple(map(int.__add__, overhead, amounts))
+            split[new_overhead] = split.get(new_overhead, 0) | with_daemon
     return split
 
 
 def _union(sets: Iterable[int]) -> int:
-    found = 0
+    union = 0
     for types in sets:
-        found |= types
-    return found
+        union |= types
+    return union
 
 
 def _places_of(template: Launchable, requirements: Requirements, daemon: Daemon) -> dict[int, int]:
     """Map each offer to the types on which the DaemonSet may run, on a node with these requirements, by any term."""
-    found: dict[int, int] = {}
+    places: dict[int, int] = {}
     for term in daemon.pod_class.terms:
         if template.requirements.conflict(term, template.known) is None:
             together = requirements.with_(term)
             if not any(together[key].contradicts() for key in term):
                 for offer, types in template.offers_for(together).items():
-                    found[offer] = found.get(offer, 0) | types
-    return found
+                    places[offer] = places.get(offer, 0) | types
+    return places

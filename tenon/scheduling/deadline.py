@@ -27,13 +27,13 @@ def without_rules(plan: Plan) -> Plan:
     If a plan ended before all domains were compared, it may break such rules.
     """
     claims = tuple(claim for claim in plan.claims if not any(pod.rules for pod in claim.pods))
-    kept = {name: tuple(pod for pod in pods if not pod.rules) for name, pods in plan.placements.items()}
-    reached = {pod.key for claim in claims for pod in claim.pods} | _keys(kept)
+    placements = {name: tuple(pod for pod in pods if not pod.rules) for name, pods in plan.placements.items()}
+    reached = {pod.key for claim in claims for pod in claim.pods} | _keys(placements)
     dropped = ({pod.key for claim in plan.claims for pod in claim.pods} | _keys(plan.placements)) - reached
     return replace(
         plan,
         claims=claims,
-        placements={name: pods for name, pods in kept.items() if pods},
+        placements={name: pods for name, pods in placements.items() if pods},
         unreached=plan.unreached | dropped,
     )
 

@@ -30,11 +30,11 @@ class DomainCandidate:
 
     __slots__ = ("_beside", "_origin", "_pods", "chosen", "name", "next_bin", "next_room", "price", "terms")
 
-    def __init__(self, chosen: Chosen, origin: PodClass, terms: Terms, price: float) -> None:
-        self.chosen = chosen
+    def __init__(self, domain_values: Chosen, origin: PodClass, terms: Terms, price: float) -> None:
+        self.chosen = domain_values
         self.terms = terms
         self.price = price
-        self.name = tuple((key, value or "") for key, value in sorted(chosen.items()))
+        self.name = tuple((key, value or "") for key, value in sorted(domain_values.items()))
         self.next_room = 0
         self.next_bin: dict[int, int] = {}
         self._origin = origin
@@ -43,11 +43,11 @@ class DomainCandidate:
 
     def beside(self, groups: frozenset[int]) -> DomainCandidate:
         """The same domains, for nodes that get DaemonSets' pods of these groups."""
-        known = self._beside.get(groups)
-        if known is None:
+        variant = self._beside.get(groups)
+        if variant is None:
             origin = self._origin.beside_daemons(groups)
-            known = self._beside[groups] = DomainCandidate(self.chosen, origin, self.terms, self.price)
-        return known
+            variant = self._beside[groups] = DomainCandidate(self.chosen, origin, self.terms, self.price)
+        return variant
 
     @property
     def pods(self) -> PodClass:
@@ -88,13 +88,13 @@ class DomainCandidates:
 
     def of(self, pod_class: PodClass) -> list[DomainCandidate]:
         """The domains in which the pods may be placed."""
-        known = self._known.get(pod_class)
-        if known is None:
-            known = self._known[pod_class] = [
-                DomainCandidate(chosen, pod_class, terms, self._price(pod_class, terms))
-                for chosen, terms in self._narrowed(pod_class)
+        candidates = self._known.get(pod_class)
+        if candidates is None:
+            candidates = self._known[pod_class] = [
+                DomainCandidate(domain_values, pod_class, terms, self._price(pod_class, terms))
+                for domain_values, terms in self._narrowed(pod_class)
             ]
-        return known
+        return candidates
 
     def forget_nodes(self) -> None:
         """Consider all nodes again, because they changed."""
@@ -107,8 +107,12 @@ class DomainCandidates:
         """Whether a new node with this value of the key can hold one of the pods, whatever their other rules say."""
         if value == ANY:
             return True
-        asked = Requirements.of(Requirement.new(key, IN, (value,)))
-        terms = tuple(term for term in (own.with_(asked) for own in pod_class.terms) if _possible(term, asked))
+        value_requirements = Requirements.of(Requirement.new(key, IN, (value,)))
+        terms = tuple(
+            term
+            for term in (own.with_(value_requirements) for own in pod_class.terms)
+            if _possible(term, value_requirements)
+        )
         return bool(terms) and self._price(pod_class, self._shared.setdefault(terms, terms)) < inf
 
     def _narrowed(self, pod_class: PodClass) -> list[tuple[Chosen, Terms]]:
@@ -116,16 +120,16 @@ class DomainCandidates:
         rules = pod_class.area
         if rules is None:
             return [({}, pod_class.terms)]
-        asked = self._asked(pod_class)
-        known = self._options.get(asked)
-        if known is None:
+        cache_key = self._asked(pod_class)
+        options = self._options.get(cache_key)
+        if options is None:
             ways = _KeyOptions(pod_class, *_topology_keys(rules))
-            known = list(islice(self._find(ways, rules.keys, {}, pod_class.terms), MAX_CANDIDATES + 1))
-            if len(known) > MAX_CANDIDATES:
-                self._boundless.add(asked)
-                known = []
-            self._options[asked] = known
-        return known
+            options = list(islice(self._find(ways, rules.keys, {}, pod_class.terms), MAX_CANDIDATES + 1))
+            if len(options) > MAX_CANDIDATES:
+                self._boundless.add(cache_key)
+                options = []
+            self._options[cache_key] = options
+        return options
 
     @staticmethod
     def _asked(pod_class: PodClass) -> tuple[object, ...]:
@@ -134,44 +138,49 @@ class DomainCandidates:
         return (pod_class.terms, pod_class.own_terms, pod_class.tolerations, rules.keys, *_topology_keys(rules))
 
     def _find(
-        self, ways: _KeyOptions, keys: Sequence[str], chosen: Chosen, terms: Terms
+        self, ways: _KeyOptions, keys: Sequence[str], domain_values: Chosen, terms: Terms
     ) -> Iterable[tuple[Chosen, Terms]]:
         """Settle one key after another, each within what the earlier ones leave: the full product may be very large."""
         if not keys:
             # share equal terms as one object, which makes lookups by terms cheap
-            yield chosen, self._shared.setdefault(terms, terms)
+            yield domain_values, self._shared.setdefault(terms, terms)
             return
-        key, rest = keys[0], keys[1:]
-        for value in self._values(ways.pod_class, key, terms if chosen else None):
-            asked = Requirements.of(Requirement.new(key, IN, (value,)))
-            yield from self._with_value(ways, rest, {**chosen, key: value}, terms, asked)
+        key, other_keys = keys[0], keys[1:]
+        for value in self._values(ways.pod_class, key, terms if domain_values else None):
+            value_requirements = Requirements.of(Requirement.new(key, IN, (value,)))
+            yield from self._with_value(ways, other_keys, {**domain_values, key: value}, terms, value_requirements)
         if key not in ways.must:
-            asked = Requirements.of(Requirement.new(key, DOES_NOT_EXIST))
-            yield from self._with_value(ways, rest, {**chosen, key: None}, terms, asked)
+            value_requirements = Requirements.of(Requirement.new(key, DOES_NOT_EXIST))
+            yield from self._with_value(ways, other_keys, {**domain_values, key: None}, terms, value_requirements)
         if key not in ways.settle:
-            yield from self._find(ways, rest, chosen, terms)
+            yield from self._find(ways, other_keys, domain_values, terms)
 
     def _with_value(
-        self, ways: _KeyOptions, keys: Sequence[str], chosen: Chosen, terms: Terms, asked: Requirements
+        self,
+        ways: _KeyOptions,
+        keys: Sequence[str],
+        domain_values: Chosen,
+        terms: Terms,
+        value_requirements: Requirements,
     ) -> Iterable[tuple[Chosen, Terms]]:
-        met = [term for term in (own.with_(asked) for own in terms) if _possible(term, asked)]
+        met = [term for term in (own.with_(value_requirements) for own in terms) if _possible(term, value_requirements)]
         if met:
-            yield from self._find(ways, keys, chosen, tuple(dict.fromkeys(met)))
+            yield from self._find(ways, keys, domain_values, tuple(dict.fromkeys(met)))
 
     def _values(self, pod_class: PodClass, key: str, terms: Terms | None) -> list[str]:
         """The domains of a key: those of existing nodes, and those of new nodes that meet ``terms``."""
         new = set(self._domains.usable(pod_class, key))
         if terms is not None:
-            left = self._domains.reachable(terms, key)
-            new = new if ANY in left else new & left
+            reachable_values = self._domains.reachable(terms, key)
+            new = new if ANY in reachable_values else new & reachable_values
         present = (value for room in self._rooms if (value := value_on_node(room, key)) is not None)
         return sorted(new.union(present) - {ANY})
 
     def _price(self, pod_class: PodClass, terms: Terms) -> float:
         """Price of the cheapest new node for one of the pods in these domains; infinite if there is none."""
-        asked = (terms, pod_class.tolerations, pod_class.strict, pod_class.amounts, pod_class.daemons)
-        known = self._prices.get(asked)
-        if known is None:
+        cache_key = (terms, pod_class.tolerations, pod_class.strict, pod_class.amounts, pod_class.daemons)
+        price = self._prices.get(cache_key)
+        if price is None:
             narrowed = pod_class.narrowed(terms)
             prices = []
             for fleet in self._fleets:
@@ -181,8 +190,8 @@ class DomainCandidates:
                         types = template.fitting(state, pod_class.amounts)
                         if types:
                             prices.append(template.price(state, types))
-            known = self._prices[asked] = min(prices, default=inf)
-        return known
+            price = self._prices[cache_key] = min(prices, default=inf)
+        return price
 
 
 def _topology_keys(rules: AreaRules) -> tuple[frozenset[str], frozenset[str]]:
@@ -191,5 +200,5 @@ def _topology_keys(rules: AreaRules) -> tuple[frozenset[str], frozenset[str]]:
     return must, must.union(term.key for term in rules.anti)
 
 
-def _possible(term: Requirements, asked: Requirements) -> bool:
-    return not any(term[key].contradicts() for key in asked)
+def _possible(term: Requirements, value_requirements: Requirements) -> bool:
+    return not any(term[key].contradicts() for key in value_requirements)

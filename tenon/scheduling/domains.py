@@ -25,11 +25,11 @@ def launchable(template: Template, requirements: Requirements, key: str) -> set[
     if key in OFFERING_KEYS:
         return {value for offer in offers if (value := template.table.offer_value(offer, key))}
     if key in template.requirements and not template.table.decides(key):
-        wanted = requirements[key]
-        return {ANY} if wanted.complement else set(wanted.members)
+        requirement = requirements[key]
+        return {ANY} if requirement.complement else set(requirement.members)
     types = 0
-    for sold in offers.values():
-        types |= sold
+    for offered_types in offers.values():
+        types |= offered_types
     return template.table.labels_of(key, types, requirements.get(key))
 
 
@@ -43,7 +43,11 @@ def value_on_new_node(node: Bin, key: str) -> str | None:
         values = launchable(template, node.state.requirements, key)
     elif key in OFFERING_KEYS:
         offers = template.offers_for(node.state.requirements)
-        values = {template.table.offer_value(offer, key) for offer, sold in offers.items() if sold & node.types}
+        values = {
+            template.table.offer_value(offer, key)
+            for offer, offered_types in offers.items()
+            if offered_types & node.types
+        }
     else:
         values = template.table.labels_of(key, node.types, node.state.requirements.get(key))
     return values.pop() if len(values) == 1 else None
@@ -75,33 +79,33 @@ class Domains:
     def usable(self, pod_class: PodClass, key: str, nodes: NodeFilter | None = None) -> frozenset[str]:
         """The domains of nodes that could be launched for the pods and pass the filter, whatever their size."""
         terms = combined(pod_class.own_terms, nodes.terms or () if nodes else ())
-        asked = (terms, pod_class.tolerations, key)
-        known = self._usable.get(asked)
-        if known is None:
-            found: set[str] = set()
+        cache_key = (terms, pod_class.tolerations, key)
+        usable_values = self._usable.get(cache_key)
+        if usable_values is None:
+            launchable_values: set[str] = set()
             for template in self.templates:
                 if untolerated(pod_class.tolerations, template.pool.taints) is None:
                     for term in terms:
                         narrowed = template.narrow(template.requirements, term)
                         if narrowed is not None:
-                            found |= launchable(template, narrowed, key)
-            known = self._usable[asked] = frozenset(found)
-        return known
+                            launchable_values |= launchable(template, narrowed, key)
+            usable_values = self._usable[cache_key] = frozenset(launchable_values)
+        return usable_values
 
     def reachable(self, terms: tuple[Requirements, ...], key: str) -> set[str]:
         """The domains of nodes that could be launched under one of these terms."""
-        found: set[str] = set()
+        launchable_values: set[str] = set()
         for template in self.templates:
             for term in terms:
                 narrowed = template.narrow(template.requirements, term)
                 if narrowed is not None:
-                    found |= launchable(template, narrowed, key)
-        return found
+                    launchable_values |= launchable(template, narrowed, key)
+        return launchable_values
 
     def present(self, key: str, nodes: NodeFilter) -> frozenset[str]:
         """The domains of existing nodes that pass the filter."""
-        known = self._present.get((key, nodes))
-        if known is None:
+        present_values = self._present.get((key, nodes))
+        if present_values is None:
             values = (value_on_node(room, key) for room in self._rooms if counts_node(room, nodes))
-            known = self._present[key, nodes] = frozenset(value for value in values if value is not None)
-        return known
+            present_values = self._present[key, nodes] = frozenset(value for value in values if value is not None)
+        return present_values

@@ -53,28 +53,28 @@ def solve(
     the same lists of instance types passes the same ``tables``, so that each list is indexed once. The pods with the
     keys in ``last`` are placed after all others.
     """
-    known = tables or TypeTables()
-    asked = _without_ignored_preferences(problem)
+    type_tables = tables or TypeTables()
+    relaxed_problem = _without_ignored_preferences(problem)
 
-    def plan_of(part: Problem) -> Plan:
-        return on_their_hosts(part, lambda held: _best_plan(held, expired, known, last))
+    def plan_of(subproblem: Problem) -> Plan:
+        return on_their_hosts(subproblem, lambda held_problem: _best_plan(held_problem, expired, type_tables, last))
 
-    return in_turns(asked, plan_of, expired)
+    return in_turns(relaxed_problem, plan_of, expired)
 
 
 def solve_by_first_fit(problem: Problem, order: Order, tables: TypeTables | None = None) -> Plan:
     """Return the plan of plain first-fit for the same problem: the baseline for the plans of `solve`."""
-    known = tables or TypeTables()
-    asked = _without_ignored_preferences(problem)
-    return in_turns(asked, lambda part: _complete(part, never, known, order).plan, never)
+    type_tables = tables or TypeTables()
+    relaxed_problem = _without_ignored_preferences(problem)
+    return in_turns(relaxed_problem, lambda subproblem: _complete(subproblem, never, type_tables, order).plan, never)
 
 
 def _best_plan(problem: Problem, expired: Expired, tables: TypeTables, last: frozenset[str]) -> Plan:
     """Return the engine's plan, or that of plain first-fit if it is cheaper."""
-    found = _complete(problem, expired, tables, last=last)
-    if found.comparable and not expired() and not last:
-        found = best(found, [_complete(problem, expired, tables, order) for order in Order])
-    return found.plan
+    fleet_plan = _complete(problem, expired, tables, last=last)
+    if fleet_plan.comparable and not expired() and not last:
+        fleet_plan = best(fleet_plan, [_complete(problem, expired, tables, order) for order in Order])
+    return fleet_plan.plan
 
 
 def _complete(
@@ -90,11 +90,11 @@ def _complete(
     """
     compared: frozenset[tuple[int, str]] = frozenset()
     while True:
-        found, missed = _solve(problem, compared, in_turn, expired, tables, last)
+        fleet_plan, missed = _solve(problem, compared, in_turn, expired, tables, last)
         if missed <= compared:
-            return found
+            return fleet_plan
         if expired():
-            return replace(found, plan=without_rules(found.plan))
+            return replace(fleet_plan, plan=without_rules(fleet_plan.plan))
         compared |= missed
 
 
@@ -110,8 +110,8 @@ def _solve(
 
     With ``in_turn``, pods are placed one after another in queue order and stay where they are: plain first-fit.
     """
-    refused = {pod.key: reason for pod in problem.pods if (reason := pod.unsupported or _unknown(pod, problem))}
-    pods = [pod for pod in problem.pods if pod.key not in refused] if refused else list(problem.pods)
+    refusal_reasons = {pod.key: reason for pod in problem.pods if (reason := pod.unsupported or _unknown(pod, problem))}
+    pods = [pod for pod in problem.pods if pod.key not in refusal_reasons] if refusal_reasons else list(problem.pods)
     names = resource_names([*pods, *problem.daemons])
     topology = Topology(problem)
     shares = BlastRadius(problem.most_pods_share, problem.pods, problem.nodes)
@@ -126,14 +126,14 @@ def _solve(
         for pod_class in classes
         if in_turn is not None or len(ways[id(pod_class)]) > 1 or _depends_on_other_pods(pod_class, topology)
     ]
-    chosen = set(map(id, stepwise))
-    bulk = [pod_class for pod_class in classes if id(pod_class) not in chosen]
+    stepwise_ids = set(map(id, stepwise))
+    bulk = [pod_class for pod_class in classes if id(pod_class) not in stepwise_ids]
 
     domains = Domains(rooms)
     counts = TopologyCounts(topology, domains, rooms, compared, chain(classes, later))
-    placed = [] if stepwise else existing_nodes.place(bulk, rooms, expired)
+    placed_counts = [] if stepwise else existing_nodes.place(bulk, rooms, expired)
     fleets: list[Fleet] = []
-    if stepwise or sum(placed) < len(pods):
+    if stepwise or sum(placed_counts) < len(pods):
         domains.templates = _templates(problem, names, topology, shares, expired, tables)
         drop_far_limits(domains.templates, len(pods))
         fleets = [Fleet(template) for template in domains.templates]
@@ -142,42 +142,50 @@ def _solve(
     placer = Placer(rooms, fleets, counts, domains, starts=starts, evenly=in_turn is Order.EMPTIEST, expired=expired)
 
     stepwise = _in_order(stepwise, ways)
-    left = _place_all(placer, [(pod_class, len(pod_class.pods)) for pod_class in stepwise], ways)
-    placed = placed or existing_nodes.place(bulk, rooms, expired)
-    placer.handed_out.update({id(c): done for c, done in zip(bulk, placed, strict=True)})
-    waiting: Load = [(c, len(c.pods) - done) for c, done in zip(bulk, placed, strict=True) if done < len(c.pods)]
+    unplaced = _place_all(placer, [(pod_class, len(pod_class.pods)) for pod_class in stepwise], ways)
+    placed_counts = placed_counts or existing_nodes.place(bulk, rooms, expired)
+    placer.handed_out.update({id(c): placed_count for c, placed_count in zip(bulk, placed_counts, strict=True)})
+    waiting_load: Load = [
+        (c, len(c.pods) - placed_count)
+        for c, placed_count in zip(bulk, placed_counts, strict=True)
+        if placed_count < len(c.pods)
+    ]
     for fleet in fleets if in_turn is None else ():
-        waiting = repack(fleet, waiting)
-    if left or (waiting and stepwise) or later:
+        waiting_load = repack(fleet, waiting_load)
+    if unplaced or (waiting_load and stepwise) or later:
         placer.forget_nodes()
-        left = _place_all(placer, left + waiting, ways)
-        left += _place_all(placer, [(pod_class, len(pod_class.pods)) for pod_class in later], ways)
+        unplaced = _place_all(placer, unplaced + waiting_load, ways)
+        unplaced += _place_all(placer, [(pod_class, len(pod_class.pods)) for pod_class in later], ways)
     else:
-        left = waiting
-    left = _place_spread(placer, left, ways)
-    if left and shares.limited and rooms:
+        unplaced = waiting_load
+    unplaced = _place_spread(placer, unplaced, ways)
+    if unplaced and shares.limited and rooms:
         # kube-scheduler ignores shares, so it would bind these pods to existing nodes
         shares.new_nodes_only = True
         placer.forget_nodes()
-        left = _place_all(placer, left, ways)
+        unplaced = _place_all(placer, unplaced, ways)
 
     handed_out = placer.handed_out
     placements = {room.name: tuple(room.placed) for room in rooms if room.placed}
     claims = [claim for fleet in fleets for claim in claims_of(fleet, handed_out)]
     hopeless, unreached = _verdicts(
-        left, expired, lambda found: _reason(found, fleets, obstacle(ways[id(found)][-1], placer, counts))
+        unplaced,
+        expired,
+        lambda unplaced_class: _reason(unplaced_class, fleets, obstacle(ways[id(unplaced_class)][-1], placer, counts)),
     )
-    refused |= hopeless
-    plan = Plan(tuple(claims), placements, {key: refused[key] for key in sorted(refused)}, unreached)
+    refusal_reasons |= hopeless
+    plan = Plan(tuple(claims), placements, {key: refusal_reasons[key] for key in sorted(refusal_reasons)}, unreached)
     comparable = bool(stepwise) and is_worthwhile(len(pods), len(classes), len(claims))
     return FleetPlan(plan, fleets, comparable), placer.missed_domains()
 
 
-def _verdicts(left: Load, expired: Expired, why: Callable[[PodClass], str]) -> tuple[dict[str, str], frozenset[str]]:
+def _verdicts(
+    unplaced: Load, expired: Expired, why: Callable[[PodClass], str]
+) -> tuple[dict[str, str], frozenset[str]]:
     """Return why pods have no place, by key, and the keys of pods that may not have been tried in time."""
     hopeless: dict[str, str] = {}
     unreached: set[str] = set()
-    for pod_class, count in left:
+    for pod_class, count in unplaced:
         keys = [pod.key for pod in pod_class.pods[len(pod_class.pods) - count :]]
         if expired():
             unreached.update(keys)
@@ -190,7 +198,7 @@ def _place_all(placer: Placer, load: Load, ways: dict[int, list[PodClass]]) -> L
     """Place pods one class after another, and repeat until nothing changes. Return the pods left over."""
     progress = bool(load)
     while progress:
-        progress, left = False, []
+        progress, unplaced = False, []
         for pod_class, total in load:
             count = total
             for form in ways[id(pod_class)]:
@@ -198,19 +206,19 @@ def _place_all(placer: Placer, load: Load, ways: dict[int, list[PodClass]]) -> L
                     count -= placer.place(form, count)
             progress = progress or count < total
             if count:
-                left.append((pod_class, count))
-        load = left
+                unplaced.append((pod_class, count))
+        load = unplaced
         progress = progress and bool(load)
     return load
 
 
-def _place_spread(placer: Placer, left: Load, ways: dict[int, list[PodClass]]) -> Load:
+def _place_spread(placer: Placer, unplaced: Load, ways: dict[int, list[PodClass]]) -> Load:
     """Try pods with spread constraints again, without domains that only pods with a place could use."""
-    waiting = [ways[id(pod_class)][-1] for pod_class, _ in left]
-    if not any(form.area is not None and form.area.spreads for form in waiting):
-        return left
-    placer.forget_placed(waiting)
-    return _place_all(placer, left, ways)
+    relaxed_classes = [ways[id(pod_class)][-1] for pod_class, _ in unplaced]
+    if not any(form.area is not None and form.area.spreads for form in relaxed_classes):
+        return unplaced
+    placer.forget_placed(relaxed_classes)
+    return _place_all(placer, unplaced, ways)
 
 
 def _in_order(stepwise: list[PodClass], ways: dict[int, list[PodClass]]) -> list[PodClass]:
@@ -233,8 +241,8 @@ def _depends_on_other_pods(pod_class: PodClass, topology: Topology) -> bool:
     """Whether the placement depends on more than the node at hand, or other pods wait for these."""
     if pod_class.area is not None or pod_class.near:
         return True
-    counted = pod_class.part.counted if pod_class.part is not None else ()
-    return any(topology.groups[group].kind == AFFINITY for group in counted)
+    groups = pod_class.part.counted if pod_class.part is not None else ()
+    return any(topology.groups[group].kind == AFFINITY for group in groups)
 
 
 def _templates(
@@ -247,13 +255,13 @@ def _templates(
 ) -> list[Template]:
     """The pools in the order in which they are tried."""
     daemons = read_daemons(problem.daemons, names, topology)
-    stated = {id(pool.instance_types) for pool in problem.pools}
+    pool_type_ids = {id(pool.instance_types) for pool in problem.pools}
     own = TypeTables()  # for lists that only this solve knows: those of reservations
-    found = []
+    templates = []
     ordered = sorted(problem.pools, key=lambda pool: (-pool.weight, pool.name))
     for pool in chain.from_iterable(map(split, ordered)):
-        table = (tables if id(pool.instance_types) in stated else own).of(pool.instance_types, names)
-        found.append(
+        table = (tables if id(pool.instance_types) in pool_type_ids else own).of(pool.instance_types, names)
+        templates.append(
             Template(
                 pool,
                 daemons,
@@ -264,15 +272,17 @@ def _templates(
                 expired=expired,
             )
         )
-    return found
+    return templates
 
 
 def _reason(pod_class: PodClass, fleets: Sequence[Fleet], why: str) -> str:
     """Why pods have no place. Names reservations if the pods may use nothing else of a pool."""
     reserved = used_up(pod_class, fleets)
-    others = [fleet for fleet in fleets if not is_reserved(fleet.template.pool)]
-    asked = [(fleet.template, fleet.limits) for fleet in others if fleet.template.pool.name not in reserved]
-    explained = [explain(pod_class, asked, why)] if asked or not reserved else []
+    unreserved_fleets = [fleet for fleet in fleets if not is_reserved(fleet.template.pool)]
+    templates_and_limits = [
+        (fleet.template, fleet.limits) for fleet in unreserved_fleets if fleet.template.pool.name not in reserved
+    ]
+    explained = [explain(pod_class, templates_and_limits, why)] if templates_and_limits or not reserved else []
     return "; ".join([*reserved.values(), *explained])
 
 

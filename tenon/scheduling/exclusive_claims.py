@@ -50,13 +50,17 @@ def _waits(problem: Problem, hopeless: Mapping[str, str]) -> dict[str, _Wait]:
     for pod in sorted((pod for pod in problem.pods if pod.exclusive and not pod.unsupported), key=_turn):
         if pod.key in hopeless:
             continue
-        taken = next((claim for claim in pod.exclusive if users.get(claim, pod.key) != pod.key), "")
-        if not taken:
+        used_claim = next((claim for claim in pod.exclusive if users.get(claim, pod.key) != pod.key), "")
+        if not used_claim:
             users.update(dict.fromkeys(pod.exclusive, pod.key))
             continue
-        holder = users[taken]
-        use = f"in use by pod {holder}" if taken in running else f"pod {holder}, which is placed first, uses it too"
-        waits[pod.key] = _Wait(holder, f"its volume claim {taken} is ReadWriteOncePod and {use}: stop that pod first")
+        holder = users[used_claim]
+        use = (
+            f"in use by pod {holder}" if used_claim in running else f"pod {holder}, which is placed first, uses it too"
+        )
+        waits[pod.key] = _Wait(
+            holder, f"its volume claim {used_claim} is ReadWriteOncePod and {use}: stop that pod first"
+        )
     return waits
 
 

@@ -32,8 +32,8 @@ class Room:
         self.free = [node.allocatable.get(name, 0) - node.used.get(name, 0) for name in names]
         self.ports: list[HostPort] = list(node.host_ports)
         self.taints = lasting_taints(node, startup_taints)
-        known = {labels.ALIASES.get(key, key): value for key, value in node.labels.items()}
-        self.values = Requirements.from_labels(known)
+        node_labels = {labels.ALIASES.get(key, key): value for key, value in node.labels.items()}
+        self.values = Requirements.from_labels(node_labels)
         if node.requirements is not None:
             self.values = node.requirements.with_(self.values)
         self.settled = node.requirements is None
@@ -48,11 +48,11 @@ class Room:
         self._shares = shares
         self._carried: Counter[WorkloadKey] = Counter(map(workload_key, node.pods) if shares.limited else ())
 
-    def room_for(self, pod_class: PodClass, most: int) -> int:
+    def room_for(self, pod_class: PodClass, limit: int) -> int:
         """How many of ``most`` pods of the class fit."""
         if pod_class.daemons is not None and pod_class.daemons.needed:
             return 0  # the pods that run on an existing node are known
-        count = self._count(pod_class.amounts, most)
+        count = self._count(pod_class.amounts, limit)
         if count and pod_class.host is not None:
             count = min(count, pod_class.host.room(self.hosts))
         if self._shares.limited and not self._shares.new_nodes_only:
@@ -63,10 +63,10 @@ class Room:
             count = 1 if first_conflict(pod_class.ports, self.ports) is None else 0
         return count if self._attachable(pod_class) else 0
 
-    def take(self, pod_class: PodClass, start: int, most: int | None = None) -> int:
+    def take(self, pod_class: PodClass, start: int, limit: int | None = None) -> int:
         """Place as many of the class's pods as fit, from number ``start`` on. Return how many."""
-        left = len(pod_class.pods) - start
-        count = self.room_for(pod_class, left if most is None else min(left, most))
+        remaining = len(pod_class.pods) - start
+        count = self.room_for(pod_class, remaining if limit is None else min(remaining, limit))
         if not count:
             return 0
         self.ports.extend(pod_class.ports)
@@ -76,17 +76,17 @@ class Room:
             self._carried[self._shares.workload(pod_class)] += count
         if self._limits:
             self._attached.update(pod_class.attachments)
-        self.free = [free - count * asked for free, asked in zip(self.free, pod_class.amounts, strict=True)]
+        self.free = [free - count * amount for free, amount in zip(self.free, pod_class.amounts, strict=True)]
         self.placed.extend(pod_class.pods[start : start + count])
         return count
 
-    def _count(self, amounts: Amounts, most: int) -> int:
-        for free, asked in zip(self.free, amounts, strict=True):
-            if asked > 0:
-                most = min(most, free // asked)
-                if most <= 0:
+    def _count(self, amounts: Amounts, limit: int) -> int:
+        for free, amount in zip(self.free, amounts, strict=True):
+            if amount > 0:
+                limit = min(limit, free // amount)
+                if limit <= 0:
                     return 0
-        return most
+        return limit
 
     def _suited(self, pod_class: PodClass) -> bool:
         key = (pod_class.terms, pod_class.tolerations)
@@ -102,8 +102,8 @@ class Room:
             return True
         together = self._attached.union(pod_class.attachments)
         return all(
-            sum(1 for driver, _ in together if driver == limited) <= most
-            for limited, most in self._limits.items()
+            sum(1 for driver, _ in together if driver == limited) <= limit
+            for limited, limit in self._limits.items()
             if any(driver == limited for driver, _ in pod_class.attachments)
         )
 
@@ -111,14 +111,14 @@ class Room:
         """Whether the node certainly meets a term."""
         return all(self._is_certain(requirement) for requirement in term.values())
 
-    def _is_certain(self, wanted: Requirement) -> bool:
+    def _is_certain(self, requirement: Requirement) -> bool:
         """Whether the requirement holds, whatever values the labels get that are not settled yet."""
-        if wanted.key not in self.values:
-            return wanted.may_be_absent and (self.settled or wanted.key not in labels.WELL_KNOWN)
-        mine = self.values[wanted.key]
+        if requirement.key not in self.values:
+            return requirement.may_be_absent and (self.settled or requirement.key not in labels.WELL_KNOWN)
+        mine = self.values[requirement.key]
         if not mine.complement:
-            return all(map(wanted.has, mine.members)) and (bool(mine.members) or wanted.may_be_absent)
-        narrowed = mine.intersection(wanted)
+            return all(map(requirement.has, mine.members)) and (bool(mine.members) or requirement.may_be_absent)
+        narrowed = mine.intersection(requirement)
         return (narrowed.complement, narrowed.members, narrowed.gte, narrowed.lte) == (
             mine.complement,
             mine.members,
@@ -151,14 +151,14 @@ def rooms_of(
 
 def place(classes: Sequence[PodClass], rooms: Sequence[Room], expired: Expired = never) -> list[int]:
     """Place the pods where they fit. Return how many of each class were placed."""
-    placed = []
+    placed_counts = []
     for pod_class in classes:
-        cpu, total, done = pod_class.amounts[0], len(pod_class.pods), 0
+        cpu, total, placed_count = pod_class.amounts[0], len(pod_class.pods), 0
         for room in rooms if not expired() else ():
             if room.open and room.free[0] >= cpu:
                 # of pods of one class that share a host port, each node takes one
-                done += room.take(pod_class, done)
-                if done == total:
+                placed_count += room.take(pod_class, placed_count)
+                if placed_count == total:
                     break
-        placed.append(done)
-    return placed
+        placed_counts.append(placed_count)
+    return placed_counts

@@ -45,11 +45,11 @@ def first_fit(
     bins = list(begun)
     index = BinIndex(template, bins)
     last: Bin | None = None
-    left: Load = []
+    unplaced: Load = []
     for pod_class, total in load:
         count = total
         if template.expired():
-            left.append((pod_class, count))
+            unplaced.append((pod_class, count))
             continue
         for position in index.candidates(pod_class):
             if added := bins[position].add(pod_class, count):
@@ -62,7 +62,7 @@ def first_fit(
             if last is not None and not limits.unlimited:
                 index.update(len(bins) - 1, last)  # _open restricted its types
             if opened is None:
-                left.append((pod_class, count))
+                unplaced.append((pod_class, count))
                 break
             last = opened
             bins.append(opened)
@@ -75,7 +75,7 @@ def first_fit(
                 count -= full * opened.load[0][1]
     if last is not None:
         close(last, limits)
-    return Packing(bins, left, limits)
+    return Packing(bins, unplaced, limits)
 
 
 def _open(
@@ -85,8 +85,8 @@ def _open(
     if last is not None:
         close(last, limits)
     permitted = limits.allowed(template.start.types)
-    for wanted in (sizes, template.table.every) if sizes != template.table.every else (sizes,):
-        node = Bin(template, permitted, wanted)
+    for size_set in (sizes, template.table.every) if sizes != template.table.every else (sizes,):
+        node = Bin(template, permitted, size_set)
         if permitted and node.add(pod_class, count):
             return node
     if last is not None:

@@ -61,5 +61,7 @@ def is_worthwhile(pods: int, kinds: int, nodes: int) -> bool:
 
 def best(packed: FleetPlan, first_fits: Sequence[FleetPlan]) -> FleetPlan:
     """Return the plan with the least cost among those whose price is at most that of every first-fit."""
-    least = min(each.price() for each in first_fits)
-    return min((each for each in (packed, *first_fits) if each.price() <= least), key=FleetPlan.cost)
+    lowest_price = min(fleet_plan.price() for fleet_plan in first_fits)
+    return min(
+        (fleet_plan for fleet_plan in (packed, *first_fits) if fleet_plan.price() <= lowest_price), key=FleetPlan.cost
+    )

@@ -60,18 +60,18 @@ class Fleet:
             if added:
                 self._index.update(position, node)
             return added
-        left = dict(self.limits.left)
-        held = self.limits.peak(node.types)
-        within = {name: amount + max(0, self.limits.left[name]) for name, amount in held.items()}
+        limits_before = dict(self.limits.left)
+        peak = self.limits.peak(node.types)
+        within = {name: amount + max(0, self.limits.left[name]) for name, amount in peak.items()}
         before = node.types
         self._permit(node, self.limits.not_above(self.template.table.every, within))
         added = node.add(pod_class, count)
         if not added:
             node.restrict(before)
             return 0
-        self.limits.take({name: -amount for name, amount in held.items()}, nodes=0)
+        self.limits.take({name: -amount for name, amount in peak.items()}, nodes=0)
         self._count(node, nodes=0)
-        self._share(left)
+        self._share(limits_before)
         return added
 
     def open(self, pod_class: PodClass, count: int) -> Bin | None:
@@ -83,9 +83,9 @@ class Fleet:
         self.bins.append(node)
         self._index.append(node)
         if not self.limits.unlimited:
-            left = dict(self.limits.left)
+            limits_before = dict(self.limits.left)
             self._count(node, nodes=1)
-            self._share(left)
+            self._share(limits_before)
         return node
 
     def certain(self, node: Bin, terms: Iterable[Requirements]) -> bool:
@@ -96,9 +96,14 @@ class Fleet:
         narrowed = self.template.narrow(node.state.requirements, term)
         if narrowed is None:
             return False
-        now = {offer: sold & node.types for offer, sold in self.template.offers_for(node.state.requirements).items()}
-        then = {offer: sold & node.types for offer, sold in self.template.offers_for(narrowed).items()}
-        if {o: sold for o, sold in now.items() if sold} != {o: sold for o, sold in then.items() if sold}:
+        now = {
+            offer: offer_types & node.types
+            for offer, offer_types in self.template.offers_for(node.state.requirements).items()
+        }
+        then = {offer: offer_types & node.types for offer, offer_types in self.template.offers_for(narrowed).items()}
+        if {o: offer_types for o, offer_types in now.items() if offer_types} != {
+            o: offer_types for o, offer_types in then.items() if offer_types
+        }:
             return False
         own = [key for key in term if key in self.template.requirements]
         before = node.state.requirements

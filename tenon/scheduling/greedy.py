@@ -22,17 +22,17 @@ def fill_best(template: Template, load: Load) -> Packing:
     worth: dict[int, float] = {}
     menus: dict[tuple[int, int], TypeCandidates] = {}
     bins: list[Bin] = []
-    waiting = list(load)
+    remaining = list(load)
     unplaced: Load = []
-    while waiting:
+    while remaining:
         permitted = limits.allowed(template.start.types)
-        node = None if template.expired() else _best_node(template, waiting, permitted, menus, worth)
+        node = None if template.expired() else _best_node(template, remaining, permitted, menus, worth)
         if node is None:
-            unplaced.append(waiting.pop(0))
+            unplaced.append(remaining.pop(0))
             continue
         close(node, limits)
         bins.append(node)
-        waiting = without(waiting, node.load)
+        remaining = without(remaining, node.load)
     return first_fit(template, unplaced, template.table.every, bins, limits)
 
 
@@ -52,13 +52,13 @@ def _best_node(
             menu = menus[id(state), permitted] = TypeCandidates(template, state, permitted & worthy)
         if not len(menu.numbers):
             return None
-        taken, value = _pods_taken(template, menu, load, worth)
-        ratio = np.where((taken[:, 0] > 0) & (value > 0), menu.price / np.maximum(value, 1e-12), np.inf)
+        taken_pods, value = _pods_taken(template, menu, load, worth)
+        ratio = np.where((taken_pods[:, 0] > 0) & (value > 0), menu.price / np.maximum(value, 1e-12), np.inf)
         row = int(ratio.argmin())
         if np.isinf(ratio[row]):
             return None
         node = Bin(template, permitted, 1 << int(menu.numbers[row]))
-        for (pod_class, _), count in zip(load, taken[row].tolist(), strict=True):
+        for (pod_class, _), count in zip(load, taken_pods[row].tolist(), strict=True):
             if count:
                 node.add(pod_class, count)
         return node if node.load and node.load[0][0] is first else None
@@ -73,7 +73,7 @@ def _pods_taken(
     A pod is worth the price of the cheapest share of a node that holds it, in dollars an hour.
     """
     nodes = NodeRooms(menu.room)
-    taken = np.zeros((len(menu.numbers), len(load)), dtype=np.int64)
+    taken_pods = np.zeros((len(menu.numbers), len(load)), dtype=np.int64)
     value = np.zeros(len(menu.numbers))
     state: State = menu.state
     carried: dict[WorkloadKey, Numbers] = {}
@@ -81,18 +81,18 @@ def _pods_taken(
         states = template.successors(state, pod_class)
         if not states:
             continue
-        asked = np.array(pod_class.amounts, dtype=np.float64)
-        alike = carried.setdefault(template.shares.workload(pod_class), np.zeros(len(menu.numbers), dtype=np.int64))
-        most = np.minimum(1 if pod_class.ports else count, np.maximum(0, template.shares.most(pod_class) - alike))
-        more = nodes.fitting(pod_class, asked, most)
-        if not more.any():
+        amounts = np.array(pod_class.amounts, dtype=np.float64)
+        replicas = carried.setdefault(template.shares.workload(pod_class), np.zeros(len(menu.numbers), dtype=np.int64))
+        limit = np.minimum(1 if pod_class.ports else count, np.maximum(0, template.shares.most(pod_class) - replicas))
+        added = nodes.fitting(pod_class, amounts, limit)
+        if not added.any():
             continue
         if id(pod_class) not in worth:
-            needed = nodes_needed(menu.room, asked[None])[:, 0]
+            needed = nodes_needed(menu.room, amounts[None])[:, 0]
             worth[id(pod_class)] = float((needed * menu.price).min())
         state = states[0]
-        nodes.put(pod_class, asked, more)
-        alike += more
-        taken[:, column] = more
-        value += more * worth[id(pod_class)]
-    return taken, value
+        nodes.put(pod_class, amounts, added)
+        replicas += added
+        taken_pods[:, column] = added
+        value += added * worth[id(pod_class)]
+    return taken_pods, value

@@ -51,12 +51,12 @@ class HostRules:
         for group in self.needs:
             if not counts.get(group):
                 return 0
-        for group, most in self.beside_at_most:
-            if counts.get(group, 0) > most:
+        for group, limit in self.beside_at_most:
+            if counts.get(group, 0) > limit:
                 return 0
         room = UNBOUNDED
-        for group, most in self.at_most:
-            room = min(room, most - counts.get(group, 0))
+        for group, limit in self.at_most:
+            room = min(room, limit - counts.get(group, 0))
         return max(0, room)
 
     def put(self, counts: Counts, pods: int) -> None:

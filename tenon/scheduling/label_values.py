@@ -19,13 +19,13 @@ _SHOWN = 100
 
 def possible(requirement: Requirement) -> Requirement:
     """The requirement without values that are not valid label values."""
-    kept = frozenset(value for value in requirement.members if _is_value(value))
-    if len(kept) == len(requirement.members):
+    possible_values = frozenset(value for value in requirement.members if _is_value(value))
+    if len(possible_values) == len(requirement.members):
         return requirement
     return Requirement(
         requirement.key,
         requirement.complement,
-        kept,
+        possible_values,
         gte=requirement.gte,
         lte=requirement.lte,
         min_values=requirement.min_values,
@@ -39,12 +39,12 @@ def impossible(term: Requirements) -> str:
     Empty if the term has no such label.
     """
     for key in sorted(term):
-        wanted = term[key]
-        if wanted.operator == IN and not any(map(_is_value, wanted.members)):
+        requirement = term[key]
+        if requirement.operator == IN and not any(map(_is_value, requirement.members)):
             return (
-                f"it asks for a node with label {key} {wanted.values[0][:_SHOWN]!r}, and no label can have that value:"
-                f" at most {_MAX_LENGTH} letters, digits, '-', '_' and '.' may be in it, and it begins and ends with a"
-                " letter or digit"
+                f"it asks for a node with label {key} {requirement.values[0][:_SHOWN]!r}, and no label can have that"
+                f" value: at most {_MAX_LENGTH} letters, digits, '-', '_' and '.' may be in it, and it begins and ends"
+                " with a letter or digit"
             )
     return ""
 

@@ -22,13 +22,13 @@ class Limits:
 
     __slots__ = ("_table", "left", "unlimited")
 
-    def __init__(self, pool: Pool, table: TypeTable, left: Mapping[str, int] | None = None) -> None:
+    def __init__(self, pool: Pool, table: TypeTable, remaining: Mapping[str, int] | None = None) -> None:
         """Start from the pool's limits less its usage, or from ``left``."""
         self._table = table
         limits = pool.limits or {}
-        if left is None:
-            left = {name: limit - pool.usage.get(name, 0) for name, limit in sorted(limits.items())}
-        self.left = dict(left)
+        if remaining is None:
+            remaining = {name: limit - pool.usage.get(name, 0) for name, limit in sorted(limits.items())}
+        self.left = dict(remaining)
         self.unlimited = not self.left
 
     def out_of_reach(self, nodes: int) -> bool:
@@ -73,9 +73,9 @@ class Limits:
         for name in self.left:
             self.left[name] -= nodes if counts_nodes(name) else amounts.get(name, 0)
 
-    def share(self, waiting: int) -> dict[str, int]:
+    def share(self, waiting_nodes: int) -> dict[str, int]:
         """Divide what is left equally among ``waiting`` nodes."""
-        return {name: max(0, amount) // waiting for name, amount in self.left.items() if not counts_nodes(name)}
+        return {name: max(0, amount) // waiting_nodes for name, amount in self.left.items() if not counts_nodes(name)}
 
 
 def counts_nodes(name: str) -> bool:

@@ -45,8 +45,8 @@ class LoadPart:
 
     def some(self, counts: Numbers) -> LoadPart:
         """The portion with these numbers of pods per class."""
-        kept = np.flatnonzero(counts)
-        return LoadPart(self.menu, [self.classes[number] for number in kept], self.amounts[kept], counts[kept])
+        nonzero = np.flatnonzero(counts)
+        return LoadPart(self.menu, [self.classes[number] for number in nonzero], self.amounts[nonzero], counts[nonzero])
 
     def load(self) -> Load:
         """The classes with their counts."""
@@ -54,16 +54,18 @@ class LoadPart:
 
     def least_nodes(self, template: Template) -> int:
         """The fewest nodes that the rules about pods on one node allow."""
-        counted: dict[tuple[int, int], int] = {}
+        group_counts: dict[tuple[int, int], int] = {}
         kin: Counter[WorkloadKey] = Counter()
-        least = 1
+        lower_bound = 1
         for pod_class, count in self.load():
-            alike = template.shares.workload(pod_class)
-            kin[alike] += count
-            least = max(least, count if pod_class.ports else -(-kin[alike] // template.shares.most(pod_class)))
-            for group, most in pod_class.host.at_most if pod_class.host is not None else ():
-                counted[group, most] = counted.get((group, most), 0) + count
-        return max(least, *(-(-count // most) for (_, most), count in counted.items() if most > 0), 1)
+            workload = template.shares.workload(pod_class)
+            kin[workload] += count
+            lower_bound = max(
+                lower_bound, count if pod_class.ports else -(-kin[workload] // template.shares.most(pod_class))
+            )
+            for group, limit in pod_class.host.at_most if pod_class.host is not None else ():
+                group_counts[group, limit] = group_counts.get((group, limit), 0) + count
+        return max(lower_bound, *(-(-count // limit) for (_, limit), count in group_counts.items() if limit > 0), 1)
 
     @property
     def is_scattered(self) -> bool:
@@ -76,21 +78,21 @@ class LoadPart:
 def partitions(template: Template, load: Load) -> Iterator[list[LoadPart]]:
     """Yield several ways to cut a load. Pods with required affinity to pods on the same node are in none of them."""
     menus: dict[int, TypeCandidates] = {}
-    found: dict[int, tuple[State, Load]] = {}
+    load_by_state: dict[int, tuple[State, Load]] = {}
     for pod_class, count in load:
         if not pod_class.near:
             for state in template.successors(template.start, pod_class)[:1]:
-                found.setdefault(id(state), (state, []))[1].append((pod_class, count))
-    apart = [_portion(template, menus, state, part) for state, part in found.values()]
+                load_by_state.setdefault(id(state), (state, []))[1].append((pod_class, count))
+    apart = [_portion(template, menus, state, state_load) for state, state_load in load_by_state.values()]
     apart = [portion for portion in apart if len(portion.menu.numbers)]
     spread = _spread(template, menus, apart) if len(apart) > 1 else []
     if any(portion.is_scattered for portion in apart):
         yield spread or apart
         return
-    joined = _joined(template, menus, apart) if 1 < len(apart) <= MAX_JOINED else apart
-    yield joined
-    cut = [part for portion in joined for part in _cut(portion)]
-    if len(cut) > len(joined):
+    joined_portions = _joined(template, menus, apart) if 1 < len(apart) <= MAX_JOINED else apart
+    yield joined_portions
+    cut = [state_load for portion in joined_portions for state_load in _cut(portion)]
+    if len(cut) > len(joined_portions):
         yield cut
     if spread:
         yield spread
@@ -125,9 +127,9 @@ def _cut(portion: LoadPart) -> list[LoadPart]:
     best = int(price.argmin())
     if price[best] > price[-1] * (1 - WORTHWHILE):
         return [portion]
-    parts = np.zeros((2, len(order)), dtype=np.int64)
-    parts[:, order] = before[best], counts - before[best]
-    return [portion.some(part) for part in parts if part.any()]
+    count_rows = np.zeros((2, len(order)), dtype=np.int64)
+    count_rows[:, order] = before[best], counts - before[best]
+    return [portion.some(row) for row in count_rows if row.any()]
 
 
 def _spread(template: Template, menus: dict[int, TypeCandidates], apart: list[LoadPart]) -> list[LoadPart]:
@@ -136,41 +138,45 @@ def _spread(template: Template, menus: dict[int, TypeCandidates], apart: list[Lo
     bound = [portion for portion in apart if portion is not free]
     if free is None:
         return []
-    whole = np.maximum(sum((portion.total for portion in bound), np.zeros(len(template.table.names))), 1.0)
-    until = np.cumsum([max((portion.total / whole)[:2].max(), 1e-9) for portion in bound])
+    total = np.maximum(sum((portion.total for portion in bound), np.zeros(len(template.table.names))), 1.0)
+    until = np.cumsum([max((portion.total / total)[:2].max(), 1e-9) for portion in bound])
     ends = np.round(free.counts[None] * (until / until[-1])[:, None]).astype(np.int64)
-    parts = np.diff(ends, axis=0, prepend=0)
+    count_rows = np.diff(ends, axis=0, prepend=0)
     return [
-        _portion(template, menus, portion.menu.state, _ordered(portion.load() + free.some(part).load()))
-        for portion, part in zip(bound, parts, strict=True)
+        _portion(template, menus, portion.menu.state, _ordered(portion.load() + free.some(counts).load()))
+        for portion, counts in zip(bound, count_rows, strict=True)
     ]
 
 
 def _joined(template: Template, menus: dict[int, TypeCandidates], apart: list[LoadPart]) -> list[LoadPart]:
     """Join portions, two at a time, as long as that makes them cheaper."""
     portions = list(apart)
-    known: dict[tuple[int, int], tuple[float, LoadPart | None]] = {}
+    joins: dict[tuple[int, int], tuple[float, LoadPart | None]] = {}
     while len(portions) > 1:
-        for one, other in combinations(portions, 2):
-            if (id(one), id(other)) not in known:
-                known[id(one), id(other)] = _join(template, menus, one, other)
-        pairs = [(*known[id(one), id(other)], one, other) for one, other in combinations(portions, 2)]
-        saved, joined, one, other = max(pairs, key=lambda pair: pair[0])
-        if joined is None or saved <= 0:
+        for first, second in combinations(portions, 2):
+            if (id(first), id(second)) not in joins:
+                joins[id(first), id(second)] = _join(template, menus, first, second)
+        pairs = [(*joins[id(first), id(second)], first, second) for first, second in combinations(portions, 2)]
+        saved, joined_portion, first, second = max(pairs, key=lambda pair: pair[0])
+        if joined_portion is None or saved <= 0:
             break
-        portions = [portion for portion in portions if portion is not one and portion is not other] + [joined]
+        portions = [portion for portion in portions if portion is not first and portion is not second] + [
+            joined_portion
+        ]
     return portions
 
 
 def _join(
-    template: Template, menus: dict[int, TypeCandidates], one: LoadPart, other: LoadPart
+    template: Template, menus: dict[int, TypeCandidates], first: LoadPart, second: LoadPart
 ) -> tuple[float, LoadPart | None]:
     """Return what joining two portions would save, and the joined portion; None if no node takes both."""
-    state = joined_state(template, one.menu.state, other.load())
+    state = joined_state(template, first.menu.state, second.load())
     if state is None:
         return 0.0, None
-    joined = _portion(template, menus, state, _ordered(one.load() + other.load()))
-    return sum(_rough_price(template, portion) for portion in (one, other)) - _rough_price(template, joined), joined
+    joined_portion = _portion(template, menus, state, _ordered(first.load() + second.load()))
+    return sum(_rough_price(template, portion) for portion in (first, second)) - _rough_price(
+        template, joined_portion
+    ), joined_portion
 
 
 def _rough_price(template: Template, portion: LoadPart) -> float:

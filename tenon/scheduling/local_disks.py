@@ -23,19 +23,25 @@ def on_their_hosts(problem: Problem, plan_of: Callable[[Problem], Plan]) -> Plan
     if not any(pod.local_disks for pod in problem.pods):
         return plan_of(problem)
     hosts = _hosts(problem.nodes)
-    held = {pod.key: pod for pod in problem.pods if _disks_there(pod, hosts)}
-    plan = plan_of(replace(problem, pods=[_held(pod, hosts) if pod.key in held else pod for pod in problem.pods]))
-    reasons = {key: _reason(pod, hosts) for key, pod in held.items() if key in plan.unschedulable}
-    placements = {name: tuple(held.get(pod.key, pod) for pod in pods) for name, pods in plan.placements.items()}
+    bound_to_disks = {pod.key: pod for pod in problem.pods if _disks_there(pod, hosts)}
+    plan = plan_of(
+        replace(problem, pods=[_held(pod, hosts) if pod.key in bound_to_disks else pod for pod in problem.pods])
+    )
+    reasons = {key: _reason(pod, hosts) for key, pod in bound_to_disks.items() if key in plan.unschedulable}
+    placements = {
+        name: tuple(bound_to_disks.get(pod.key, pod) for pod in pods) for name, pods in plan.placements.items()
+    }
     return replace(plan, placements=placements, unschedulable={**plan.unschedulable, **reasons})
 
 
 def lost_disks(problem: Problem) -> dict[str, str]:
     """By key of a waiting pod: why kube-scheduler does not place it yet, because the machine with its disk is gone."""
-    asking = [pod for pod in problem.pods if pod.local_disks and not pod.node_name]
-    hosts = _hosts(problem.nodes) if asking else frozenset()
-    lost = ((pod.key, next((disk for disk in pod.local_disks if not disk.hosts & hosts), None)) for pod in asking)
-    return {key: _lost(disk) for key, disk in lost if disk is not None}
+    pods_with_disks = [pod for pod in problem.pods if pod.local_disks and not pod.node_name]
+    hosts = _hosts(problem.nodes) if pods_with_disks else frozenset()
+    unreachable_disks = (
+        (pod.key, next((disk for disk in pod.local_disks if not disk.hosts & hosts), None)) for pod in pods_with_disks
+    )
+    return {key: _lost(disk) for key, disk in unreachable_disks if disk is not None}
 
 
 def _hosts(nodes: Sequence[Node]) -> frozenset[str]:
@@ -48,8 +54,8 @@ def _disks_there(pod: Pod, hosts: frozenset[str]) -> list[LocalDisk]:
 
 
 def _held(pod: Pod, hosts: frozenset[str]) -> Pod:
-    there = (Requirement.new(labels.HOSTNAME, IN, disk.hosts & hosts) for disk in _disks_there(pod, hosts))
-    only = Requirements.of(*there)
+    host_requirements = (Requirement.new(labels.HOSTNAME, IN, disk.hosts & hosts) for disk in _disks_there(pod, hosts))
+    only = Requirements.of(*host_requirements)
     return replace(pod, volume_terms=combined(pod.volume_terms or (Requirements(),), (only,)))
 
 

@@ -77,11 +77,11 @@ class InstanceType:
     @property
     def allocatable(self) -> Resources:
         """Capacity minus overhead. Memory that is reserved as huge pages does not count as ordinary memory."""
-        left = {name: units - self.overhead.get(name, 0) for name, units in self.capacity.items()}
+        remaining = {name: units - self.overhead.get(name, 0) for name, units in self.capacity.items()}
         huge = sum(units for name, units in self.capacity.items() if name.startswith("hugepages-"))
         if huge:
-            left[MEMORY] = max(0, left.get(MEMORY, 0) - huge)
-        return left
+            remaining[MEMORY] = max(0, remaining.get(MEMORY, 0) - huge)
+        return remaining
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,11 +48,11 @@ def solve_for_most_pods(problem: Problem, expired: Expired = never, tables: Type
         return plan
     reachable = [pod for pod in problem.pods if pod.key not in free.unschedulable]
     scarce, own = _priced_by_limits(problem), TypeTables()
-    kept = len(plan.unschedulable) + len(plan.unreached)
+    unplaced_count = len(plan.unschedulable) + len(plan.unreached)
 
-    def better(one: Plan) -> bool:
+    def better(candidate: Plan) -> bool:
         """Whether it places more pods. Among as many, the order of the queue decides (SCH-010)."""
-        return len(one.unschedulable) + len(one.unreached) < kept
+        return len(candidate.unschedulable) + len(candidate.unreached) < unplaced_count
 
     best, fit, tries = plan, 0, EFFORT // (2 * len(problem.pods))
     for order in _orders(reachable, problem):
@@ -65,8 +65,8 @@ def solve_for_most_pods(problem: Problem, expired: Expired = never, tables: Type
                 solve(problem, expired, tables, last),
                 _with_prices(solve(scarce, expired, own, last), problem, tables),
             ]
-            best = min([best, *filter(better, plans)], key=lambda one: _rank(one, problem.pods))
-            if any(_holds(one, order[:number]) for one in plans):
+            best = min([best, *filter(better, plans)], key=lambda candidate: _rank(candidate, problem.pods))
+            if any(_holds(candidate, order[:number]) for candidate in plans):
                 low = number
             else:
                 high = number
@@ -125,15 +125,20 @@ def _priced_by_limits(problem: Problem) -> Problem:
 def _pool_priced_by_limits(pool: Pool) -> Pool:
     if not pool.limits:
         return pool
-    left = {name: limit - pool.usage.get(name, 0) for name, limit in pool.limits.items()}
-    return replace(pool, instance_types=[_type_priced_by_limits(one, left) for one in pool.instance_types])
-
-
-def _type_priced_by_limits(one: InstanceType, left: Mapping[str, int]) -> InstanceType:
-    used = {name: 1 if name == NODES else one.capacity.get(name, 0) for name in left}
-    share = sum(amount / max(1, left[name]) for name, amount in used.items())
+    remaining = {name: limit - pool.usage.get(name, 0) for name, limit in pool.limits.items()}
     return replace(
-        one, offerings=tuple(replace(each, price=share + PRICE_WEIGHT * each.price) for each in one.offerings)
+        pool, instance_types=[_type_priced_by_limits(instance_type, remaining) for instance_type in pool.instance_types]
+    )
+
+
+def _type_priced_by_limits(instance_type: InstanceType, remaining: Mapping[str, int]) -> InstanceType:
+    node_usage = {name: 1 if name == NODES else instance_type.capacity.get(name, 0) for name in remaining}
+    share = sum(amount / max(1, remaining[name]) for name, amount in node_usage.items())
+    return replace(
+        instance_type,
+        offerings=tuple(
+            replace(offering, price=share + PRICE_WEIGHT * offering.price) for offering in instance_type.offerings
+        ),
     )
 
 
@@ -141,7 +146,9 @@ def _with_prices(plan: Plan, problem: Problem, tables: TypeTables) -> Plan:
     """Return the plan with the prices of the problem, and with the types of each claim in their order."""
     pools = {pool.name: pool for pool in problem.pools}
     names = resource_names([*problem.pods, *problem.daemons])
-    return replace(plan, claims=tuple(_claim_with_price(one, pools[one.pool], names, tables) for one in plan.claims))
+    return replace(
+        plan, claims=tuple(_claim_with_price(claim, pools[claim.pool], names, tables) for claim in plan.claims)
+    )
 
 
 def _claim_with_price(claim: PlannedClaim, pool: Pool, names: tuple[str, ...], tables: TypeTables) -> PlannedClaim:

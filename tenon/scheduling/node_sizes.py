@@ -18,7 +18,9 @@ LEFT_OVER = 0.1
 """The share of the exactly chosen part that may be left for smaller nodes."""
 
 
-def choose_sizes(price: Floats, parts: Floats, units: int, rest: float | None = None, charge: float = 0.0) -> list[int]:
+def choose_sizes(
+    price: Floats, parts: Floats, units: int, smallest_price: float | None = None, charge: float = 0.0
+) -> list[int]:
     """Return the rows of the types to buy, the largest first.
 
     A node of a row costs ``price`` and holds ``parts`` of the ``units`` (whole units, or 1 for the whole load). With
@@ -27,24 +29,24 @@ def choose_sizes(price: Floats, parts: Floats, units: int, rest: float | None = 
     usable = np.flatnonzero(parts > 0)
     best = usable[(price[usable] / parts[usable]).argmin()]
     bulk = max(0, int(units / parts[best]) - NODES_LEFT)
-    left = units - bulk * parts[best]
+    remaining = units - bulk * parts[best]
     # fractions are measured in grains; the best type holds a whole number of them
-    scale = 1.0 if units > 1 else max(1, round(GRAINS * parts[best] / left)) / parts[best]
+    scale = 1.0 if units > 1 else max(1, round(GRAINS * parts[best] / remaining)) / parts[best]
     grains = np.floor(parts * scale + 1e-9).astype(np.int64)
-    need = int(np.ceil(left * scale - 1e-9))
+    need = int(np.ceil(remaining * scale - 1e-9))
     rows = _worthy(price, grains)
-    held, cost_of = np.minimum(grains[rows], need), price[rows]
-    cost, pick = _table(cost_of, held, need)
-    if rest is not None and need * LEFT_OVER >= 1:
-        less = np.arange(1, int(need * LEFT_OVER) + 1)
-        ways = cost[need - less] + charge + rest * left / need * less
+    grains_held, cost_of = np.minimum(grains[rows], need), price[rows]
+    cost, pick = _table(cost_of, grains_held, need)
+    if smallest_price is not None and need * LEFT_OVER >= 1:
+        shortfalls = np.arange(1, int(need * LEFT_OVER) + 1)
+        ways = cost[need - shortfalls] + charge + smallest_price * remaining / need * shortfalls
         if ways.min() < cost[need]:
-            need -= int(less[ways.argmin()])
-    chosen = [int(best)] * bulk
+            need -= int(shortfalls[ways.argmin()])
+    sizes = [int(best)] * bulk
     while need > 0:
-        chosen.append(int(rows[pick[need]]))
-        need -= int(held[pick[need]])
-    return sorted(chosen, key=lambda row: (-parts[row], row))
+        sizes.append(int(rows[pick[need]]))
+        need -= int(grains_held[pick[need]])
+    return sorted(sizes, key=lambda row: (-parts[row], row))
 
 
 def spread_sizes(price: Floats, parts: Floats, nodes: int) -> list[int]:
@@ -61,25 +63,25 @@ def spread_sizes(price: Floats, parts: Floats, nodes: int) -> list[int]:
     short = 1 - nodes * parts[small][None]
     few = np.ceil(short / (parts[large][:, None] - parts[small][None]) - 1e-9)
     cost = few * price[large][:, None] + (nodes - few) * price[small][None]
-    one, other = np.unravel_index(cost.argmin(), cost.shape)
-    count = int(few[one, other])
-    return [int(large[one])] * count + [int(small[other])] * (nodes - count)
+    first, second = np.unravel_index(cost.argmin(), cost.shape)
+    count = int(few[first, second])
+    return [int(large[first])] * count + [int(small[second])] * (nodes - count)
 
 
-def _worthy(price: Floats, held: Floats | Numbers) -> Numbers:
+def _worthy(price: Floats, capacity: Floats | Numbers) -> Numbers:
     """Rows that hold anything, the largest first. Each costs less than every row before it."""
-    rows = np.flatnonzero(held > 0)
-    order = rows[np.lexsort((rows, price[rows], -held[rows]))]
+    rows = np.flatnonzero(capacity > 0)
+    order = rows[np.lexsort((rows, price[rows], -capacity[rows]))]
     falling = np.minimum.accumulate(price[order])
     return order[np.concatenate(([True], falling[1:] < falling[:-1]))]
 
 
-def _table(price: Floats, held: Numbers, need: int) -> tuple[Floats, Numbers]:
+def _table(price: Floats, capacity: Numbers, need: int) -> tuple[Floats, Numbers]:
     """For each amount up to ``need``, the least cost of nodes that hold it, and the last of these nodes."""
     cost = np.zeros(need + 1)
     pick = np.zeros(need + 1, dtype=np.int64)
     for amount in range(1, need + 1):
-        ways = cost[np.maximum(amount - held, 0)] + price
+        ways = cost[np.maximum(amount - capacity, 0)] + price
         pick[amount] = ways.argmin()
         cost[amount] = ways[pick[amount]]
     return cost, pick

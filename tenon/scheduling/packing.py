@@ -25,12 +25,12 @@ class Bin:
         "wanted",
     )  # fmt: skip
 
-    def __init__(self, template: Template, permitted: int, wanted: int) -> None:
+    def __init__(self, template: Template, permitted: int, requested: int) -> None:
         """Create an empty node that may become any ``permitted`` type and must still fit one ``wanted`` type."""
         self.template = template
         self.state = template.start
         self.permitted = permitted
-        self.wanted = wanted
+        self.wanted = requested
         self.types = self.state.types & permitted
         self.amounts: list[int] = [0] * len(template.table.names)
         self.load: Load = []
@@ -53,15 +53,15 @@ class Bin:
         shares = self.template.shares
         if shares.limited:
             kin = shares.workload(pod_class)
-            there = sum(pods for other, pods in self.load if shares.workload(other) == kin)
-            count = min(count, shares.most(pod_class) - there)
-        most = min(count, self._most(pod_class))
-        if most <= 0:
+            replicas = sum(pods for loaded_class, pods in self.load if shares.workload(loaded_class) == kin)
+            count = min(count, shares.most(pod_class) - replicas)
+        limit = min(count, self._most(pod_class))
+        if limit <= 0:
             return 0, None, 0
         for state in self.template.successors(self.state, pod_class):
-            found, types = self._largest(state, pod_class, most)
-            if found:
-                return found, state, types
+            room, types = self._largest(state, pod_class, limit)
+            if room:
+                return room, state, types
         return 0, None, 0
 
     def put(self, pod_class: PodClass, count: int, state: State, types: int) -> None:
@@ -78,10 +78,10 @@ class Bin:
 
     def add(self, pod_class: PodClass, count: int) -> int:
         """Add as many of the pods as fit. Return how many."""
-        found, state, types = self.room_for(pod_class, count)
+        room, state, types = self.room_for(pod_class, count)
         if state is not None:
-            self.put(pod_class, found, state, types)
-        return found
+            self.put(pod_class, room, state, types)
+        return room
 
     def stack(self, load: Load, state: State) -> bool:
         """Put a whole load on this empty node at once if all of it fits. The pods must not use host ports.
@@ -89,12 +89,12 @@ class Bin:
         ``state`` is the state of a new node with all these pods.
         """
         hosts: Counts = {}
-        alike: Counter[WorkloadKey] = Counter()
+        replicas: Counter[WorkloadKey] = Counter()
         shares = self.template.shares
         for pod_class, count in load:
             kin = shares.workload(pod_class)
-            alike[kin] += count
-            if pod_class.ports or alike[kin] > shares.most(pod_class):
+            replicas[kin] += count
+            if pod_class.ports or replicas[kin] > shares.most(pod_class):
                 return False
             if pod_class.host is not None:
                 if pod_class.host.room(hosts) < count:
@@ -139,10 +139,10 @@ class Bin:
 
     def admits(self, state: State, types: int, floor: int | None = None) -> bool:
         """Whether a node with these types can be bought and is as flexible as its pool and its market require."""
-        least = self.spot_floor if floor is None else floor
+        lowest_count = self.spot_floor if floor is None else floor
         return (
             types & self.wanted != 0
-            and (not least or (types & state.market.spot).bit_count() >= least)
+            and (not lowest_count or (types & state.market.spot).bit_count() >= lowest_count)
             and (not self.template.least or self.template.diverse(state, types))
         )
 
@@ -166,13 +166,13 @@ class Bin:
 
     def _most(self, pod_class: PodClass) -> int:
         """An upper bound on how many pods fit, from the largest amount of each resource by itself."""
-        most = len(pod_class.pods)
-        for ceiling, used, asked in zip(self._ceilings(), self.amounts, pod_class.amounts, strict=True):
-            if asked > 0:
-                most = min(most, (ceiling - used) // asked)
-        return most
+        limit = len(pod_class.pods)
+        for ceiling, used, amount in zip(self._ceilings(), self.amounts, pod_class.amounts, strict=True):
+            if amount > 0:
+                limit = min(limit, (ceiling - used) // amount)
+        return limit
 
-    def _largest(self, state: State, pod_class: PodClass, most: int) -> tuple[int, int]:
+    def _largest(self, state: State, pod_class: PodClass, limit: int) -> tuple[int, int]:
         """The largest number of pods, up to ``most``, that the state admits, and the types that then fit."""
         floor = self._floor(pod_class, state) if self.empty or pod_class.near else self.spot_floor
         permitted = state.types & self.permitted
@@ -186,10 +186,10 @@ class Bin:
             types = self.template.fitting(state, amounts) & permitted
             return types if self.admits(state, types, floor) else 0
 
-        types = types_with(most)
+        types = types_with(limit)
         if types:
-            return most, types
-        low, high, best = 0, most, 0
+            return limit, types
+        low, high, best = 0, limit, 0
         while high - low > 1:
             middle = (low + high) // 2
             types = types_with(middle)
@@ -240,10 +240,10 @@ def top_up(node: Bin, load: Load) -> Load:
     return without(load, node.load[number:])
 
 
-def without(load: Load, taken: Load) -> Load:
+def without(load: Load, taken_load: Load) -> Load:
     """The load without the pods taken."""
     used: dict[int, int] = {}
-    for pod_class, count in taken:
+    for pod_class, count in taken_load:
         used[id(pod_class)] = used.get(id(pod_class), 0) + count
-    left = [(pod_class, count - used.get(id(pod_class), 0)) for pod_class, count in load]
-    return [(pod_class, count) for pod_class, count in left if count]
+    remaining = [(pod_class, count - used.get(id(pod_class), 0)) for pod_class, count in load]
+    return [(pod_class, count) for pod_class, count in remaining if count]

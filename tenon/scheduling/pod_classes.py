@@ -89,8 +89,8 @@ class PodClass:
 
 def resource_names(pods: Iterable[Pod]) -> tuple[str, ...]:
     """Resources that some pod requests: CPU, memory and pods first, then the others by name."""
-    named = {name for pod in pods for name, units in pod.requests.items() if units > 0}
-    return (CPU, MEMORY, PODS, *sorted(named - {CPU, MEMORY, PODS}))
+    requested_names = {name for pod in pods for name, units in pod.requests.items() if units > 0}
+    return (CPU, MEMORY, PODS, *sorted(requested_names - {CPU, MEMORY, PODS}))
 
 
 def workload_key(pod: Pod) -> str:
@@ -115,8 +115,8 @@ def group(
         key = (amounts, terms, pod.tolerations, pod.host_ports, part, pod.volume_terms, pod.attachments, workload)
         members.setdefault(key, []).append(pod)
     classes = []
-    for (amounts, _, _, _, part, _, _, workload), found in members.items():
-        found_class = _pod_class(found, amounts, shared, part, topology)
+    for (amounts, _, _, _, part, _, _, workload), class_pods in members.items():
+        found_class = _pod_class(class_pods, amounts, shared, part, topology)
         classes.append(replace(found_class, workload=workload) if workload else found_class)
     return sorted(classes, key=queue_order)
 
@@ -147,9 +147,13 @@ def _pod_class(
     return replace(plain, host=host, near=near, area=area, daemons=daemons)
 
 
-def combined(terms: tuple[Requirements, ...], others: tuple[Requirements, ...]) -> tuple[Requirements, ...]:
+def combined(terms: tuple[Requirements, ...], other_terms: tuple[Requirements, ...]) -> tuple[Requirements, ...]:
     """Each term combined with each of the others; the terms alone if there are no others."""
-    return tuple(dict.fromkeys(term.with_(other) for term in terms for other in others)) if others else terms
+    return (
+        tuple(dict.fromkeys(term.with_(other_term) for term in terms for other_term in other_terms))
+        if other_terms
+        else terms
+    )
 
 
 def queue_order(pod_class: PodClass) -> tuple[object, ...]:

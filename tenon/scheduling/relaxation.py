@@ -28,11 +28,11 @@ def without_preferences(rules: PodRules) -> PodRules:
 def forms(pod_class: PodClass, topology: Topology, soft_taints: Iterable[Taint]) -> list[PodClass]:
     """Return the class with all its preferences as rules, followed by forms with fewer and fewer preferences."""
     steps = list(_steps(pod_class.part.rules)) if pod_class.part is not None else []
-    found = [_form(pod_class, rules, topology) for rules in steps] if len(steps) > 1 else [pod_class]
+    pod_classes = [_form(pod_class, rules, topology) for rules in steps] if len(steps) > 1 else [pod_class]
     if any(replace(pod_class, strict=True).untolerated((taint,)) for taint in soft_taints):
-        strict = [replace(form, strict=True, base=pod_class.origin) for form in found]
-        found = [*strict, found[-1]]
-    return found
+        strict = [replace(form, strict=True, base=pod_class.origin) for form in pod_classes]
+        pod_classes = [*strict, pod_classes[-1]]
+    return pod_classes
 
 
 def _steps(rules: PodRules) -> Iterator[PodRules]:
@@ -61,9 +61,9 @@ def _relaxed(rules: PodRules) -> PodRules | None:
     soft = next((spread for spread in rules.spreads if not spread.hard), None)
     if soft is None:
         return None
-    kept = list(rules.spreads)
-    kept.remove(soft)
-    return replace(rules, spreads=tuple(kept))
+    spreads = list(rules.spreads)
+    spreads.remove(soft)
+    return replace(rules, spreads=tuple(spreads))
 
 
 def _form(pod_class: PodClass, rules: PodRules, topology: Topology) -> PodClass:

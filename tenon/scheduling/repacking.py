@@ -12,16 +12,16 @@ from tenon.scheduling.pod_classes import queue_order
 from tenon.scheduling.sizing import pack
 
 
-def repack(fleet: Fleet, waiting: Load) -> Load:
+def repack(fleet: Fleet, waiting_load: Load) -> Load:
     """Give the waiting pods nodes of the pool. Return the pods that still wait, in queue order."""
     template = fleet.template
-    suited = [(pod_class, count) for pod_class, count in waiting if fleet.suits(pod_class)]
-    kept = [node for node in fleet.bins if any(pod_class.near for pod_class, _ in node.load)]
+    suited = [(pod_class, count) for pod_class, count in waiting_load if fleet.suits(pod_class)]
+    kept_bins = [node for node in fleet.bins if any(pod_class.near for pod_class, _ in node.load)]
     free = [node for node in fleet.bins if not any(pod_class.near for pod_class, _ in node.load)]
     if not suited and not free:
-        return waiting
+        return waiting_load
     before = suited
-    for node in kept:
+    for node in kept_bins:
         suited = top_up(node, suited)
     base = fleet.limits.copy(template.pool)
     for node in free:
@@ -35,10 +35,10 @@ def repack(fleet: Fleet, waiting: Load) -> Load:
         packing = pack(template, suited, fleet.limits)
         fleet.replace([*fleet.bins, *packing.bins], packing.limits)
     else:
-        fleet.replace([*kept, *packing.bins], packing.limits)
-    left = {id(pod_class): count for pod_class, count in packing.left}
-    asked = {id(pod_class) for pod_class, _ in before}
-    after = [(c, left.get(id(c), 0) if id(c) in asked else count) for c, count in waiting]
+        fleet.replace([*kept_bins, *packing.bins], packing.limits)
+    unplaced = {id(pod_class): count for pod_class, count in packing.left}
+    class_ids = {id(pod_class) for pod_class, _ in before}
+    after = [(c, unplaced.get(id(c), 0) if id(c) in class_ids else count) for c, count in waiting_load]
     return [(pod_class, count) for pod_class, count in after if count]
 
 

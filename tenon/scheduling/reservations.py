@@ -32,16 +32,16 @@ def split(pool: Pool) -> list[Pool]:
     for instance_type in pool.instance_types:
         offerings = [offering for offering in instance_type.offerings if offering.capacity_type == labels.RESERVED]
         for name in dict.fromkeys(offering.reservation_id for offering in offerings if offering.available):
-            held = tuple(offering for offering in offerings if offering.reservation_id == name)
-            types.setdefault(name, []).append(replace(instance_type, offerings=held))
+            reserved_offerings = tuple(offering for offering in offerings if offering.reservation_id == name)
+            types.setdefault(name, []).append(replace(instance_type, offerings=reserved_offerings))
     if not types:
         return [pool]
     reserved = [
         _reserved(pool, name, types[name]) for name in sorted(types, key=lambda name: (_price(types[name]), name))
     ]
-    rest = replace(pool, requirements=pool.requirements.with_(Requirements.of(_NOT_RESERVED)))
-    found = [one for one in (*reserved, rest) if not one.requirements[labels.CAPACITY_TYPE].contradicts()]
-    return found or [pool]
+    unreserved = replace(pool, requirements=pool.requirements.with_(Requirements.of(_NOT_RESERVED)))
+    pools = [one for one in (*reserved, unreserved) if not one.requirements[labels.CAPACITY_TYPE].contradicts()]
+    return pools or [pool]
 
 
 def _reserved(pool: Pool, name: str, types: Sequence[InstanceType]) -> Pool:
@@ -62,8 +62,8 @@ def reservation_of(claim: PlannedClaim) -> str:
     """Return the ID of the reservation that the claim launches into; empty if it is bought."""
     if not claim.requirements.get(labels.CAPACITY_TYPE).has(labels.RESERVED):
         return ""
-    asked = claim.requirements.get(labels.RESERVATION_ID)
-    return asked.values[0] if not asked.complement and len(asked.members) == 1 else ""
+    requirement = claim.requirements.get(labels.RESERVATION_ID)
+    return requirement.values[0] if not requirement.complement and len(requirement.members) == 1 else ""
 
 
 def with_places_taken(pools: Iterable[Pool], claims: Iterable[PlannedClaim]) -> list[Pool]:
@@ -71,8 +71,8 @@ def with_places_taken(pools: Iterable[Pool], claims: Iterable[PlannedClaim]) -> 
 
     Every pool counts them, because several may use a reservation.
     """
-    taken = Counter(f"{RESERVATION}{name}" for claim in claims if (name := reservation_of(claim)))
-    return [replace(pool, usage=add(pool.usage, taken)) for pool in pools] if taken else list(pools)
+    taken_places = Counter(f"{RESERVATION}{name}" for claim in claims if (name := reservation_of(claim)))
+    return [replace(pool, usage=add(pool.usage, taken_places)) for pool in pools] if taken_places else list(pools)
 
 
 def is_reserved(pool: Pool) -> bool:
@@ -87,9 +87,9 @@ def _price(types: Iterable[InstanceType]) -> float:
 def drop_far_limits(templates: Sequence[Template], nodes: int) -> None:
     """Drop limits that this many nodes cannot exceed, whichever of the pool's types they have."""
     for name in dict.fromkeys(template.pool.name for template in templates):
-        same = [template for template in templates if template.pool.name == name]
-        if all(template.limits.out_of_reach(nodes) for template in same):
-            for template in same:
+        pool_templates = [template for template in templates if template.pool.name == name]
+        if all(template.limits.out_of_reach(nodes) for template in pool_templates):
+            for template in pool_templates:
                 template.limits.drop()
 
 
@@ -108,14 +108,16 @@ def share_limits(fleets: Sequence[Fleet]) -> None:
 
 def used_up(pod_class: PodClass, fleets: Iterable[Fleet]) -> dict[str, str]:
     """Map a pool's name to why pods that may use only its reservations have no place there."""
-    held: dict[str, list[str]] = {}
+    pools_by_reservation: dict[str, list[str]] = {}
     bought = set()
     for fleet in fleets:
         if fleet.suits(pod_class):
             pool = fleet.template.pool
             names = [name.removeprefix(RESERVATION) for name in pool.limits or {} if name.startswith(RESERVATION)]
-            held.setdefault(pool.name, []).extend(names)
+            pools_by_reservation.setdefault(pool.name, []).extend(names)
             if not names:
                 bought.add(pool.name)
     text = "NodePool {}: no free place that fits it is left in capacity reservation {}"
-    return {name: text.format(name, ", ".join(names)) for name, names in held.items() if name not in bought}
+    return {
+        name: text.format(name, ", ".join(names)) for name, names in pools_by_reservation.items() if name not in bought
+    }

@@ -50,14 +50,14 @@ def pack(template: Template, load: Load, limits: Limits | None = None, *, whole:
         return plain
     packings = [plain]
     # pods that first-fit cannot place at all must not affect the other packings
-    wanted = {id(pod_class): count for pod_class, count in load}
-    hopeless = [(pod_class, count) for pod_class, count in plain.left if count == wanted[id(pod_class)]]
+    class_counts = {id(pod_class): count for pod_class, count in load}
+    hopeless = [(pod_class, count) for pod_class, count in plain.left if count == class_counts[id(pod_class)]]
     without = {id(pod_class) for pod_class, _ in hopeless}
     hopeful = [pair for pair in load if id(pair[0]) not in without]
     attempts = _attempts(template, hopeful, len(plain.bins))
     if whole and plain.limits.unlimited:
-        odd, others = outliers(template, hopeful)
-        attempts = chain(attempts, [partial(_pack_outliers, template, odd, others)] if odd else ())
+        odd, regular = outliers(template, hopeful)
+        attempts = chain(attempts, [partial(_pack_outliers, template, odd, regular)] if odd else ())
     for attempt in attempts:
         if template.expired():
             break
@@ -69,24 +69,24 @@ def pack(template: Template, load: Load, limits: Limits | None = None, *, whole:
     return min(packings, key=Packing.cost)
 
 
-def _pack_outliers(template: Template, odd: Load, others: Load) -> Packing:
+def _pack_outliers(template: Template, odd: Load, regular: Load) -> Packing:
     """Pack the outliers, fill their nodes with other pods at no extra cost, and pack the remaining pods."""
     first = pack(template, odd, whole=False)
     for node in first.bins:
-        others = top_up(node, others)
-    second = pack(template, others, whole=False)
-    bins, left = [*first.bins, *second.bins], [*first.left, *second.left]
-    return first_fit(template, left, template.table.every, bins, second.limits)
+        regular = top_up(node, regular)
+    second = pack(template, regular, whole=False)
+    bins, unplaced = [*first.bins, *second.bins], [*first.left, *second.left]
+    return first_fit(template, unplaced, template.table.every, bins, second.limits)
 
 
 def _attempts(template: Template, load: Load, nodes: int) -> Iterator[Callable[[], Packing]]:
-    whole, scattered = 0, False
+    largest_load, scattered = 0, False
     for portions in partitions(template, load):
-        whole = max(whole, *(len(portion.classes) for portion in portions), 0)
+        largest_load = max(largest_load, *(len(portion.classes) for portion in portions), 0)
         scattered = any(portion.is_scattered for portion in portions)
         for tight in (True,) if scattered and len(load) * nodes > FEW else (False, True):
             yield partial(balance, template, load, portions, tight=tight)
-    if whole < len(load) or scattered:
+    if largest_load < len(load) or scattered:
         if len(load) * nodes <= SMALL:
             yield partial(fill_best, template, load)
         number = template.table.names.index(CPU)

@@ -110,7 +110,11 @@ class Template:
         if self.contradiction:
             return {}
         types = self.table.allowing(requirements)
-        return {offer: sold & types for offer, sold in self.table.market(requirements).by_offer.items() if sold & types}
+        return {
+            offer: offer_types & types
+            for offer, offer_types in self.table.market(requirements).by_offer.items()
+            if offer_types & types
+        }
 
     def narrow(self, requirements: Requirements, term: Requirements) -> Requirements | None:
         """Return a node's requirements after a pod with this term is added; None if they contradict each other.
@@ -126,29 +130,35 @@ class Template:
 
     def successors(self, state: State, pod_class: PodClass) -> tuple[State, ...]:
         """Return the states that a node may reach by taking a pod of the class, one per usable term, in their order."""
-        known = state.successors.get(pod_class.terms)
-        if known is None:
-            found: list[State] = []
+        states = state.successors.get(pod_class.terms)
+        if states is None:
+            narrowed_states: list[State] = []
             for term in pod_class.terms:
                 narrowed = self.narrow(state.requirements, term)
                 if narrowed is None:
                     continue
                 after = state if narrowed == state.requirements else self.state(narrowed)
-                if after.types and after not in found:
-                    found.append(after)
-            known = state.successors[pod_class.terms] = tuple(found)
+                if after.types and after not in narrowed_states:
+                    narrowed_states.append(after)
+            states = state.successors[pod_class.terms] = tuple(narrowed_states)
         if pod_class.daemons is None:
-            return self._with_daemon_variants(state, known, pod_class) if self._deciding else known
-        return self._with_daemon_rules(state, known, pod_class)
+            return self._with_daemon_variants(state, states, pod_class) if self._deciding else states
+        return self._with_daemon_rules(state, states, pod_class)
 
-    def _with_daemon_rules(self, state: State, known: tuple[State, ...], pod_class: PodClass) -> tuple[State, ...]:
+    def _with_daemon_rules(self, state: State, states: tuple[State, ...], pod_class: PodClass) -> tuple[State, ...]:
         """Return the successors with only the types that have the DaemonSets which the pods need, and none to avoid."""
-        found = state.apart.get(pod_class)
-        if found is None:
-            settled = (variant for one in known for variant in self._label_variants(one)) if self._deciding else ()
-            obeying = (self._obeying(one, pod_class) for one in (*known, *settled))
-            found = state.apart[pod_class] = tuple(dict.fromkeys(one for one in obeying if one is not None))
-        return found
+        obeying_states = state.apart.get(pod_class)
+        if obeying_states is None:
+            settled = (
+                (variant for candidate in states for variant in self._label_variants(candidate))
+                if self._deciding
+                else ()
+            )
+            obeying = (self._obeying(candidate, pod_class) for candidate in (*states, *settled))
+            obeying_states = state.apart[pod_class] = tuple(
+                dict.fromkeys(candidate for candidate in obeying if candidate is not None)
+            )
+        return obeying_states
 
     def _obeying(self, state: State, pod_class: PodClass) -> State | None:
         rules = pod_class.daemons
@@ -161,22 +171,22 @@ class Template:
         names = [self.table.types[number].name for number in members(types)]
         return self.state(state.requirements.with_(Requirements.of(Requirement.new(labels.INSTANCE_TYPE, IN, names))))
 
-    def _with_daemon_variants(self, state: State, known: tuple[State, ...], pod_class: PodClass) -> tuple[State, ...]:
+    def _with_daemon_variants(self, state: State, states: tuple[State, ...], pod_class: PodClass) -> tuple[State, ...]:
         """Return the successors, preceded by variants in which fewer DaemonSets take room from the pod.
 
         A variant is added if a new node costs less for the pod there, or if no plain successor holds the pod.
         """
-        found = state.apart.get(pod_class)
-        if found is None:
-            found = known
-            least = min((self._price_alone(after, pod_class) for after in known), default=inf)
-            if state is self.start or least == inf:
-                settled = [after for one in known for after in self._label_variants(one)]
+        variants = state.apart.get(pod_class)
+        if variants is None:
+            variants = states
+            lowest_price = min((self._price_alone(after, pod_class) for after in states), default=inf)
+            if state is self.start or lowest_price == inf:
+                settled = [after for candidate in states for after in self._label_variants(candidate)]
                 prices = [(self._price_alone(after, pod_class), after) for after in settled]
-                better = sorted((pair for pair in prices if pair[0] < least), key=lambda pair: pair[0])
-                found = (*(after for _, after in better), *known)
-            state.apart[pod_class] = found
-        return found
+                better = sorted((pair for pair in prices if pair[0] < lowest_price), key=lambda pair: pair[0])
+                variants = (*(after for _, after in better), *states)
+            state.apart[pod_class] = variants
+        return variants
 
     def _price_alone(self, state: State, pod_class: PodClass) -> float:
         """Price of the cheapest node in this state that holds one pod of the class; infinite if no type does."""
@@ -189,20 +199,24 @@ class Template:
         With a single such label, a variant keeps all values that attract the same DaemonSets.
         """
         values = [sorted(self._open_values(state, key)) for key in self._deciding]
-        alike: dict[tuple[str, ...], list[str]] = {}
-        for chosen in islice(product(*values), MAX_VARIANTS):
-            settled = self._with(state, *((value,) for value in chosen))
+        values_by_daemons: dict[tuple[str, ...], list[str]] = {}
+        for combination in islice(product(*values), MAX_VARIANTS):
+            settled = self._with(state, *((value,) for value in combination))
             if len(values) > 1:
                 yield settled
             else:
-                alike.setdefault(tuple(daemon.name for daemon, _ in settled.daemons), []).extend(chosen)
-        for together in alike.values():
+                values_by_daemons.setdefault(tuple(daemon.name for daemon, _ in settled.daemons), []).extend(
+                    combination
+                )
+        for together in values_by_daemons.values():
             yield self._with(state, together)
 
     def _with(self, state: State, *values: Sequence[str]) -> State:
         """The state with these values for the labels that DaemonSets select on."""
-        asked = (Requirement.new(key, IN, those) for key, those in zip(self._deciding, values, strict=True))
-        return self.state(state.requirements.with_(Requirements.of(*asked)))
+        value_requirements = (
+            Requirement.new(key, IN, label_values) for key, label_values in zip(self._deciding, values, strict=True)
+        )
+        return self.state(state.requirements.with_(Requirements.of(*value_requirements)))
 
     def _open_values(self, state: State, key: str) -> Iterable[str]:
         if key in OFFERING_KEYS:
@@ -211,35 +225,35 @@ class Template:
 
     def _holding(self, state: State, pod_class: PodClass) -> int:
         """Types within the pool's limits that hold a single pod of the class."""
-        held = self.fitting(state, pod_class.amounts) & ~self.blocked(state, pod_class.ports)
-        return held & self._within_limits
+        fitting_types = self.fitting(state, pod_class.amounts) & ~self.blocked(state, pod_class.ports)
+        return fitting_types & self._within_limits
 
     def fitting(self, state: State, amounts: Sequence[int]) -> int:
         """Types of the state with room for these amounts and their DaemonSets, in whichever zone they are bought."""
-        found = state.types
+        fitting_types = state.types
         holding = self.table.holding
         for types, overhead in state.groups:
-            asked = left = types & found
+            group_types = group_fitting = types & fitting_types
             for number, amount in enumerate(amounts):
                 needed = amount + overhead[number]
                 if needed > 0:
-                    left &= holding(number, needed)
-                    if not left:
+                    group_fitting &= holding(number, needed)
+                    if not group_fitting:
                         break
-            found ^= asked ^ left
-        return found
+            fitting_types ^= group_types ^ group_fitting
+        return fitting_types
 
     def blocked(self, state: State, ports: Sequence[HostPort]) -> int:
         """Types on which a DaemonSet uses one of the host ports."""
-        found = 0
+        blocked_types = 0
         for daemon, types in state.daemons:
             if daemon.pod_class.ports and first_conflict(ports, daemon.pod_class.ports) is not None:
-                found |= types
-        return found
+                blocked_types |= types
+        return blocked_types
 
     def diverse(self, state: State, types: int) -> bool:
         """Whether the types keep as many distinct values as the pool's ``minValues`` require."""
-        return all(self.offered(state, types, key) >= least for key, least in self.least.items())
+        return all(self.offered(state, types, key) >= min_values for key, min_values in self.least.items())
 
     def offered(self, state: State, types: int, key: str) -> int:
         """How many distinct values of a label the types offer to a node in this state."""
@@ -283,14 +297,14 @@ class Template:
             room = self.table.room
             best = state.market.best
             ordered = sorted(members(steady), key=lambda n: (best[n][0], [-amount for amount in room[n]], n))
-            kept: list[int] = []
+            targets: list[int] = []
             cheaper = 0
             for number in ordered:
                 better = cheaper
                 for resource, amount in enumerate(room[number]):
                     better &= self.table.holding(resource, amount)
                 if not better:
-                    kept.append(number)
+                    targets.append(number)
                     cheaper |= 1 << number
-            state._targets = tuple(kept)
+            state._targets = tuple(targets)
         return state._targets

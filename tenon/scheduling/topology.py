@@ -113,10 +113,10 @@ class Topology:
             return None
         matched = self._matched(pod)
         key = (pod.rules, pod.namespace if pod.rules else "", counted, matched)
-        known = self._parts.get(key)
-        if known is None:
-            known = self._parts[key] = Part(pod.rules, pod.namespace, counted, matched)
-        return known
+        part = self._parts.get(key)
+        if part is None:
+            part = self._parts[key] = Part(pod.rules, pod.namespace, counted, matched)
+        return part
 
     def held(self, pod: Pod) -> tuple[int, ...]:
         """The groups that a pod's required anti-affinity is about."""
@@ -135,15 +135,15 @@ class Topology:
         """
         if rules is not part.rules:
             return self._compile(part, rules, terms, tolerations)
-        known = self._compiled.get((part, terms, tolerations))
-        if known is None:
-            known = self._compiled[part, terms, tolerations] = self._compile(part, rules, terms, tolerations)
-        return known
+        compiled = self._compiled.get((part, terms, tolerations))
+        if compiled is None:
+            compiled = self._compiled[part, terms, tolerations] = self._compile(part, rules, terms, tolerations)
+        return compiled
 
     def _compile(
         self, part: Part, rules: PodRules, terms: tuple[Requirements, ...], tolerations: tuple[Toleration, ...]
     ) -> Compiled:
-        held = [self._term(ANTI_AFFINITY, term, part.namespace) for term in part.rules.anti_affinity]
+        anti_groups = [self._term(ANTI_AFFINITY, term, part.namespace) for term in part.rules.anti_affinity]
         anti = [self._term(ANTI_AFFINITY, term, part.namespace) for term in rules.anti_affinity]
         required = part.rules.affinity
         wished = rules.affinity[len(required) :]
@@ -151,9 +151,9 @@ class Topology:
         near += [self._term(AFFINITY, term, part.namespace) for term in wished]
         spreads = [(rule, self._spread(rule, part, terms, tolerations)) for rule in rules.spreads]
         return (
-            self._host_rules(part.counted, anti, held, spreads),
+            self._host_rules(part.counted, anti, anti_groups, spreads),
             tuple(HostAffinity(n, n in part.counted) for n in near if self.groups[n].key == HOSTNAME),
-            self._area_rules(part.counted, anti, held, near, spreads),
+            self._area_rules(part.counted, anti, anti_groups, near, spreads),
             self._daemon_rules(part.counted, anti),
         )
 
@@ -164,26 +164,26 @@ class Topology:
         return DaemonRules(avoided=avoided) if avoided else None
 
     def _host_rules(
-        self, counted: tuple[int, ...], anti: list[int], held: list[int], spreads: list[tuple[SpreadRule, int]]
+        self, counted: tuple[int, ...], anti: list[int], anti_groups: list[int], spreads: list[tuple[SpreadRule, int]]
     ) -> HostRules | None:
-        here = {n for n in (*counted, *anti, *(n for _, n in spreads)) if self.groups[n].key == HOSTNAME}
-        if not here:
+        host_groups = {n for n in (*counted, *anti, *(n for _, n in spreads)) if self.groups[n].key == HOSTNAME}
+        if not host_groups:
             return None
-        limits = [(n, rule.max_skew) for rule, n in spreads if n in here]
-        limits += [(n, 1 if n in counted else 0) for n in anti if n in here]
+        limits = [(n, rule.max_skew) for rule, n in spreads if n in host_groups]
+        limits += [(n, 1 if n in counted else 0) for n in anti if n in host_groups]
         return HostRules(
-            counted=tuple(n for n in counted if n in here),
-            holds=tuple(n for n in held if n in here),
-            at_most=tuple((n, most) for n, most in limits if n in counted),
-            beside_at_most=tuple((n, most) for n, most in limits if n not in counted),
-            repelled=tuple(n for n in counted if n in here and self.groups[n].kind == ANTI_AFFINITY),
+            counted=tuple(n for n in counted if n in host_groups),
+            holds=tuple(n for n in anti_groups if n in host_groups),
+            at_most=tuple((n, limit) for n, limit in limits if n in counted),
+            beside_at_most=tuple((n, limit) for n, limit in limits if n not in counted),
+            repelled=tuple(n for n in counted if n in host_groups and self.groups[n].kind == ANTI_AFFINITY),
         )
 
     def _area_rules(
         self,
         counted: tuple[int, ...],
         anti: list[int],
-        held: list[int],
+        anti_groups: list[int],
         near: list[int],
         spreads: list[tuple[SpreadRule, int]],
     ) -> AreaRules | None:
@@ -207,16 +207,19 @@ class Topology:
             anti=tuple(term(n) for n in anti if away(n)),
             repelled=tuple((n, key) for n, key in pairs if self.groups[n].kind == ANTI_AFFINITY),
             counted=pairs,
-            holds=tuple((n, self.groups[n].key) for n in held if away(n)),
+            holds=tuple((n, self.groups[n].key) for n in anti_groups if away(n)),
             keys=tuple(sorted({self.groups[n].key for n in involved})),
         )
 
     def _register(self, pod: Pod) -> None:
         """Register every group that the pod's rules may be about, before pods are counted."""
-        rules, seen = pod.rules, (pod.rules, pod.namespace, pod.required_terms, pod.tolerations, self._matched(pod))
-        if seen in self._seen:
+        rules, rules_key = (
+            pod.rules,
+            (pod.rules, pod.namespace, pod.required_terms, pod.tolerations, self._matched(pod)),
+        )
+        if rules_key in self._seen:
             return
-        self._seen.add(seen)
+        self._seen.add(rules_key)
         part = Part(rules, pod.namespace, (), self._matched(pod))
         for spread in rules.spreads:
             self._spread(spread, part, pod.required_terms, pod.tolerations)

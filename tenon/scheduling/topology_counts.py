@@ -27,7 +27,7 @@ class TopologyCounts:
         topology: Topology,
         domains: Domains,
         rooms: Sequence[Room],
-        more: frozenset[tuple[int, str]] = frozenset(),
+        planned_domains: frozenset[tuple[int, str]] = frozenset(),
         classes: Iterable[PodClass] = (),
     ) -> None:
         """Count the pods that run or are promised to nodes. ``more`` are extra (group, domain) pairs to compare.
@@ -35,7 +35,7 @@ class TopologyCounts:
         ``classes`` are the pods of the batch.
         """
         self._groups = topology.groups
-        self._more = more
+        self._more = planned_domains
         self.of_daemons = frozenset(group for group in topology.of_daemons if group > 0)
         """The groups that count pods of DaemonSets, which come with a new node."""
         self.reaches: Callable[[PodClass, str, str], bool] = _anywhere
@@ -57,20 +57,21 @@ class TopologyCounts:
                 for pod in room.running:
                     self._count_running(room, pod, topology)
 
-    def by_daemons(self, pod_class: PodClass, chosen: Mapping[str, str | None]) -> frozenset[int]:
+    def by_daemons(self, pod_class: PodClass, domain_values: Mapping[str, str | None]) -> frozenset[int]:
         """The affinity groups without a pod in these domains that a new node's DaemonSets would give one."""
         if not self.of_daemons or pod_class.area is None:
             return frozenset()
         return frozenset(
             term.group
             for term in pod_class.area.affine
-            if term.group in self.of_daemons and not self._counts.get(term.group, {}).get(chosen.get(term.key) or "")
+            if term.group in self.of_daemons
+            and not self._counts.get(term.group, {}).get(domain_values.get(term.key) or "")
         )
 
     def quota(
         self,
         pod_class: PodClass,
-        chosen: Mapping[str, str | None],
+        domain_values: Mapping[str, str | None],
         rules: AreaRules | None = None,
         met: frozenset[int] = frozenset(),
     ) -> int:
@@ -83,19 +84,19 @@ class TopologyCounts:
             return UNBOUNDED
         quota = UNBOUNDED
         for group, key in rules.repelled:
-            domain = chosen.get(key)
+            domain = domain_values.get(key)
             if domain is not None and _is_allowed(self._holders, group, domain):
                 return 0
-            if key not in chosen and self._holders.get(group):
+            if key not in domain_values and self._holders.get(group):
                 return 0  # an open domain might become one that repels the pods
         for term in rules.anti:
-            domain = chosen.get(term.key)
+            domain = domain_values.get(term.key)
             if domain is not None:
                 if _is_allowed(self._possible, term.group, domain):
                     return 0
                 quota = min(quota, 1) if term.counts_itself else quota
         for term in rules.affine:
-            domain = chosen.get(term.key)
+            domain = domain_values.get(term.key)
             if domain is None:
                 return 0
             if term.group in met or self._counts.get(term.group, {}).get(domain):
@@ -103,7 +104,7 @@ class TopologyCounts:
             if not self.may_start_group(pod_class):
                 return 0
         for spread in rules.spreads:
-            domain = chosen.get(spread.key)
+            domain = domain_values.get(spread.key)
             if domain is None:
                 return 0
             slack = spread.max_skew + self.least(pod_class, spread) - self._counts.get(spread.group, {}).get(domain, 0)
@@ -112,14 +113,14 @@ class TopologyCounts:
 
     def least(self, pod_class: PodClass, spread: AreaSpread) -> int:
         """The smallest count among the domains that the pods could use; 0 while there are fewer than minDomains."""
-        known = self._least.get((pod_class, spread))
-        if known is None:
+        lowest_count = self._least.get((pod_class, spread))
+        if lowest_count is None:
             universe = self.universe(pod_class, spread)
             counts = self._counts.get(spread.group, {})
             enough = len(universe) >= spread.min_domains
-            known = min((counts.get(domain, 0) for domain in universe), default=0) if enough else 0
-            self._least[pod_class, spread] = known
-        return known
+            lowest_count = min((counts.get(domain, 0) for domain in universe), default=0) if enough else 0
+            self._least[pod_class, spread] = lowest_count
+        return lowest_count
 
     def universe(self, pod_class: PodClass, spread: AreaSpread) -> frozenset[str]:
         """The domains that a spread constraint compares: those with nodes, and those that its pods could get nodes in.
@@ -127,64 +128,66 @@ class TopologyCounts:
         kube-scheduler knows only domains with nodes. A domain whose nodes would hold none of the pods stays without
         them, so if it counted, its 0 pods would keep the others waiting forever.
         """
-        known = self.compared.get((pod_class, spread))
-        if known is None:
+        compared_domains = self.compared.get((pod_class, spread))
+        if compared_domains is None:
             nodes = self._groups[spread.group].nodes
-            there = self._domains.present(spread.key, nodes).union(
+            present_domains = self._domains.present(spread.key, nodes).union(
                 domain for group, domain in self._more if group == spread.group
             )
-            new = self._domains.usable(pod_class, spread.key, nodes) - there
-            known = there.union(domain for domain in new if self._is_reachable(pod_class, spread, domain))
-            self.compared[pod_class, spread] = known
-        return known
+            new = self._domains.usable(pod_class, spread.key, nodes) - present_domains
+            compared_domains = present_domains.union(
+                domain for domain in new if self._is_reachable(pod_class, spread, domain)
+            )
+            self.compared[pod_class, spread] = compared_domains
+        return compared_domains
 
     def _is_reachable(self, pod_class: PodClass, spread: AreaSpread, domain: str) -> bool:
         """Whether a new node in the domain could hold one of these pods, or another that the constraint counts."""
         if self.reaches(pod_class, spread.key, domain):
             return True
-        known = self._reachable.get((spread.group, domain))
-        if known is None:
+        is_reachable = self._reachable.get((spread.group, domain))
+        if is_reachable is None:
             members = self._members.get(spread.group, ())
-            known = any(self.reaches(member, spread.key, domain) for member in members)
-            self._reachable[spread.group, domain] = known
-        return known
+            is_reachable = any(self.reaches(member, spread.key, domain) for member in members)
+            self._reachable[spread.group, domain] = is_reachable
+        return is_reachable
 
-    def forget_placed(self, waiting: Sequence[PodClass], planned: frozenset[tuple[int, str]]) -> None:
+    def forget_placed(self, waiting_classes: Sequence[PodClass], planned: frozenset[tuple[int, str]]) -> None:
         """Let the waiting pods compare fewer domains: of those without nodes, only where one of these pods can go.
 
         Pods that have their places need no other domain any more. ``planned`` are the (group, domain) pairs of planned
         nodes, which count in any case.
         """
         self._more |= planned
-        self._members = self._by_spread(waiting)
+        self._members = self._by_spread(waiting_classes)
         self._reachable.clear()
         self._least.clear()
-        origins = {id(pod_class.origin) for pod_class in waiting}
+        origins = {id(pod_class.origin) for pod_class in waiting_classes}
         for key in [key for key in self.compared if id(key[0].origin) in origins]:
             del self.compared[key]
 
     def _by_spread(self, classes: Iterable[PodClass]) -> dict[int, list[PodClass]]:
         """The classes that each spread group counts."""
-        found: dict[int, list[PodClass]] = {}
+        classes_by_spread: dict[int, list[PodClass]] = {}
         for pod_class in classes:
             for group in pod_class.part.counted if pod_class.part is not None else ():
                 if self._groups[group].kind == SPREAD:
-                    found.setdefault(group, []).append(pod_class)
-        return found
+                    classes_by_spread.setdefault(group, []).append(pod_class)
+        return classes_by_spread
 
     def nodes_of(self, group: int) -> NodeFilter:
         """The nodes that a group counts."""
         return self._groups[group].nodes
 
-    def attraction(self, pod_class: PodClass, chosen: Mapping[str, str | None]) -> tuple[int, ...]:
+    def attraction(self, pod_class: PodClass, domain_values: Mapping[str, str | None]) -> tuple[int, ...]:
         """Sort key for domains: first where spread wants the next pod, then where pods that belong together are."""
         rules = pod_class.area
         if rules is None:
             return ()
-        spread = sum(self._counts.get(s.group, {}).get(chosen.get(s.key) or "", 0) for s in rules.spreads)
+        spread = sum(self._counts.get(s.group, {}).get(domain_values.get(s.key) or "", 0) for s in rules.spreads)
         related = own = 0
         for group, key in rules.counted:
-            near = self._counts.get(group, {}).get(chosen.get(key) or "", 0)
+            near = self._counts.get(group, {}).get(domain_values.get(key) or "", 0)
             if self._groups[group].kind == SPREAD:
                 own += near
             else:
@@ -195,7 +198,7 @@ class TopologyCounts:
         self,
         pod_class: PodClass,
         pods: int,
-        chosen: Mapping[str, str | None],
+        domain_values: Mapping[str, str | None],
         open_to: Callable[[str], Iterable[str]],
         counted_by: Callable[[NodeFilter], bool],
     ) -> None:
@@ -209,38 +212,38 @@ class TopologyCounts:
         self._least.clear()
         own = {spread.group for spread in rules.spreads}
         for group, key in rules.counted:
-            domain = chosen.get(key)
+            domain = domain_values.get(key)
             if domain is not None and (group in own or counted_by(self._groups[group].nodes)):
                 _add(self._counts, group, domain, pods)
-            for value in (domain,) if domain is not None else () if key in chosen else open_to(key):
+            for value in (domain,) if domain is not None else () if key in domain_values else open_to(key):
                 _add(self._possible, group, value, pods)
         for group, key in rules.holds:
-            domain = chosen.get(key)
-            for value in (domain,) if domain is not None else () if key in chosen else open_to(key):
+            domain = domain_values.get(key)
+            for value in (domain,) if domain is not None else () if key in domain_values else open_to(key):
                 _add(self._holders, group, value, pods)
 
     def may_start_group(self, pod_class: PodClass) -> bool:
         """True if no pod matches any affinity term yet and the pods match their own, so they may start the group."""
         area = pod_class.area.affine if pod_class.area is not None else ()
-        wanted = [(term.group, term.counts_itself) for term in area]
-        wanted += [(term.group, term.counts_itself) for term in pod_class.near]
-        return all(itself and not self.totals.get(group) for group, itself in wanted)
+        groups = [(term.group, term.counts_itself) for term in area]
+        groups += [(term.group, term.counts_itself) for term in pod_class.near]
+        return all(itself and not self.totals.get(group) for group, itself in groups)
 
     def _count_running(self, room: Room, pod: Pod, topology: Topology) -> None:
         for group in self._groups.counting(pod.namespace, pod.labels):
-            found = self._groups[group]
-            if found.key == HOSTNAME:
+            topology_group = self._groups[group]
+            if topology_group.key == HOSTNAME:
                 room.hosts[group] = room.hosts.get(group, 0) + 1
                 self.totals[group] = self.totals.get(group, 0) + 1
                 continue
-            domain = value_on_node(room, found.key)
-            if domain is not None and counts_node(room, found.nodes):
+            domain = value_on_node(room, topology_group.key)
+            if domain is not None and counts_node(room, topology_group.nodes):
                 _add(self._counts, group, domain, 1)
-            values = room.values.get(found.key)
-            if found.kind != SPREAD and not (values.may_be_absent and values.complement):
+            values = room.values.get(topology_group.key)
+            if topology_group.kind != SPREAD and not (values.may_be_absent and values.complement):
                 self.totals[group] = self.totals.get(group, 0) + 1
-            if found.kind == ANTI_AFFINITY:
-                for value in self.possible_on(room, found.key):
+            if topology_group.kind == ANTI_AFFINITY:
+                for value in self.possible_on(room, topology_group.key):
                     _add(self._possible, group, value, 1)
         for group in topology.held(pod):
             key = self._groups[group].key

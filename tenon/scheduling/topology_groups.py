@@ -41,9 +41,9 @@ def counted_nodes(
     """
     honored = terms if rule.honor_affinity else ()
     key = topology_key(rule.key)
-    others = {topology_key(other.key) for other in spreads if other.hard == rule.hard} - {key, HOSTNAME}
-    if others and key != HOSTNAME:
-        present = Requirements.of(*(Requirement.new(other, EXISTS) for other in sorted(others)))
+    other_keys = {topology_key(other_key.key) for other_key in spreads if other_key.hard == rule.hard} - {key, HOSTNAME}
+    if other_keys and key != HOSTNAME:
+        present = Requirements.of(*(Requirement.new(other_key, EXISTS) for other_key in sorted(other_keys)))
         honored = tuple(term.with_(present) for term in honored) or (present,)
     return NodeFilter(honored or None, tolerations if rule.honor_taints else None)
 
@@ -84,13 +84,13 @@ class Groups:
 
     def number(self, group: Group) -> int:
         """Return the number of a group. A new group is added."""
-        known = self._numbers.get(group)
-        if known is None:
+        number = self._numbers.get(group)
+        if number is None:
             self._groups.append(group)
-            known = self._numbers[group] = len(self._groups)
+            number = self._numbers[group] = len(self._groups)
             self._counting.clear()
-            self._index(known, group.selector)
-        return known
+            self._index(number, group.selector)
+        return number
 
     def namespaces_of(self, term: PodTerm, own: str) -> frozenset[str] | None:
         """The namespaces that a term selects; None for all, or if the labels of namespaces are needed but unknown."""
@@ -98,12 +98,12 @@ class Groups:
             return frozenset(term.namespaces or (own,))
         if not term.namespace_selector.expressions or self._namespaces is None:
             return None
-        chosen = (
+        selected = (
             name
             for name, texts in self._namespaces.items()
             if term.namespace_selector.matches({"kubernetes.io/metadata.name": name, **texts})
         )
-        return frozenset((*chosen, *term.namespaces))
+        return frozenset((*selected, *term.namespaces))
 
     def joint(self, terms: Sequence[PodTerm], own: str) -> tuple[int, ...]:
         """Return the groups of a pod's required affinity terms, one per term.
@@ -113,8 +113,14 @@ class Groups:
         namespaces: frozenset[str] | None = None
         selector: LabelSelector | None = LabelSelector()
         for term in terms:
-            meant = self.namespaces_of(term, own)
-            namespaces = meant if namespaces is None else namespaces if meant is None else namespaces & meant
+            selected_namespaces = self.namespaces_of(term, own)
+            namespaces = (
+                selected_namespaces
+                if namespaces is None
+                else namespaces
+                if selected_namespaces is None
+                else namespaces & selected_namespaces
+            )
             selector = selector.both(term.selector) if selector is not None and term.selector is not None else None
         return tuple(self.number(Group(AFFINITY, topology_key(term.key), namespaces, selector)) for term in terms)
 
@@ -123,13 +129,13 @@ class Groups:
         if not self._groups:
             return ()
         key = (namespace, id(texts))
-        known = self._counting.get(key)
-        if known is None:
+        counting = self._counting.get(key)
+        if counting is None:
             near = {number for pair in texts.items() for number in self._by_label.get(pair, ())}
-            found = tuple(n for n in sorted(near.union(self._others)) if self._counts(self[n], namespace, texts))
+            numbers = tuple(n for n in sorted(near.union(self._others)) if self._counts(self[n], namespace, texts))
             # Keep the labels, so that no other dictionary can reuse their identity.
-            known = self._counting[key] = (texts, found)
-        return known[1]
+            counting = self._counting[key] = (texts, numbers)
+        return counting[1]
 
     def _index(self, number: int, selector: LabelSelector | None) -> None:
         """Index the group by a label that its pods must have, so that each pod is matched against few groups."""

@@ -25,11 +25,11 @@ class TypeCandidates:
         types = state.types & permitted
         self.numbers = positions(types, len(template.table.types))
         self.room = template.table.rooms[self.numbers]
-        for having, overhead in state.groups:
+        for group_types, overhead in state.groups:
             if any(overhead):
-                rows = np.isin(self.numbers, positions(having & types, len(template.table.types)))
-                least = template.table.rooms[self.numbers[rows]] - np.array(overhead, dtype=np.float64)
-                self.room[rows] = np.minimum(self.room[rows], least)
+                rows = np.isin(self.numbers, positions(group_types & types, len(template.table.types)))
+                least_room = template.table.rooms[self.numbers[rows]] - np.array(overhead, dtype=np.float64)
+                self.room[rows] = np.minimum(self.room[rows], least_room)
         best = state.market.best
         self.price = np.array([best[number][0] for number in self.numbers.tolist()]) + template.node_charge
         spot = np.isin(self.numbers, positions(types & state.market.spot, len(template.table.types)))
@@ -58,13 +58,13 @@ def nodes_needed(room: Floats, totals: Floats) -> Floats:
     shape = (len(room), len(totals), room.shape[1])
     needed = np.divide(totals[None], room[:, None], out=np.full(shape, np.inf), where=room[:, None] > 0)
     needed[np.broadcast_to(totals[None] <= 0, shape)] = 0
-    most: Floats = needed.max(axis=2)
-    return most
+    max_needed: Floats = needed.max(axis=2)
+    return max_needed
 
 
 def _parts(room: Floats, total: Floats, largest: Floats) -> Floats:
-    asked = total > 0
-    parts: Floats = (room[:, asked] / total[asked]).min(axis=1, initial=MAX_PART)
+    is_requested = total > 0
+    parts: Floats = (room[:, is_requested] / total[is_requested]).min(axis=1, initial=MAX_PART)
     return np.where((room >= largest).all(axis=1), parts, 0.0)
 
 

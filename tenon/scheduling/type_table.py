@@ -66,14 +66,17 @@ class TypeTable:
     def __init__(self, types: Sequence[InstanceType], names: tuple[str, ...]) -> None:
         """Index the types. Types with a negative allocatable amount cannot hold pods and are left out."""
         usable = [(t, t.allocatable) for t in sorted(types, key=lambda t: t.name)]
-        usable = [(t, left) for t, left in usable if not any(units < 0 for units in left.values())]
+        usable = [(t, remaining) for t, remaining in usable if not any(units < 0 for units in remaining.values())]
         self.types = [t for t, _ in usable]
         self.names = names
         self.known = labels.WELL_KNOWN.union(
-            key for t, _ in usable for key, stated in t.requirements.items() if stated.members and not stated.complement
+            key
+            for t, _ in usable
+            for key, requirement in t.requirements.items()
+            if requirement.members and not requirement.complement
         )
         """Labels that nodes have although no pool sets them: well-known ones, and those that some type defines."""
-        self.room: list[Amounts] = [tuple(left.get(name, 0) for name in names) for _, left in usable]
+        self.room: list[Amounts] = [tuple(remaining.get(name, 0) for name in names) for _, remaining in usable]
         self.rooms = np.array(self.room, dtype=np.float64).reshape(len(usable), len(names))
         """`room` as an array."""
         self.every = (1 << len(usable)) - 1
@@ -92,24 +95,26 @@ class TypeTable:
 
     def allowing(self, requirements: Requirements) -> int:
         """Types that satisfy the requirements, regardless of zone, capacity type and other offering labels."""
-        found = self.every
+        allowed_types = self.every
         for key, requirement in requirements.items():
             if key in OFFERING_KEYS:
                 continue
-            known = self._allowing.get(requirement)
-            if known is None:
-                known = self._allowing[requirement] = self._allow(requirement)
-            found &= known
-        return found
+            types = self._allowing.get(requirement)
+            if types is None:
+                types = self._allowing[requirement] = self._allow(requirement)
+            allowed_types &= types
+        return allowed_types
 
     def market(self, requirements: Requirements) -> Market:
         """What is on sale for a node with these requirements."""
-        asked = [requirements[key] for key in OFFERING_KEYS if key in requirements]
-        chosen = tuple(n for n, (offer, _) in enumerate(self._offers) if all(map(offer.__getitem__, asked)))
-        if chosen not in self._markets:
+        offering_requirements = [requirements[key] for key in OFFERING_KEYS if key in requirements]
+        offer_numbers = tuple(
+            n for n, (offer, _) in enumerate(self._offers) if all(map(offer.__getitem__, offering_requirements))
+        )
+        if offer_numbers not in self._markets:
             best: dict[int, Sale] = {}
             by_offer: dict[int, int] = {}
-            for number in chosen:
+            for number in offer_numbers:
                 _, sales = self._offers[number]
                 by_offer[number] = sum(1 << index for index in sales)
                 for index, sale in sales.items():
@@ -118,8 +123,8 @@ class TypeTable:
             spot = 0
             for number, types in by_offer.items():
                 spot |= types if self._offers[number][0].capacity_type == labels.SPOT else 0
-            self._markets[chosen] = Market(sum(1 << index for index in best), spot, best, by_offer)
-        return self._markets[chosen]
+            self._markets[offer_numbers] = Market(sum(1 << index for index in best), spot, best, by_offer)
+        return self._markets[offer_numbers]
 
     def holding(self, number: int, amount: int) -> int:
         """Types with at least this amount of resource ``number`` for pods."""
@@ -131,11 +136,11 @@ class TypeTable:
 
     def ceilings(self, types: int, least: int = 1) -> tuple[int, ...]:
         """For each resource, the largest amount that at least ``least`` of the types have."""
-        known = self._ceilings.get((types, least))
-        if known is None:
-            known = tuple(scale.largest(types, least) for scale in self._rooms)
-            self._ceilings[types, least] = known
-        return known
+        cached = self._ceilings.get((types, least))
+        if cached is None:
+            cached = tuple(scale.largest(types, least) for scale in self._rooms)
+            self._ceilings[types, least] = cached
+        return cached
 
     def within(self, name: str, amount: int) -> int:
         """Types whose whole capacity of a resource is at most this amount."""
@@ -148,7 +153,9 @@ class TypeTable:
     def values_of(self, key: str, types: int, requirement: Requirement) -> int:
         """How many of the label values that the requirement allows the types offer."""
         index = self._index(key)
-        return sum(1 for v, having in index.items() if v is not None and having & types and requirement.has(v))
+        return sum(
+            1 for v, value_types in index.items() if v is not None and value_types & types and requirement.has(v)
+        )
 
     def decides(self, key: str) -> bool:
         """Whether a node gets this label from its type or its offering, not from its pool."""
@@ -157,7 +164,7 @@ class TypeTable:
     def labels_of(self, key: str, types: int, requirement: Requirement) -> set[str]:
         """The values of a label that the types have and the requirement allows."""
         index = self._index(key)
-        return {v for v, having in index.items() if v is not None and having & types and requirement.has(v)}
+        return {v for v, value_types in index.items() if v is not None and value_types & types and requirement.has(v)}
 
     def offer_value(self, offer: int, key: str) -> str:
         """The value of an offering label for an offer, given by its number; empty if the offer has none."""
@@ -165,12 +172,14 @@ class TypeTable:
 
     def zones_of(self, key: str, types: int, requirements: Requirements) -> int:
         """How many values of an offering label are on sale for the types."""
-        asked = [requirements[k] for k in OFFERING_KEYS if k in requirements]
+        offering_requirements = [requirements[k] for k in OFFERING_KEYS if k in requirements]
         return len(
             {
                 offer.value(key)
                 for offer, sales in self._offers
-                if offer.value(key) and all(map(offer.__getitem__, asked)) and any(types >> i & 1 for i in sales)
+                if offer.value(key)
+                and all(map(offer.__getitem__, offering_requirements))
+                and any(types >> i & 1 for i in sales)
             }
         )
 
@@ -184,11 +193,11 @@ class TypeTable:
         if key not in self._values:
             index: dict[str | None, int] = {}
             for number, instance_type in enumerate(self.types):
-                stated = instance_type.requirements.get(key) if key in instance_type.requirements else None
-                if stated is None and key == labels.INSTANCE_TYPE:
+                requirement = instance_type.requirements.get(key) if key in instance_type.requirements else None
+                if requirement is None and key == labels.INSTANCE_TYPE:
                     values: Sequence[str | None] = (instance_type.name,)
                 else:
-                    values = stated.values if stated is not None and not stated.complement else ()
+                    values = requirement.values if requirement is not None and not requirement.complement else ()
                 for value in values or (None,):
                     index[value] = index.get(value, 0) | 1 << number
             self._values[key] = index
@@ -198,27 +207,27 @@ class TypeTable:
         index = self._index(requirement.key)
         if set(index) == {None} and requirement.key not in TYPE_KEYS:
             return self.every  # a label that only the pool sets; types do not affect it
-        found = index.get(None, 0) if requirement.may_be_absent else 0
-        for value, having in index.items():
+        allowed_types = index.get(None, 0) if requirement.may_be_absent else 0
+        for value, value_types in index.items():
             if value is not None and requirement.has(value):
-                found |= having
-        return found
+                allowed_types |= value_types
+        return allowed_types
 
     def _read_offers(self) -> list[tuple[_Offer, dict[int, Sale]]]:
         """Available offerings, grouped by the labels that they determine, with the best price for each type."""
-        found: dict[tuple[str, ...], tuple[_Offer, dict[int, Sale]]] = {}
+        sales_by_offer: dict[tuple[str, ...], tuple[_Offer, dict[int, Sale]]] = {}
         for number, instance_type in enumerate(self.types):
             for offering in instance_type.offerings:
                 if not offering.available:
                     continue
                 key = offering.values
-                known = found.get(key)
-                if known is None:
-                    known = found[key] = (_Offer(offering), {})
-                sales = known[1]
+                offer_and_sales = sales_by_offer.get(key)
+                if offer_and_sales is None:
+                    offer_and_sales = sales_by_offer[key] = (_Offer(offering), {})
+                sales = offer_and_sales[1]
                 sale = Sale(offering.price, instance_type.name, offering.zone, offering.capacity_type)
                 sales[number] = min(sale, sales.get(number, sale))
-        return [found[key] for key in sorted(found)]
+        return [sales_by_offer[key] for key in sorted(sales_by_offer)]
 
 
 class TypeTables:
@@ -242,19 +251,19 @@ class TypeTables:
     def of(self, types: Sequence[InstanceType], names: tuple[str, ...]) -> TypeTable:
         """Return the table of a list, which must not change afterwards."""
         key = (id(types), names)
-        known = self._known.get(key)
-        if known is None:
+        types_and_table = self._known.get(key)
+        if types_and_table is None:
             # with the list, so that its id and those of its members stay their own
-            known = self._known[key] = (types, self._of_members(types, names))
-        return known[1]
+            types_and_table = self._known[key] = (types, self._of_members(types, names))
+        return types_and_table[1]
 
     def _of_members(self, types: Sequence[InstanceType], names: tuple[str, ...]) -> TypeTable:
         key = (names, tuple(map(id, types)))
-        known = self._members.get(key) or self._earlier.get(key)
-        if known is None or known[1].answers > MAX_ANSWERS:
-            known = (types, TypeTable(types, names))
-        self._members[key] = known
-        return known[1]
+        types_and_table = self._members.get(key) or self._earlier.get(key)
+        if types_and_table is None or types_and_table[1].answers > MAX_ANSWERS:
+            types_and_table = (types, TypeTable(types, names))
+        self._members[key] = types_and_table
+        return types_and_table[1]
 
 
 class _Offer:
@@ -272,11 +281,11 @@ class _Offer:
 
     def __getitem__(self, requirement: Requirement) -> bool:
         """Whether the requirement allows this offer."""
-        known = self._asked.get(requirement)
-        if known is None:
+        is_met = self._asked.get(requirement)
+        if is_met is None:
             value = self.value(requirement.key)
-            known = self._asked[requirement] = requirement.has(value) if value else requirement.may_be_absent
-        return known
+            is_met = self._asked[requirement] = requirement.has(value) if value else requirement.may_be_absent
+        return is_met
 
 
 class _Scale:
@@ -300,7 +309,7 @@ class _Scale:
         """The largest amount that at least ``least`` of the types have; 0 if there are fewer types."""
         if not types:
             return 0
-        after = bisect_right(self.sets, -1, key=lambda those: 0 if (those & types).bit_count() < least else -1)
+        after = bisect_right(self.sets, -1, key=lambda type_set: 0 if (type_set & types).bit_count() < least else -1)
         return self.amounts[after - 1] if after else 0
 
 

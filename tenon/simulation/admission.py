@@ -74,13 +74,13 @@ def _merged(term: JsonObject, own: dict[str, str]) -> JsonObject:
     selector = term.get("labelSelector")
     if selector is None:
         return term
-    stated: list[Any] = list(selector.get("matchExpressions") or ())
+    expressions: list[Any] = list(selector.get("matchExpressions") or ())
     for field, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")):
         for key in term.get(field) or ():
             expression = {"key": key, "operator": operator, "values": [own.get(key)]}
-            if key in own and expression not in stated:
-                stated.append(expression)
-    return {**term, "labelSelector": {**selector, "matchExpressions": stated}}
+            if key in own and expression not in expressions:
+                expressions.append(expression)
+    return {**term, "labelSelector": {**selector, "matchExpressions": expressions}}
 
 
 def _template_hash(template: JsonObject) -> str:

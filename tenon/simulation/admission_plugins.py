@@ -20,10 +20,12 @@ class Admission:
 
     def __init__(self, objects: Objects) -> None:
         self._objects = objects
-        self._classes = {found.name: found.body for found in objects.of("RuntimeClass")}
+        self._classes = {runtime_class.name: runtime_class.body for runtime_class in objects.of("RuntimeClass")}
         self._defaults: dict[str, dict[str, Any]] = {}
-        for found in sorted(objects.of("LimitRange"), key=lambda found: found.key):
-            self._defaults[found.namespace] = _defaults(found.body) | self._defaults.get(found.namespace, {})
+        for runtime_class in sorted(objects.of("LimitRange"), key=lambda runtime_class: runtime_class.key):
+            self._defaults[runtime_class.namespace] = _defaults(runtime_class.body) | self._defaults.get(
+                runtime_class.namespace, {}
+            )
 
     def admit(self, pod: Found) -> None:
         """Change a pod that no API server has seen. A pod that it would refuse is a fault."""
@@ -54,24 +56,24 @@ class Admission:
         return _with_requests(spec, self._defaults.get(owner.namespace, {}))
 
     def _with_runtime_class(self, owner: Found, spec: JsonObject, name: str, path: str) -> JsonObject:
-        found = self._classes.get(name)
-        if found is None:
+        runtime_class = self._classes.get(name)
+        if runtime_class is None:
             missing = f"{owner.subject}: RuntimeClass {name} is not in the input{hint(name, self._classes)}"
             self._objects.note(f"{missing}: its overhead and nodes are not known")
             return spec
-        overhead = (found.get("overhead") or {}).get("podFixed") or {}
-        stated = spec.get("overhead") or {}
-        scheduling = found.get("scheduling") or {}
+        overhead = (runtime_class.get("overhead") or {}).get("podFixed") or {}
+        class_overhead = spec.get("overhead") or {}
+        scheduling = runtime_class.get("scheduling") or {}
         selector, own = scheduling.get("nodeSelector") or {}, spec.get("nodeSelector") or {}
-        if stated and stated != overhead:
-            said = f"is not that of RuntimeClass {name}, which the API server writes there: remove it"
-            self._objects.faults.append(owner.fault(f"{path}.overhead", said))
+        if class_overhead and class_overhead != overhead:
+            sentence = f"is not that of RuntimeClass {name}, which the API server writes there: remove it"
+            self._objects.faults.append(owner.fault(f"{path}.overhead", sentence))
         for key, value in selector.items():
             if own.get(key, value) != value:
-                said = f"{own[key]!r} contradicts RuntimeClass {name}, which asks for {value!r}"
-                self._objects.faults.append(owner.fault(f"{path}.nodeSelector[{key}]", said))
+                sentence = f"{own[key]!r} contradicts RuntimeClass {name}, which asks for {value!r}"
+                self._objects.faults.append(owner.fault(f"{path}.nodeSelector[{key}]", sentence))
         tolerations: Sequence[Any] = spec.get("tolerations") or ()
-        added = [one for one in scheduling.get("tolerations") or () if one not in tolerations]
+        added = [toleration for toleration in scheduling.get("tolerations") or () if toleration not in tolerations]
         return {
             **spec,
             **({"overhead": overhead} if overhead else {}),
@@ -85,14 +87,14 @@ def _defaults(limit_range: JsonObject) -> dict[str, Any]:
 
     The API server derives a missing default from the limits; if two items differ, the first one wins.
     """
-    found: dict[str, Any] = {}
+    defaults: dict[str, Any] = {}
     for item in (limit_range.get("spec") or {}).get("limits") or ():
         if item.get("type") == "Container":
-            stated: dict[str, Any] = {}
+            stated_amounts: dict[str, Any] = {}
             for field in ("min", "max", "default", "defaultRequest"):
-                stated |= item.get(field) or {}
-            found = stated | found
-    return found
+                stated_amounts |= item.get(field) or {}
+            defaults = stated_amounts | defaults
+    return defaults
 
 
 def _with_requests(spec: JsonObject, defaults: Mapping[str, Any]) -> JsonObject:

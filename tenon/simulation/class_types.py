@@ -55,8 +55,8 @@ class ClassTypes:
             return self._plain
         key = repr(settings)
         if key not in self._made:
-            known = self._descriptions()
-            of_class = (_in_class(kind, known.get(kind.name), settings) for kind in self._plain)
+            descriptions = self._descriptions()
+            of_class = (_in_class(kind, descriptions.get(kind.name), settings) for kind in self._plain)
             self._made[key] = [kind for kind in of_class if kind is not None]
         return self._made[key]
 
@@ -82,28 +82,28 @@ def _in_class(kind: InstanceType, item: Item | None, settings: NodeSettings) -> 
     )
 
 
-def _requirements(stated: Requirements, plain: Description, own: Description) -> Requirements:
+def _requirements(stated_requirements: Requirements, plain: Description, own: Description) -> Requirements:
     changed = {key: values for key, values in own.values.items() if values != plain.values.get(key)}
     if not changed:
-        return stated
-    kept = [one for key, one in stated.items() if key not in changed]
-    return Requirements.of(*kept, *(requirement_of(key, values) for key, values in changed.items()))
+        return stated_requirements
+    kept_requirements = [requirement for key, requirement in stated_requirements.items() if key not in changed]
+    return Requirements.of(*kept_requirements, *(requirement_of(key, values) for key, values in changed.items()))
 
 
-def _changed(stated: Resources, plain: Resources, own: Resources) -> Resources:
+def _changed(stated_resources: Resources, plain: Resources, own: Resources) -> Resources:
     """The class's figure wherever the class changes one."""
     names = {name for name in plain.keys() | own.keys() if plain.get(name) != own.get(name)}
-    kept = {name: amount for name, amount in stated.items() if name not in names}
-    return kept | {name: own[name] for name in names if name in own}
+    kept_resources = {name: amount for name, amount in stated_resources.items() if name not in names}
+    return kept_resources | {name: own[name] for name in names if name in own}
 
 
-def _added(stated: Resources, plain: Resources, own: Resources) -> Resources:
+def _added(stated_resources: Resources, plain: Resources, own: Resources) -> Resources:
     """What the class reserves in addition, which may be less than nothing."""
-    found = dict(stated)
+    resources = dict(stated_resources)
     for name in own:
         if more := own[name] - plain.get(name, 0):
-            found[name] = max(0, found.get(name, 0) + more)
-    return found
+            resources[name] = max(0, resources.get(name, 0) + more)
+    return resources
 
 
 def described_by(kind: InstanceType) -> Item:
@@ -122,14 +122,14 @@ def described_by(kind: InstanceType) -> Item:
 
     pods = kind.capacity.get(PODS, 0)
     arch = kind.requirements.get(labels.ARCH)
-    chosen = [of_ec2 for name, of_ec2 in _ARCHITECTURES.items() if arch.has(name)]
+    descriptions = [of_ec2 for name, of_ec2 in _ARCHITECTURES.items() if arch.has(name)]
     efa = kind.capacity.get("vpc.amazonaws.com/efa", 0)
     item: dict[str, Any] = {
         "InstanceType": kind.name,
         "SupportedVirtualizationTypes": ["hvm"],
         "Hypervisor": "nitro",
         "ProcessorInfo": {
-            "SupportedArchitectures": chosen or ["x86_64"],
+            "SupportedArchitectures": descriptions or ["x86_64"],
             "SupportedFeatures": ["nested-virtualization"],
         },
         "NitroEnclavesSupport": "supported" if label("nitro-sandbox") == "true" else "unsupported",

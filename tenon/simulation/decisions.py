@@ -82,36 +82,38 @@ class Decision:
 
 def decide(cluster: Cluster, question: Question, clock: Callable[[], float]) -> Decision:
     """Plan for the pods. ``clock`` measures the duration."""
-    sold = _sold(usable_pools(cluster.node_pools(), cluster.node_class), cluster, question)
+    pools_with_types = _sold(usable_pools(cluster.node_pools(), cluster.node_class), cluster, question)
     began = clock()
-    seen = apply_overlays(sold, question.overlays)
-    problem = problem_of(cluster, question.pods, seen.sold, question.policy)
+    overlaid = apply_overlays(pools_with_types, question.overlays)
+    problem = problem_of(cluster, question.pods, overlaid.sold, question.policy)
     placed = placed_by_kube_scheduler(problem)
-    plan = with_pool_reasons(_planned(problem, placed, cluster, question, seen.sold), cluster, question.pods)
+    plan = with_pool_reasons(_planned(problem, placed, cluster, question, overlaid.sold), cluster, question.pods)
     seconds = clock() - began
-    notes = [f"NodeOverlay {name} is left out: {why}" for name, why in sorted(seen.refused.items())]
-    notes += overlap_notes(overlapping([pool for pool, _ in sold], cluster.node_class))[:MAX_OVERLAP_NOTES]
+    notes = [f"NodeOverlay {name} is left out: {why}" for name, why in sorted(overlaid.refused.items())]
+    notes += overlap_notes(overlapping([pool for pool, _ in pools_with_types], cluster.node_class))[:MAX_OVERLAP_NOTES]
     placed_keys = {pod.key for pods in (*plan.placements.values(), *(c.pods for c in plan.claims)) for pod in pods}
     lost = [f"pod {key}: {why}" for key, why in lost_disks(problem).items() if key in placed_keys]
     notes += lost[:MAX_LOST_NOTES]
-    return Decision(problem, plan, seconds, notes, seen.sold)
+    return Decision(problem, plan, seconds, notes, overlaid.sold)
 
 
-def _planned(problem: Problem, placed: Placements, cluster: Cluster, question: Question, sold: PoolTypes) -> Plan:
+def _planned(
+    problem: Problem, placed: Placements, cluster: Cluster, question: Question, pools_with_types: PoolTypes
+) -> Plan:
     """Plan for the pods that kube-scheduler does not place on a node that runs already."""
     if not placed:
-        return _with_waits(problem, question, sold)
-    there = {pod.key for pods in placed.values() for pod in pods}
-    waiting = [pod for pod in question.pods if pod.key not in there]
-    left = problem_of(cluster, waiting, sold, question.policy, placed)
-    return with_placements(_with_waits(left, question, sold), placed)
+        return _with_waits(problem, question, pools_with_types)
+    placed_keys = {pod.key for pods in placed.values() for pod in pods}
+    waiting = [pod for pod in question.pods if pod.key not in placed_keys]
+    left = problem_of(cluster, waiting, pools_with_types, question.policy, placed)
+    return with_placements(_with_waits(left, question, pools_with_types), placed)
 
 
-def _with_waits(problem: Problem, question: Question, sold: PoolTypes) -> Plan:
+def _with_waits(problem: Problem, question: Question, pools_with_types: PoolTypes) -> Plan:
     """Solve the problem, and hold back nodes that are far dearer than usual where NodePools ask for it."""
     plan = solve_with_buffers(problem)
-    pools = {pool.metadata.name: pool for pool, _ in sold}
-    types = {pool.metadata.name: kinds for pool, kinds in sold}
+    pools = {pool.metadata.name: pool for pool, _ in pools_with_types}
+    types = {pool.metadata.name: kinds for pool, kinds in pools_with_types}
     prices = TypeChoiceExplainer(problem, types, question.refused_until)
     if waits := dear_nodes(plan, pools, prices):
         second = solve_with_buffers(replace(problem, pods=elsewhere(problem.pods, waits)))
@@ -126,15 +128,15 @@ def model_after(plan: Plan, cluster: Cluster, question: Question, node_details: 
     """
     pools, find_class = cluster.node_pools(), cluster.node_class
     static = usable_static_pools(pools, find_class)
-    sold = _sold([*usable_pools(pools, find_class), *static], cluster, question)
-    seen = apply_overlays(sold, question.overlays)
-    problem = problem_of(cluster, [], seen.sold, question.policy, plan.placements)
+    pools_with_types = _sold([*usable_pools(pools, find_class), *static], cluster, question)
+    overlaid = apply_overlays(pools_with_types, question.overlays)
+    problem = problem_of(cluster, [], overlaid.sold, question.policy, plan.placements)
     bought: dict[str, list[Resources]] = {}
     for claim in plan.claims:
         bought.setdefault(claim.pool, []).extend((claim.largest, {NODES: 1}))
     used = [replace(pool, usage=add(pool.usage, *bought.get(pool.name, ()))) for pool in problem.pools]
     left = with_places_taken(used, plan.claims)
-    details = node_details(seen.types_by_pool())
+    details = node_details(overlaid.types_by_pool())
     return model_of(replace(problem, pools=left), details, {pool.metadata.name for pool in static})
 
 
@@ -149,9 +151,9 @@ def _types_of(node_class: EC2NodeClass, question: Question) -> Sequence[Instance
 
 
 def _class_of(pool: NodePool, cluster: Cluster) -> EC2NodeClass:
-    found = cluster.node_class(pool.spec.template.spec.node_class_ref.name)
-    assert found is not None  # usable_pools checked this
-    return with_own_kubelet(found, pool.metadata.annotations)
+    ec2_class = cluster.node_class(pool.spec.template.spec.node_class_ref.name)
+    assert ec2_class is not None  # usable_pools checked this
+    return with_own_kubelet(ec2_class, pool.metadata.annotations)
 
 
 def in_zones_of(node_class: EC2NodeClass, types: Sequence[InstanceType]) -> Sequence[InstanceType]:

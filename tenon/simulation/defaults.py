@@ -25,8 +25,8 @@ _BEGINNING = datetime(1970, 1, 1, tzinfo=UTC)
 def newest_instant(objects: Objects) -> datetime:
     """Return the newest timestamp in any object's metadata or status, or the epoch if there is none."""
     newest = _BEGINNING
-    for found in objects.all():
-        for text in _texts(found.body):
+    for item in objects.all():
+        for text in _texts(item.body):
             newest = max(newest, parse_instant(text) or newest)
     return newest
 
@@ -52,10 +52,10 @@ def fill_in(objects: Objects, *, expressions: bool = False) -> None:
     """
     _node_classes(objects, expressions)
     complete_bindings(objects)
-    for found in objects.all():
-        metadata = found.body["metadata"]
+    for item in objects.all():
+        metadata = item.body["metadata"]
         if not metadata.get("uid"):
-            found.body["metadata"] = {**metadata, "uid": f"{found.kind}/{found.key}"}
+            item.body["metadata"] = {**metadata, "uid": f"{item.kind}/{item.key}"}
     _priorities(objects)
     for pod in objects.of("Pod"):
         pod.body["spec"] = admitted(pod.body)["spec"]
@@ -64,19 +64,21 @@ def fill_in(objects: Objects, *, expressions: bool = False) -> None:
 def _node_classes(objects: Objects, expressions: bool) -> None:
     """Treat a class without status conditions as ready, and add a ready default for a class that no file contains."""
     classes = objects.by_kind.setdefault("EC2NodeClass", {})
-    given = frozenset(classes)
-    for found in list(classes.values()):
-        computed = expressions_in(found.body["spec"].get("kubelet") or {})
-        status = found.body.get("status") or {}
+    class_names = frozenset(classes)
+    for item in list(classes.values()):
+        computed = expressions_in(item.body["spec"].get("kubelet") or {})
+        status = item.body.get("status") or {}
         if not status.get("conditions"):
             conditions = [READY] if expressions or not computed else [_without_expressions(computed)]
-            filled = {**found.body, "status": {**status, "conditions": conditions}}
-            classes[found.key] = Found(found.kind, filled, found.source)
+            filled = {**item.body, "status": {**status, "conditions": conditions}}
+            classes[item.key] = Found(item.kind, filled, item.source)
     for pool in objects.of("NodePool"):
         name = pool.body["spec"]["template"]["spec"]["nodeClassRef"]["name"]
-        if given and name not in given:
+        if class_names and name not in class_names:
             assumed = "the simulation assumes one with default settings"
-            objects.note(f"NodePool {pool.name}: EC2NodeClass {name} is not in the input{hint(name, given)}: {assumed}")
+            objects.note(
+                f"NodePool {pool.name}: EC2NodeClass {name} is not in the input{hint(name, class_names)}: {assumed}"
+            )
         if name not in classes:
             classes[name] = Found("EC2NodeClass", default_class(name), Source("default"))
 
@@ -111,19 +113,23 @@ def default_class(name: str) -> JsonObject:
 
 def _priorities(objects: Objects) -> None:
     """Set the priority of pods that have none, from their PriorityClass or else from the global default."""
-    values = {found.name: int(found.body["value"]) for found in objects.of("PriorityClass")}
+    values = {item.name: int(item.body["value"]) for item in objects.of("PriorityClass")}
     for_all = max((values[f.name] for f in objects.of("PriorityClass") if f.body.get("globalDefault")), default=0)
     if not values:
         return
-    for found in objects.of("Pod"):
-        spec = found.body["spec"]
+    for item in objects.of("Pod"):
+        spec = item.body["spec"]
         if spec.get("priority") is None:
-            found.body["spec"] = {**spec, "priority": values.get(spec.get("priorityClassName") or "", for_all)}
+            item.body["spec"] = {**spec, "priority": values.get(spec.get("priorityClassName") or "", for_all)}
 
 
 def namespace_labels(objects: Objects) -> dict[str, dict[str, str]]:
     """Labels of every namespace that the input defines or uses, including the name label that Kubernetes adds."""
-    found = {space.name: dict(space.body["metadata"].get("labels") or {}) for space in objects.of("Namespace")}
+    labels_by_namespace = {
+        space.name: dict(space.body["metadata"].get("labels") or {}) for space in objects.of("Namespace")
+    }
     for pod in (*objects.of("Pod"), *objects.of("DaemonSet")):
-        found.setdefault(pod.namespace, {})
-    return {name: {**found[name], "kubernetes.io/metadata.name": name} for name in sorted(found)}
+        labels_by_namespace.setdefault(pod.namespace, {})
+    return {
+        name: {**labels_by_namespace[name], "kubernetes.io/metadata.name": name} for name in sorted(labels_by_namespace)
+    }

@@ -55,11 +55,11 @@ def plan_document(
         numbers[claim.pool] += 1
         claims.append(claim_entry(claim, f"{claim.pool}-{numbers[claim.pool]}", winners.why(claim)))
     unschedulable = {**plan.unschedulable, **refused}
-    there = {
+    pods_by_node = {
         node: [*promised.get(node, ()), *plan.placements.get(node, ())]
         for node in sorted({*promised, *plan.placements})
     }
-    placed = {node: [pod.key for pod in there[node]] for node in sorted(there) if there[node]}
+    placed = {node: [pod.key for pod in pods_by_node[node]] for node in sorted(pods_by_node) if pods_by_node[node]}
     count = sum(len(claim["pods"]) for claim in claims) + sum(map(len, placed.values())) + len(unschedulable)
     return {
         "nodeClaims": claims,
@@ -111,15 +111,17 @@ def command_entry(command: Command, nodes: Mapping[str, str], price: float, firs
     entry = {
         "reason": command.reason.value,
         "method": command.method,
-        "candidates": [nodes[one.node.claim] for one in command.candidates],
+        "candidates": [nodes[candidate.node.claim] for candidate in command.candidates],
         "replacements": [
             claim_entry(claim, f"replacement-{number}") for number, claim in enumerate(command.replacements, first)
         ],
         "savingPerHour": round(command.saving if command.moves_pods else price, _DIGITS),
     }
     if command.moves_pods:
-        there = sorted(command.destinations.items())
-        entry["existingNodes"] = [{"name": name, "pods": [pod.key for pod in pods]} for name, pods in there if pods]
+        destinations = sorted(command.destinations.items())
+        entry["existingNodes"] = [
+            {"name": name, "pods": [pod.key for pod in pods]} for name, pods in destinations if pods
+        ]
         entry["explanation"] = list(command.explanation)
     return entry
 

@@ -39,16 +39,20 @@ def compare_with_pools(objects: Objects, now: datetime, ca_bundle: str = "") -> 
 
     ``ca_bundle``: the certificate authority of the cluster; empty if it is not known.
     """
-    classes = {found.name: _class_of(found, objects, ca_bundle) for found in objects.of("EC2NodeClass")}
+    classes = {item.name: _class_of(item, objects, ca_bundle) for item in objects.of("EC2NodeClass")}
     pools = {}
-    for found in objects.of("NodePool"):
-        pool = NodePool.model_validate(found.body)
-        known = classes.get(pool.spec.template.spec.node_class_ref.name)
-        compared = DesiredNode(pool, known.model, class_hash=known.hash) if known else DesiredNode(pool, None)
-        pools[pool.metadata.name] = (compared, known.changes if known else "")
+    for item in objects.of("NodePool"):
+        pool = NodePool.model_validate(item.body)
+        known_class = classes.get(pool.spec.template.spec.node_class_ref.name)
+        compared = (
+            DesiredNode(pool, known_class.model, class_hash=known_class.hash)
+            if known_class
+            else DesiredNode(pool, None)
+        )
+        pools[pool.metadata.name] = (compared, known_class.changes if known_class else "")
     claims = objects.by_kind.get("NodeClaim", {})
-    for key, found in claims.items():
-        claim = ClaimRecord.of(found.body)
+    for key, item in claims.items():
+        claim = ClaimRecord.of(item.body)
         if claim.pool not in pools or claim.deleting or not claim.launched:
             continue
         desired, changes = pools[claim.pool]
@@ -65,24 +69,24 @@ def compare_with_pools(objects: Objects, now: datetime, ca_bundle: str = "") -> 
                     "message": drift.message,
                     "lastTransitionTime": format_instant(now),
                 }
-                claims[key] = _with_condition(found, condition)
+                claims[key] = _with_condition(item, condition)
         elif present and not may_still_hold(present.get("reason"), verdict.unknown):
-            claims[key] = _with_condition(found, None)
+            claims[key] = _with_condition(item, None)
 
 
-def _class_of(found: Found, objects: Objects, ca_bundle: str) -> _Class | None:
+def _class_of(item: Found, objects: Objects, ca_bundle: str) -> _Class | None:
     """The class and the hash of its new nodes; None if that hash cannot be known."""
-    after = EC2NodeClass.model_validate(found.body)
-    live = objects.replaced.get((found.kind, found.key))
+    after = EC2NodeClass.model_validate(item.body)
+    live = objects.replaced.get((item.kind, item.key))
     before = _parsed(live) if live is not None else None
     hashed, selected = changed_class_fields(before, after) if before is not None else ([], [])
     if selected:
         fields = " and ".join(f"spec.{name}" for name in selected)
         objects.note(
-            f"EC2NodeClass {found.name}: only EC2 knows what the changed {fields} selects, so it shows no drift"
+            f"EC2NodeClass {item.name}: only EC2 knows what the changed {fields} selects, so it shows no drift"
         )
     changes = (
-        f"{', '.join(f'spec.{name}' for name in hashed)} of EC2NodeClass {found.name} would change" if hashed else ""
+        f"{', '.join(f'spec.{name}' for name in hashed)} of EC2NodeClass {item.name} would change" if hashed else ""
     )
     if ca_bundle:
         return _Class(after, ec2nodeclass_hash(after, ca_bundle), changes)
@@ -105,9 +109,11 @@ def _parsed(live: Found) -> EC2NodeClass | None:
         return None
 
 
-def _with_condition(found: Found, condition: JsonObject | None) -> Found:
+def _with_condition(item: Found, condition: JsonObject | None) -> Found:
     """Return the NodeClaim with this condition Drifted, or without any."""
-    status = found.body["status"]
-    kept = [one for one in status.get("conditions") or () if one.get("type") != DRIFTED]
-    conditions = [*kept, condition] if condition is not None else kept
-    return Found(found.kind, {**found.body, "status": {**status, "conditions": conditions}}, found.source)
+    status = item.body["status"]
+    kept_conditions = [
+        other_condition for other_condition in status.get("conditions") or () if other_condition.get("type") != DRIFTED
+    ]
+    conditions = [*kept_conditions, condition] if condition is not None else kept_conditions
+    return Found(item.kind, {**item.body, "status": {**status, "conditions": conditions}}, item.source)

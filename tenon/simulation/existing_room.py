@@ -26,13 +26,13 @@ def placed_by_kube_scheduler(problem: Problem) -> Placements:
     preferring = {pod.key for pod in problem.pods if not pod.buffer and without_preferences(pod.rules) != pod.rules}
     if problem.ignore_preferences or not preferring or not running:
         return {}
-    kept: dict[str, tuple[Pod, ...]] = {}
+    placements: dict[str, tuple[Pod, ...]] = {}
     for pods in _by_priority(problem.pods):
-        there = solve_for_most_pods(replace(problem, pods=pods, pools=[], nodes=running)).placements
-        running = [node.with_pods(there.get(node.name, ())) for node in running]
-        for name, placed in there.items():
-            kept[name] = (*kept.get(name, ()), *(pod for pod in placed if pod.key in preferring))
-    return {name: placed for name, placed in kept.items() if placed}
+        plan = solve_for_most_pods(replace(problem, pods=pods, pools=[], nodes=running)).placements
+        running = [node.with_pods(plan.get(node.name, ())) for node in running]
+        for name, placed in plan.items():
+            placements[name] = (*placements.get(name, ()), *(pod for pod in placed if pod.key in preferring))
+    return {name: placed for name, placed in placements.items() if placed}
 
 
 def _by_priority(pods: Sequence[Pod]) -> Iterator[list[Pod]]:

@@ -34,11 +34,11 @@ def _amount(value: Any) -> Any:
 
 def _instant(text: str) -> str:
     try:
-        found = datetime.fromisoformat(text)
-        found.astimezone(UTC)
+        instant = datetime.fromisoformat(text)
+        instant.astimezone(UTC)
     except (ValueError, OverflowError):
-        found = None
-    if found is None or found.tzinfo is None:  # its meaning would depend on the machine's time zone
+        instant = None
+    if instant is None or instant.tzinfo is None:  # its meaning would depend on the machine's time zone
         raise ValueError(f"{text[:80]!r} is not a time such as 2026-01-31T12:00:00Z")
     return text
 

@@ -85,7 +85,7 @@ def _node(node: NodeReport) -> str:
 
 def _bar(node: NodeReport, resource: str) -> str:
     room = node.allocatable.get(resource, 0)
-    asked = node.requested.get(resource, 0)
+    requested = node.requested.get(resource, 0)
     spans = []
     for share in node.shares:
         part = share.requests.get(resource, 0)
@@ -96,7 +96,7 @@ def _bar(node: NodeReport, resource: str) -> str:
                 f'<span style="width:{100 * part / room:.2f}%;background:{_colour(share.name)}" '
                 f'title="{escape(title)}">{escape(label)}</span>'
             )
-    figures = f"{_amount(resource, asked)} of {_amount(resource, room)} ({node.used(resource):.0%})"
+    figures = f"{_amount(resource, requested)} of {_amount(resource, room)} ({node.used(resource):.0%})"
     return (
         f"<div class=bar><span class=quiet>{resource}</span><div class=room>{''.join(spans)}</div>"
         f"<span>{figures}</span></div>"

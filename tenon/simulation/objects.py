@@ -82,9 +82,9 @@ class Found:
         """``Kind namespace/name``."""
         return f"{self.kind} {self.key}"
 
-    def fault(self, path: str, what: str) -> ManifestError:
+    def fault(self, path: str, problem: str) -> ManifestError:
         """Return a fault of this object."""
-        return ManifestError(self.source, what, self.subject, path)
+        return ManifestError(self.source, problem, self.subject, path)
 
 
 @dataclass
@@ -108,8 +108,8 @@ class Objects:
 
     def all(self) -> Iterator[Found]:
         """Yield every object."""
-        for found in self.by_kind.values():
-            yield from found.values()
+        for items in self.by_kind.values():
+            yield from items.values()
 
     def note(self, text: str) -> None:
         """Record a remark for the user that is not a fault."""
@@ -127,21 +127,21 @@ class Objects:
             if body.get("kind") == scheduler_config.KIND:
                 self.scheduler_configs.append((body, source))
                 continue
-            found = self._identify(body, source)
-            if found is None:
+            item = self._identify(body, source)
+            if item is None:
                 continue
-            known = self.by_kind.setdefault(found.kind, {})
-            if found.key not in known:
-                known[found.key] = found
+            items = self.by_kind.setdefault(item.kind, {})
+            if item.key not in items:
+                items[item.key] = item
             elif yields:
-                self.replaced[found.kind, found.key] = found
+                self.replaced[item.kind, item.key] = item
             else:
-                self.faults.append(found.fault("", f"appears twice, first in {known[found.key].source}: keep one"))
+                self.faults.append(item.fault("", f"appears twice, first in {items[item.key].source}: keep one"))
 
     def _opened(self, value: Any, source: Source, deeper: int) -> Iterator[JsonObject]:
         if not isinstance(value, dict):
-            said = {list: "a list", str: "a text", type(None): "nothing"}.get(type(value), "a single value")
-            self.faults.append(ManifestError(source, f"is {said}, not a Kubernetes object"))
+            type_text = {list: "a list", str: "a text", type(None): "nothing"}.get(type(value), "a single value")
+            self.faults.append(ManifestError(source, f"is {type_text}, not a Kubernetes object"))
             return
         kind = value.get("kind")
         if not (isinstance(kind, str) and kind.endswith("List") and ("items" in value or kind == "List")):
@@ -153,9 +153,11 @@ class Objects:
         elif deeper == 0:
             self.faults.append(ManifestError(source, "lists are nested in lists too deeply", kind, "items"))
         else:
-            named = {"kind": kind.removesuffix("List"), "apiVersion": value.get("apiVersion")} if kind != "List" else {}
+            defaults = (
+                {"kind": kind.removesuffix("List"), "apiVersion": value.get("apiVersion")} if kind != "List" else {}
+            )
             for item in items or ():
-                yield from self._opened({**named, **item} if isinstance(item, dict) else item, source, deeper - 1)
+                yield from self._opened({**defaults, **item} if isinstance(item, dict) else item, source, deeper - 1)
 
     def _identify(self, body: JsonObject, source: Source) -> Found | None:
         """Return the object with its kind, or None if its kind is not read or a fault prevents reading it."""
@@ -168,13 +170,15 @@ class Objects:
                 return None
         assert isinstance(kind, str)
         assert isinstance(version, str)
-        named = metadata.get("name") if isinstance(metadata, dict) else None
-        subject = f"{kind} {named}" if isinstance(named, str) else kind
+        stated_name = metadata.get("name") if isinstance(metadata, dict) else None
+        subject = f"{kind} {stated_name}" if isinstance(stated_name, str) else kind
         group, _, number = version.rpartition("/")
         if kind in VERSIONS and GROUPS[kind] == group and number not in VERSIONS[kind]:
-            known = " or ".join(f"{group}/{known}" for known in VERSIONS[kind])
+            known_versions = " or ".join(f"{group}/{known_versions}" for known_versions in VERSIONS[kind])
             self.faults.append(
-                ManifestError(source, f"{version} is not a supported version: write {known}", subject, "apiVersion")
+                ManifestError(
+                    source, f"{version} is not a supported version: write {known_versions}", subject, "apiVersion"
+                )
             )
             return None
         if GROUPS.get(kind) != group or (kind == "ConfigMap" and not is_settings(body)):
@@ -188,8 +192,8 @@ class Objects:
             if value is None and part == "namespace":
                 continue
             if not isinstance(value, str) or len(value) > 253 or not _NAME.fullmatch(value):
-                what = "is required" if value is None else _refused(value)
-                self.faults.append(ManifestError(source, what, subject, f"metadata.{part}"))
+                problem = "is required" if value is None else _refused(value)
+                self.faults.append(ManifestError(source, problem, subject, f"metadata.{part}"))
                 return None
         return Found(kind, body, source)
 

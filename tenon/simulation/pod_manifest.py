@@ -48,23 +48,23 @@ class Needs(ApiModel):
     @model_validator(mode="after")
     def _whole_devices(self) -> Needs:
         for amounts in (self.requests, self.limits):
-            for name, asked in amounts.items():
-                if _is_device(name) and parse_quantity(asked) % 1:
-                    raise ValueError(f"{name}: {asked} is not a whole number: devices cannot be shared in parts")
-        for name, asked in self.requests.items():
+            for name, amount in amounts.items():
+                if _is_device(name) and parse_quantity(amount) % 1:
+                    raise ValueError(f"{name}: {amount} is not a whole number: devices cannot be shared in parts")
+        for name, amount in self.requests.items():
             if not _is_device(name) and not name.startswith("hugepages-"):
                 continue
             if name not in self.limits:
                 raise ValueError(f"{name} is requested without a limit, which must be equal: write it in limits too")
-            if parse_quantity(asked) < parse_quantity(self.limits[name]):
-                raise ValueError(f"requests of {name} ({asked}) must equal its limit ({self.limits[name]})")
+            if parse_quantity(amount) < parse_quantity(self.limits[name]):
+                raise ValueError(f"requests of {name} ({amount}) must equal its limit ({self.limits[name]})")
         return self
 
     @model_validator(mode="after")
     def _ordered(self) -> Needs:
-        for name, asked in self.requests.items():
-            if name in self.limits and parse_quantity(asked) > parse_quantity(self.limits[name]):
-                raise ValueError(f"requests of {name} ({asked}) are above its limit ({self.limits[name]})")
+        for name, requested in self.requests.items():
+            if name in self.limits and parse_quantity(requested) > parse_quantity(self.limits[name]):
+                raise ValueError(f"requests of {name} ({requested}) are above its limit ({self.limits[name]})")
         return self
 
 
@@ -220,12 +220,12 @@ class Spread(ApiModel):
 
 
 def _each_once(spreads: list[Spread]) -> list[Spread]:
-    seen: set[tuple[str, str]] = set()
+    seen_keys: set[tuple[str, str]] = set()
     for spread in spreads:
         kind = (spread.topology_key, spread.when_unsatisfiable)
-        if kind in seen:
+        if kind in seen_keys:
             raise ValueError(f"there are two constraints over {kind[0]} with {kind[1]}: keep one")
-        seen.add(kind)
+        seen_keys.add(kind)
     return spreads
 
 

@@ -29,15 +29,15 @@ OWN_KINDS: dict[str, type[ApiModel]] = {
 
 def read_text(objects: Objects, file: str, text: str) -> None:
     """Add the documents of one file."""
-    held = False
+    is_held = False
     for number, value in read_documents(text):
-        held = held or value is not None
+        is_held = is_held or value is not None
         source = Source(file, number)
         if isinstance(value, UnreadableError):
             objects.faults.append(ManifestError(source, str(value)))
         elif value is not None:
             objects.add(value, source)
-    if not held:
+    if not is_held:
         objects.note(f"{file} holds no object")
 
 
@@ -47,16 +47,16 @@ def finish(objects: Objects) -> None:
     The objects are usable if ``objects.faults`` is empty.
     """
     older_kinds.convert(objects)
-    for found in objects.all():
-        objects.faults += [found.fault(problem.path, problem.sentence) for problem in _problems(found)]
+    for item in objects.all():
+        objects.faults += [item.fault(problem.path, problem.sentence) for problem in _problems(item)]
     if not objects.faults:
         expand(objects)
         add_buffer_pods(objects)
 
 
-def _problems(found: Found) -> Iterable[FieldError]:
-    model = OWN_KINDS.get(found.kind)
-    if model is None or found.kind == "NodeClaim":
-        yield from manifests.problems(found.kind, found.body)
+def _problems(item: Found) -> Iterable[FieldError]:
+    model = OWN_KINDS.get(item.kind)
+    if model is None or item.kind == "NodeClaim":
+        yield from manifests.problems(item.kind, item.body)
     if model is not None:
-        yield from parse(model, found.body)[1]
+        yield from parse(model, item.body)[1]

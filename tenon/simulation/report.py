@@ -72,11 +72,11 @@ class Report:
     @property
     def reasons(self) -> dict[str, list[str]]:
         """Explanations of instance types, each with the names of its new nodes, in plan order."""
-        found: dict[str, list[str]] = {}
+        pods_by_reason: dict[str, list[str]] = {}
         for node in self.nodes:
             if node.why:
-                found.setdefault(node.why, []).append(node.name)
-        return found
+                pods_by_reason.setdefault(node.why, []).append(node.name)
+        return pods_by_reason
 
     @property
     def rules(self) -> str:

@@ -42,12 +42,12 @@ def complete_bindings(objects: Objects) -> None:
 
     Claims in files seldom include a status, or the annotation that a cluster's claims have.
     """
-    for found in objects.of("PersistentVolumeClaim"):
-        metadata = found.body["metadata"]
-        named = (found.body.get("spec") or {}).get("volumeName")
-        if named and (found.body.get("status") or {}).get("phase") in (None, "", "Bound"):
+    for item in objects.of("PersistentVolumeClaim"):
+        metadata = item.body["metadata"]
+        volume_name = (item.body.get("spec") or {}).get("volumeName")
+        if volume_name and (item.body.get("status") or {}).get("phase") in (None, "", "Bound"):
             annotations = {BIND_COMPLETED: "yes", **(metadata.get("annotations") or {})}
-            found.body["metadata"] = {**metadata, "annotations": annotations}
+            item.body["metadata"] = {**metadata, "annotations": annotations}
 
 
 def _storage_class(objects: Objects, spec: Mapping[str, Any]) -> JsonObject | None:
@@ -57,18 +57,18 @@ def _storage_class(objects: Objects, spec: Mapping[str, Any]) -> JsonObject | No
     """
     name = spec.get("storageClassName")
     if name is None:
-        default = default_class(_as_default(found) for found in objects.of("StorageClass"))
+        default = default_class(_as_default(item) for item in objects.of("StorageClass"))
         name = default.name if default is not None else ""
-    found = objects.by_kind.get("StorageClass", {}).get(name)
-    return found.body if found is not None else None
+    item = objects.by_kind.get("StorageClass", {}).get(name)
+    return item.body if item is not None else None
 
 
-def _as_default(found: Found) -> StorageClass:
+def _as_default(item: Found) -> StorageClass:
     """Convert a StorageClass to the fields that the choice of the default class needs."""
-    metadata = found.body["metadata"]
+    metadata = item.body["metadata"]
     annotations, created = metadata.get("annotations") or {}, metadata.get("creationTimestamp")
     return StorageClass(
-        name=found.name,
+        name=item.name,
         default=any(annotations.get(name) == "true" for name in DEFAULT_CLASS),
         created=epoch_seconds(created),
     )

@@ -25,9 +25,9 @@ def expand(objects: Objects) -> None:
     pods = objects.by_kind.setdefault("Pod", {})
     owned = _owners(objects)
     in_cluster = Admission(objects)
-    for found in list(pods.values()):
-        if not found.body["metadata"].get("uid"):  # no API server has seen it
-            in_cluster.admit(found)
+    for item in list(pods.values()):
+        if not item.body["metadata"].get("uid"):  # no API server has seen it
+            in_cluster.admit(item)
     for daemon in objects.of("DaemonSet"):
         in_cluster.admit_daemon(daemon)
     for job in objects.of("Job"):
@@ -61,8 +61,8 @@ def expand(objects: Objects) -> None:
 
 def replicas(workload: Found) -> int:
     """Number of pods that a workload requests; defaults to 1."""
-    stated = workload.body["spec"].get("parallelism" if workload.kind == "Job" else "replicas")
-    return 1 if stated is None else int(stated)
+    stated_count = workload.body["spec"].get("parallelism" if workload.kind == "Job" else "replicas")
+    return 1 if stated_count is None else int(stated_count)
 
 
 def wanted(workload: Found) -> int:
@@ -78,7 +78,9 @@ def _wanted_of_job(job: Found) -> int:
     Without ``completions``, the Job is a work queue, of which the first success ends the creation of pods.
     """
     spec, status = job.body["spec"], job.body.get("status") or {}
-    conditions = {one.get("type") for one in status.get("conditions") or () if one.get("status") == "True"}
+    conditions = {
+        condition.get("type") for condition in status.get("conditions") or () if condition.get("status") == "True"
+    }
     if spec.get("suspend") or conditions & _ENDS_A_JOB or _other_manager(job):
         return 0
     succeeded = int(status.get("succeeded") or 0)
@@ -116,21 +118,21 @@ def _indexed(workload: Found) -> bool:
 
 def _indexes(text: str | None) -> set[int]:
     """Parse indexes as a Job's status lists them, such as ``0,2-4``."""
-    found: set[int] = set()
+    indexes: set[int] = set()
     for part in (text or "").split(","):
         first, _, last = part.strip().partition("-")
         if first.isdecimal() and (last or first).isdecimal():
-            found.update(range(int(first), min(int(last or first), int(first) + MAX_PODS) + 1))
-    return found
+            indexes.update(range(int(first), min(int(last or first), int(first) + MAX_PODS) + 1))
+    return indexes
 
 
 def _pods(workload: Found, numbers: Sequence[int], admitted: JsonObject) -> Iterator[Found]:
     template = workload.body["spec"]["template"]
-    stated = template.get("metadata") or {}
+    template_metadata = template.get("metadata") or {}
     identity = workload.body["metadata"].get("uid") or f"{workload.kind}/{workload.key}"
     owner = {**_owner(workload), "uid": identity, "controller": True}
     width = len(str(numbers[-1])) if numbers else 1
-    labels = {**workload_labels(workload.kind, workload.name, template), **(stated.get("labels") or {})}
+    labels = {**workload_labels(workload.kind, workload.name, template), **(template_metadata.get("labels") or {})}
     spec = {name: value for name, value in admitted.items() if name != "nodeName"}
     for number in numbers:
         added = replica_labels(workload.kind, workload.name, number, indexed=_indexed(workload))
@@ -140,7 +142,7 @@ def _pods(workload: Found, numbers: Sequence[int], admitted: JsonObject) -> Iter
                 "namespace": workload.namespace,
                 "uid": f"{identity}/{number:0{width}d}",
                 "labels": {**labels, **added} if added else labels,
-                "annotations": stated.get("annotations") or {},
+                "annotations": template_metadata.get("annotations") or {},
                 "creationTimestamp": workload.body["metadata"].get("creationTimestamp"),
                 "ownerReferences": [owner],
             },
@@ -172,10 +174,10 @@ def replica_set(deployment: Found) -> JsonObject:
 def _owners(objects: Objects) -> set[tuple[str, str]]:
     """Kind and key of each workload that owns an object of the input."""
     return {
-        (str(owner.get("kind")), f"{found.namespace}/{owner.get('name')}")
+        (str(owner.get("kind")), f"{workload.namespace}/{owner.get('name')}")
         for kind in ("Pod", *WORKLOADS)
-        for found in objects.of(kind)
-        for owner in found.body["metadata"].get("ownerReferences") or ()
+        for workload in objects.of(kind)
+        for owner in workload.body["metadata"].get("ownerReferences") or ()
     }
 
 

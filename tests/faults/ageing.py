@@ -33,6 +33,6 @@ async def _launched(kube: Kube, claim: str, at: datetime) -> None:
     found = await kube.get(NODECLAIMS, claim)
     assert found is not None
     written = await change(
-        kube, NODECLAIMS, claim, dated, uid=found["metadata"]["uid"], subresource="status", seen=found
+        kube, NODECLAIMS, claim, dated, uid=found["metadata"]["uid"], subresource="status", read_object=found
     )
     assert written is not None

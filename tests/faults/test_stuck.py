@@ -226,7 +226,7 @@ async def set_foreign(kube: Kube, resource: Resource, name: str, *, present: boo
 
     obj = await kube.get(resource, name)
     assert obj is not None
-    assert await change(kube, resource, name, held, uid=obj["metadata"]["uid"], seen=obj) is not None
+    assert await change(kube, resource, name, held, uid=obj["metadata"]["uid"], read_object=obj) is not None
 
 
 @pytest.mark.parametrize("resource", [NODECLAIMS, NODES], ids=["on-the-NodeClaim", "on-the-Node"])

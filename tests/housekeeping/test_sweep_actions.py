@@ -166,7 +166,7 @@ async def test_an_instance_with_an_open_workflow_is_left_to_it_for_half_an_hour(
     for minutes, ends in ((29, False), (30, True)):
         swept = Swept("running", REF.name)
         seen = Observations(now=START, left_since={INSTANCE: START - timedelta(minutes=minutes)})
-        assert await swept.act(Kind.INSTANCE_WITHOUT_CLAIM, seen=seen) is ends
+        assert await swept.act(Kind.INSTANCE_WITHOUT_CLAIM, observations=seen) is ends
         assert swept.ec2.ended == [INSTANCE] * ends
 
 
@@ -214,7 +214,7 @@ async def test_the_node_of_an_ended_instance_is_freed_and_no_other() -> None:
             ("node-2", "n-2", "aws:///us-west-2a/i-2"),
         )
     )
-    assert await swept.act(Kind.INSTANCE_WITHOUT_CLAIM, seen=Observations(now=START, nodes=nodes))
+    assert await swept.act(Kind.INSTANCE_WITHOUT_CLAIM, observations=Observations(now=START, nodes=nodes))
     assert swept.kube.names(NODES) == ["node-2"]
 
 

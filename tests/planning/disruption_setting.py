@@ -42,7 +42,9 @@ class Setting:
         self.recorder = Recorder()
         reporter = BudgetReporter(self.recorder)
         held = HeldNodeEvents(self.recorder)
-        self.disruptor = Disruptor(self.view, self.now, lambda: self.nominated_nodes, budgets=reporter, held=held)
+        self.disruptor = Disruptor(
+            self.view, self.now, lambda: self.nominated_nodes, budgets=reporter, held_node_events=held
+        )
 
     def seconds(self) -> float:
         return (self.now() - START).total_seconds()

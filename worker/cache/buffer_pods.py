@@ -20,34 +20,34 @@ class BufferPods:
     def __init__(self) -> None:
         self._made: dict[str, tuple[str, list[Pod]]] = {}
 
-    def of(self, key: str, uid: str, found: Resolved) -> list[Pod]:
+    def of(self, key: str, uid: str, resolved_buffer: Resolved) -> list[Pod]:
         """The pods of a buffer (``namespace/name``), given what it resolved to.
 
         Raises:
             ValueError: the pod template cannot be read.
         """
-        if found.template is None or not found.count:
+        if resolved_buffer.template is None or not resolved_buffer.count:
             return []
-        text = json.dumps(found.template, sort_keys=True, default=str)
+        text = json.dumps(resolved_buffer.template, sort_keys=True, default=str)
         version = f"{uid}/{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-        before, made = self._made.get(key, ("", []))
-        made = made[: found.count] if before == version else []
-        if len(made) < found.count:
-            made += _more(key, version, found, len(made))
-        self._made[key] = (version, made)
-        return made
+        before, pods = self._made.get(key, ("", []))
+        pods = pods[: resolved_buffer.count] if before == version else []
+        if len(pods) < resolved_buffer.count:
+            pods += _more(key, version, resolved_buffer, len(pods))
+        self._made[key] = (version, pods)
+        return pods
 
     def forget_others(self, keys: Collection[str]) -> None:
         """Forget the pods of all buffers except these."""
-        self._made = {key: made for key, made in self._made.items() if key in keys}
+        self._made = {key: pods for key, pods in self._made.items() if key in keys}
 
 
-def _more(key: str, version: str, found: Resolved, first: int) -> list[Pod]:
+def _more(key: str, version: str, resolved_buffer: Resolved, first: int) -> list[Pod]:
     """The pods from number ``first`` on. They differ only in name and UID."""
-    assert found.template is not None  # the caller checked
+    assert resolved_buffer.template is not None  # the caller checked
     namespace, _, name = key.partition("/")
-    manifest = buffer_pod(name, namespace, found.template, 0)
+    manifest = buffer_pod(name, namespace, resolved_buffer.template, 0)
     model = pod_of(without_nulls(manifest)).pod
     model = replace(model, buffer=buffer_of(manifest))
     stem = model.name.removesuffix("0")
-    return [replace(model, name=f"{stem}{n}", uid=f"{version}/{n}") for n in range(first, found.count)]
+    return [replace(model, name=f"{stem}{n}", uid=f"{version}/{n}") for n in range(first, resolved_buffer.count)]

@@ -23,9 +23,9 @@ class ClaimedPods:
 
     def copy(self) -> ClaimedPods:
         """An independent copy, which later changes do not affect."""
-        made = ClaimedPods()
-        made._text, made._pods, made._claims = self._text.copy(), self._pods.copy(), self._claims.copy()
-        return made
+        copied = ClaimedPods()
+        copied._text, copied._pods, copied._claims = self._text.copy(), self._pods.copy(), self._claims.copy()
+        return copied
 
     def claim_changed(self, name: str, claim: ClaimRecord | None) -> None:
         """Record a claim's new version, or None if it was deleted."""

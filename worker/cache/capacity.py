@@ -75,8 +75,8 @@ def daemon_pods(state: ClusterState) -> list[Pod]:
     pods = []
     for daemon in sorted(state.daemonsets, key=lambda daemon: daemon.key):
         requests = live.get(daemon.uid, daemon.pod.requests)
-        if daemon.uid not in live and (given := defaults.get(daemon.pod.namespace)):
-            requests = effective_requests(daemon.spec, defaults=given)
+        if daemon.uid not in live and (namespace_defaults := defaults.get(daemon.pod.namespace)):
+            requests = effective_requests(daemon.spec, defaults=namespace_defaults)
         pods.append(daemon.pod if requests == daemon.pod.requests else replace(daemon.pod, requests=requests))
     return pods
 
@@ -165,58 +165,58 @@ def _existing(
     state: ClusterState,
     record: NodeRecord,
     claim: ClaimRecord | None,
-    there: Sequence[PodRecord],
+    node_pods: Sequence[PodRecord],
     expected: Expected,
 ) -> Node:
     """An existing node. ``there`` holds its pods that have not terminated."""
     initialized = _initialized(record, claim)
-    known = record.labels
+    node_labels = record.labels
     taints, allocatable = record.taints, record.allocatable
     if claim is not None and not initialized:
-        known = {**LATER_LABELS.labels(), **claim.labels, **record.labels}
+        node_labels = {**LATER_LABELS.labels(), **claim.labels, **record.labels}
         taints = _lasting_taints(taints, claim)
         allocatable = {**claimed(claim, "allocatable"), **stated(allocatable)}
     elif claim is not None and record.ready:
         # kube-controller-manager sets this taint by the condition Ready, sometimes of an older Node than this one. It
         # goes within a moment, so nothing is bought because of it, and a buffer's room does not seem to be gone.
         taints = tuple(taint for taint in taints if taint.key != labels.NOT_READY_TAINT)
-    served = {pod.owner_uid for pod in there if pod.daemon}
+    served = {pod.owner_uid for pod in node_pods if pod.daemon}
     daemons: list[Pod] = []
     if expected.all_daemons:
-        daemons = expected.daemons(Requirements.from_labels(known), taints, managed=claim is not None)
+        daemons = expected.daemons(Requirements.from_labels(node_labels), taints, managed=claim is not None)
     missing = [daemon for daemon in daemons if daemon.uid not in served]
     planned = expected.nominated(record.name) + (expected.planned(claim.name) if claim is not None else [])
     return Node(
         name=record.name,
-        labels=known,
+        labels=node_labels,
         taints=taints,
         allocatable=allocatable,
         used=total((state.used(record.name), *(pod.requests for pod in (*missing, *planned)))),
         initialized=initialized,
-        host_ports=_ports((pod.pod for pod in there), planned, daemons),
-        pods=(*_counted(state, there, expected), *planned, *(() if initialized else missing)),
-        volume_limits=_volume_limits(state, record.name, there),
+        host_ports=_ports((pod.pod for pod in node_pods), planned, daemons),
+        pods=(*_counted(state, node_pods, expected), *planned, *(() if initialized else missing)),
+        volume_limits=_volume_limits(state, record.name, node_pods),
         capacity=record.capacity,
     )
 
 
-def _counted(state: ClusterState, there: Iterable[PodRecord], expected: Expected) -> tuple[Pod, ...]:
+def _counted(state: ClusterState, node_pods: Iterable[PodRecord], expected: Expected) -> tuple[Pod, ...]:
     """The pods that rules between pods count on a node: those that are neither terminating nor planned for another
     node.
     """
-    return tuple(state.scheduling_pod(pod) for pod in there if not pod.deleting and pod.uid not in expected.decided)
+    return tuple(state.scheduling_pod(pod) for pod in node_pods if not pod.deleting and pod.uid not in expected.decided)
 
 
-def _volume_limits(state: ClusterState, node: str, there: Iterable[PodRecord]) -> Mapping[str, int]:
+def _volume_limits(state: ClusterState, node: str, node_pods: Iterable[PodRecord]) -> Mapping[str, int]:
     """How many volumes of each CSI driver the node can attach, minus the volumes of pods that are terminating."""
     limits = state.volume_limits(node)
     if not limits:
         return limits
     attached: dict[bool, set[tuple[str, str]]] = {True: set(), False: set()}
-    for pod in there:
+    for pod in node_pods:
         attached[pod.deleting].update(state.scheduling_pod(pod).attachments)
-    taken = Counter(driver for driver, _ in attached[True] - attached[False])
-    return {driver: most - taken[driver] for driver, most in limits.items()} if taken else limits
+    attachments = Counter(driver for driver, _ in attached[True] - attached[False])
+    return {driver: most - attachments[driver] for driver, most in limits.items()} if attachments else limits
 
 
 def _in_flight(claim: ClaimRecord, expected: Expected) -> Node:
@@ -229,17 +229,17 @@ def _in_flight(claim: ClaimRecord, expected: Expected) -> Node:
     launched = bool(allocatable)
     daemons = expected.daemons(requirements, taints)
     # Which DaemonSets come depends on the instance. Before the launch, neither they nor room for them count.
-    taken = [*daemons, *planned] if launched else planned
+    pods = [*daemons, *planned] if launched else planned
     return Node(
         name=claim.name,
         labels={**LATER_LABELS.labels(), **requirements.labels(), **claim.labels},
         taints=taints,
         allocatable=allocatable if launched else planned_requests(claim.annotations),
-        used=total(pod.requests for pod in taken),
+        used=total(pod.requests for pod in pods),
         initialized=False,
         host_ports=_ports(planned, daemons),
         requirements=requirements,
-        pods=tuple(taken),
+        pods=tuple(pods),
     )
 
 

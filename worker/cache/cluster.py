@@ -199,7 +199,7 @@ class ClusterCache(ClusterState):
         if self.occupied(node.name) or self.awaits_pods(claim, self.clock() if now is None else now):
             return None
         noted = claim.last_pod_event
-        seen = self.last_pod_event(node.name) or 0.0
-        latest = max(noted.timestamp() if noted is not None else 0.0, seen) or self._synced_at
+        last_event = self.last_pod_event(node.name) or 0.0
+        latest = max(noted.timestamp() if noted is not None else 0.0, last_event) or self._synced_at
         initialized_at = claim.initialized_at
         return max(latest, initialized_at.timestamp()) if initialized_at is not None else latest

@@ -46,18 +46,18 @@ class DefaultTopologySpread:
         self.services.adopt(other.services)
         for plural, owners in self.owners.items():
             owners.adopt(other.owners[plural])
-        self._services_of = {namespace: found.copy() for namespace, found in other._services_of.items()}
-        self._known = {namespace: found.copy() for namespace, found in other._known.items()}
+        self._services_of = {namespace: services.copy() for namespace, services in other._services_of.items()}
+        self._known = {namespace: services.copy() for namespace, services in other._known.items()}
 
     def scheduling_pod(self, record: PodRecord, pod: Pod) -> Pod:
         """The pod with its spread. Returns the same object until something changes."""
         if not self.defaults or pod.rules.spreads or pod.buffer:
             return pod
-        here = self._known.setdefault(pod.namespace, {})
-        known = here.get(record.key)
-        if known is None or known[0] is not pod:
-            known = here[record.key] = (pod, self._spread(record, pod))
-        return known[1]
+        namespace_pods = self._known.setdefault(pod.namespace, {})
+        cached = namespace_pods.get(record.key)
+        if cached is None or cached[0] is not pod:
+            cached = namespace_pods[record.key] = (pod, self._spread(record, pod))
+        return cached[1]
 
     def forget(self, pod_key: str) -> None:
         """Drop a pod from the cache. Does nothing if it is not there."""
@@ -70,8 +70,8 @@ class DefaultTopologySpread:
         plural, key = record.selector_owner
         owner = self.owners[plural].get(key) if plural else None
         services = self._services_of.get(pod.namespace, {})
-        chosen = [services[name] for name in sorted(services)]
-        selector = deduced_selector(pod.labels, chosen, owner.value if owner else None)
+        selecting_services = [services[name] for name in sorted(services)]
+        selector = deduced_selector(pod.labels, selecting_services, owner.value if owner else None)
         rules = with_defaults(pod.rules, constraints, selector)
         return replace(pod, rules=share_value(rules)) if rules is not pod.rules else pod
 

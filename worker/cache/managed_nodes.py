@@ -47,40 +47,42 @@ class ManagedNodes:
         time = datetime.fromtimestamp(self._cache.clock(), UTC)
         if self._version != self._cache.node_changes:
             self._read(time)
-        found = [known.found for known in self._known.values()]
-        for place, one in self._kept:
-            found[place] = replace(found[place], protected_by=protection_of(one.claim, one.node, time))
+        managed = [entry.found for entry in self._known.values()]
+        for place, empty_node in self._kept:
+            managed[place] = replace(
+                managed[place], protected_by=protection_of(empty_node.claim, empty_node.node, time)
+            )
         for node_name in self._cache.empty_nodes:
             for place in self._places.get(node_name, ()):
-                found[place] = self._empty(found[place], time)
-        return found
+                managed[place] = self._empty(managed[place], time)
+        return managed
 
     def _read(self, now: datetime) -> None:
         """Convert the nodes whose objects changed."""
-        known: dict[str, _Known] = {}
+        entries: dict[str, _Known] = {}
         for claim in self._cache.claims:
             node = self._cache.node_of(claim)
-            one = self._known.get(claim.name)
-            if one is None or one.claim is not claim or one.node is not node:
+            entry = self._known.get(claim.name)
+            if entry is None or entry.claim is not claim or entry.node is not node:
                 if not claim.pool:
                     continue
-                one = _known(claim, node, now)
-            known[claim.name] = one
-        self._known, self._version, self._places = known, self._cache.node_changes, {}
-        self._kept = [(n, one) for n, one in enumerate(known.values()) if one.claim.keep_until is not None]
-        for place, one in enumerate(known.values()):
-            if one.node is not None:
-                self._places.setdefault(one.node.name, []).append(place)
+                entry = _known(claim, node, now)
+            entries[claim.name] = entry
+        self._known, self._version, self._places = entries, self._cache.node_changes, {}
+        self._kept = [(n, entry) for n, entry in enumerate(entries.values()) if entry.claim.keep_until is not None]
+        for place, entry in enumerate(entries.values()):
+            if entry.node is not None:
+                self._places.setdefault(entry.node.name, []).append(place)
 
-    def _empty(self, found: ManagedNode, now: datetime) -> ManagedNode:
+    def _empty(self, managed: ManagedNode, now: datetime) -> ManagedNode:
         """Mark a node without reschedulable pods as empty, unless a pod is on its way to it."""
-        claim = self._cache.claims.get(found.claim)
+        claim = self._cache.claims.get(managed.claim)
         since = self._cache.empty_since(claim) if claim is not None else None
         if since is None:
-            return found
-        left = self._cache.pods_on(found.node)
+            return managed
+        left = self._cache.pods_on(managed.node)
         held_by = holder(((pod, self._cache.moving.budgets_of(pod)) for pod in left), now)
-        return replace(found, empty=True, quiet_since=datetime.fromtimestamp(since, UTC), held_by=held_by)
+        return replace(managed, empty=True, quiet_since=datetime.fromtimestamp(since, UTC), held_by=held_by)
 
 
 def protection_of(claim: ClaimRecord, node: NodeRecord | None, now: datetime) -> str:
@@ -89,7 +91,7 @@ def protection_of(claim: ClaimRecord, node: NodeRecord | None, now: datetime) ->
 
 
 def _known(claim: ClaimRecord, node: NodeRecord | None, now: datetime) -> _Known:
-    found = ManagedNode(
+    managed = ManagedNode(
         claim=claim.name,
         uid=claim.uid,
         pool=claim.pool,
@@ -110,7 +112,7 @@ def _known(claim: ClaimRecord, node: NodeRecord | None, now: datetime) -> _Known
         usual_price=usual_price(claim.annotations),
         expires_at=_expires_at(claim),
     )
-    return _Known(claim, node, found)
+    return _Known(claim, node, managed)
 
 
 def _expires_at(claim: ClaimRecord) -> datetime | None:

@@ -28,14 +28,16 @@ def is_unused(state: ClusterState, claim: ClaimRecord, pod: Pod) -> bool:
     node = state.node_of(claim)
     if node is None or node.annotations.get(labels.STARTUP_CORDON) == "true":  # Tenon itself keeps the pods away
         return False
-    there = [found for found in state.pods_on(node.name) if not found.daemon and not found.mirror]
-    if not there:  # a pod that came and went shows that pods can run there
+    node_pods = [
+        pod_record for pod_record in state.pods_on(node.name) if not pod_record.daemon and not pod_record.mirror
+    ]
+    if not node_pods:  # a pod that came and went shows that pods can run there
         return state.last_pod_event(node.name) is None and claim.last_pod_event is None
     planned = set(state.bought.pods_of(claim.name).values())
-    if any(found.uid in planned or _are_alike(found.pod, pod) for found in there):
+    if any(pod_record.uid in planned or _are_alike(pod_record.pod, pod) for pod_record in node_pods):
         return False
-    taken = total(found.pod.requests for found in there if not found.terminal)
-    return fits(pod.requests, subtract(claimed(claim, "allocatable"), taken))
+    requests = total(pod_record.pod.requests for pod_record in node_pods if not pod_record.terminal)
+    return fits(pod.requests, subtract(claimed(claim, "allocatable"), requests))
 
 
 def undeclared_taint(state: ClusterState, claim: ClaimRecord, pod: Pod) -> str:
@@ -60,7 +62,7 @@ def undeclared_taint(state: ClusterState, claim: ClaimRecord, pod: Pod) -> str:
     )
 
 
-def _are_alike(one: Pod, other: Pod) -> bool:
-    if one.namespace != other.namespace:
+def _are_alike(first: Pod, other: Pod) -> bool:
+    if first.namespace != other.namespace:
         return False
-    return one.workload == other.workload if one.workload or other.workload else one.labels == other.labels
+    return first.workload == other.workload if first.workload or other.workload else first.labels == other.labels

@@ -32,16 +32,16 @@ def node_details(state: ClusterState, now: float, types: Mapping[str, Sequence[I
         types: by NodePool, its instance types, for the prices.
     """
     of_pools = [(claim, state.node_of(claim)) for claim in state.claims if claim.pool]
-    named = {(node or claim).labels.get(labels.INSTANCE_TYPE, "") for claim, node in of_pools}
-    prices = _prices(types, named)
-    found: dict[str, NodeDetail] = {}
+    type_names = {(node or claim).labels.get(labels.INSTANCE_TYPE, "") for claim, node in of_pools}
+    prices = _prices(types, type_names)
+    details: dict[str, NodeDetail] = {}
     for claim, node in of_pools:
         if node is not None:
-            found[claim.name] = _kept_detail(state, claim, node, now, prices)
+            details[claim.name] = _kept_detail(state, claim, node, now, prices)
         elif not claim.initialized and labels.INSTANCE_TYPE in claim.labels:
-            found[claim.name] = _starting(claim, prices)
+            details[claim.name] = _starting(claim, prices)
     state.kept_details.keep_only(state.nodes.keys())
-    return found
+    return details
 
 
 def _kept_detail(state: ClusterState, claim: ClaimRecord, node: NodeRecord, now: float, prices: _Prices) -> NodeDetail:
@@ -57,10 +57,10 @@ def _kept_detail(state: ClusterState, claim: ClaimRecord, node: NodeRecord, now:
         state.storage.changes if any(pod.volumes for pod in pods.values()) else None,
         state.spreading.changes,
     )
-    known = state.kept_details.get(node.name, sources)
-    if known is not None and known.price == price:
-        return known
-    detail = replace(known, price=price) if known is not None else _detail(state, claim, node, now, price)
+    kept = state.kept_details.get(node.name, sources)
+    if kept is not None and kept.price == price:
+        return kept
+    detail = replace(kept, price=price) if kept is not None else _detail(state, claim, node, now, price)
     if not any(pod.protected_for_a_time for pod in pods.values()):
         state.kept_details.put(node.name, sources, detail)
     return detail
@@ -86,8 +86,8 @@ def _offering(of: Mapping[str, str]) -> tuple[str, str, str]:
 
 
 def _detail(state: ClusterState, claim: ClaimRecord, node: NodeRecord, now: float, price: float) -> NodeDetail:
-    there = [pod for pod in state.pods_on(node.name) if not pod.terminal]
-    moving = [pod for pod in there if pod.reschedulable]
+    node_pods = [pod for pod in state.pods_on(node.name) if not pod.terminal]
+    moving = [pod for pod in node_pods if pod.reschedulable]
     key = _offering(node.labels)
     return NodeDetail(
         node=node.name,
@@ -98,7 +98,7 @@ def _detail(state: ClusterState, claim: ClaimRecord, node: NodeRecord, now: floa
         pods=tuple(state.scheduling_pod(pod) for pod in moving),
         cost=rescheduling_cost((pod.pod.priority, pod.disruption_cost) for pod in moving),
         surges=tuple(sorted({deployment_key(pod.pod) for pod in moving if pod.surges})),
-        held_by=holder(((pod, state.moving.budgets_of(pod)) for pod in there), datetime.fromtimestamp(now, UTC)),
+        held_by=holder(((pod, state.moving.budgets_of(pod)) for pod in node_pods), datetime.fromtimestamp(now, UTC)),
         has_grace_period=claim.termination_grace_seconds is not None,
         drifted=str(claim.condition(DRIFTED).get("reason") or DRIFTED) if claim.is_true(DRIFTED) else "",
         drift_message=str(claim.condition(DRIFTED).get("message") or ""),
@@ -109,20 +109,20 @@ def _detail(state: ClusterState, claim: ClaimRecord, node: NodeRecord, now: floa
 
 
 def _prices(
-    types: Mapping[str, Sequence[InstanceType]], named: Collection[str]
+    types: Mapping[str, Sequence[InstanceType]], type_names: Collection[str]
 ) -> dict[tuple[str, str, str, str], float]:
     """The price of every offering of the instance types with these names."""
     return {
-        (pool, one.name, offering.zone, offering.capacity_type): offering.price
-        for pool, sold in types.items()
-        for one in sold
-        if one.name in named
-        for offering in one.offerings
+        (pool, instance_type.name, offering.zone, offering.capacity_type): offering.price
+        for pool, pool_types in types.items()
+        for instance_type in pool_types
+        if instance_type.name in type_names
+        for offering in instance_type.offerings
     }
 
 
 def quiet_since(state: ClusterState, claim: ClaimRecord, node: NodeRecord) -> datetime | None:
     """Return when the last pod came to a node or left it, or when it was initialized if that is later."""
-    seen = state.last_pod_event(node.name)
-    times = (claim.initialized_at, claim.last_pod_event, from_epoch(seen))
+    last_event = state.last_pod_event(node.name)
+    times = (claim.initialized_at, claim.last_pod_event, from_epoch(last_event))
     return max((time for time in times if time is not None), default=None)

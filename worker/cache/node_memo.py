@@ -30,10 +30,10 @@ class NodeMemo(Generic[V]):
 
     def get(self, node_name: str, sources: Sources) -> V | None:
         """Return the value that was computed from these very objects; None if there is none."""
-        known = self._known.get(node_name)
-        if known is None or not all(map(is_, known[0], sources)):
+        memo = self._known.get(node_name)
+        if memo is None or not all(map(is_, memo[0], sources)):
             return None
-        return known[1]
+        return memo[1]
 
     def put(self, node_name: str, sources: Sources, value: V) -> None:
         """Keep a value. All sources of a memo have the same length."""
@@ -41,9 +41,9 @@ class NodeMemo(Generic[V]):
 
     def common(self, source: tuple[T, ...]) -> tuple[T, ...]:
         """Return the source that all nodes have in common, as the same object as long as it is equal."""
-        known = self._common  # read once, because another thread may replace it
-        if known == source:
-            return cast("tuple[T, ...]", known)
+        common_memo = self._common  # read once, because another thread may replace it
+        if common_memo == source:
+            return cast("tuple[T, ...]", common_memo)
         self._common = source
         return source
 

@@ -76,7 +76,7 @@ class PlanningView:
         pools = tuple(
             (*pool.version_of_spec, _ready(pool), _launches(pool), self._freed(pool)) for pool in self._cache.pools
         )
-        classes = tuple((*found.version_of_spec, self._found(found)) for found in self._cache.nodeclasses)
+        classes = tuple((*record.version_of_spec, self._found(record)) for record in self._cache.nodeclasses)
         overlays = frozenset(overlay.version_of_spec for overlay in self._cache.overlays)
         return Fingerprint((pools, classes, overlays), self._cache.namespace_changes)
 
@@ -86,17 +86,17 @@ class PlanningView:
 
     def _found(self, node_class: ObjectRecord) -> str:
         """Whether a class is ready, and the subnets, AMIs and other resources in its status, as text."""
-        known = self._supplies.get(node_class.name)
-        if known is None or known[0] is not node_class:
-            found = {key: value for key, value in node_class.status.items() if key != "conditions"}
-            text = f"{_ready(node_class)} {json.dumps(found, sort_keys=True)}"
-            known = self._supplies[node_class.name] = (node_class, text)
-        return known[1]
+        supply = self._supplies.get(node_class.name)
+        if supply is None or supply[0] is not node_class:
+            status_fields = {key: value for key, value in node_class.status.items() if key != "conditions"}
+            text = f"{_ready(node_class)} {json.dumps(status_fields, sort_keys=True)}"
+            supply = self._supplies[node_class.name] = (node_class, text)
+        return supply[1]
 
     def snapshot(self) -> Snapshot:
         """A snapshot of the cluster for use in another thread."""
-        found = {record.name: self.node_class(record.name) for record in self._cache.nodeclasses}
-        classes = {name: node_class for name, node_class in found.items() if node_class is not None}
+        node_classes = {record.name: self.node_class(record.name) for record in self._cache.nodeclasses}
+        classes = {name: node_class for name, node_class in node_classes.items() if node_class is not None}
         return Snapshot(self._cache, self._cache.clock(), self.node_pools(), classes)
 
     def pending_pods(self) -> list[Pod]:
@@ -121,32 +121,38 @@ class PlanningView:
 
     def node_pool(self, record: ObjectRecord) -> NodePool | None:
         """A NodePool's model. None if it cannot be read."""
-        known = self._pools.get(record.name)
-        if known is None or known[0] != record.resource_version:
-            known = self._pools[record.name] = (record.resource_version, parse(NodePool, record.body)[0])
-        return known[1]
+        pool = self._pools.get(record.name)
+        if pool is None or pool[0] != record.resource_version:
+            pool = self._pools[record.name] = (record.resource_version, parse(NodePool, record.body)[0])
+        return pool[1]
 
     def node_class(self, name: str) -> EC2NodeClass | None:
         """The EC2NodeClass of this name. None if it does not exist or cannot be read."""
         record = self._cache.nodeclasses.get(name)
         if record is None:
             return None
-        known = self._classes.get(name)
-        if known is None or known[0] != record.resource_version:
-            known = self._classes[name] = (record.resource_version, parse(EC2NodeClass, record.body)[0])
-        return known[1]
+        parsed_class = self._classes.get(name)
+        if parsed_class is None or parsed_class[0] != record.resource_version:
+            parsed_class = self._classes[name] = (record.resource_version, parse(EC2NodeClass, record.body)[0])
+        return parsed_class[1]
 
     def overlays(self) -> list[NodeOverlay]:
         """The valid NodeOverlays. Empty while their feature gate is off, because the cache does not read them then."""
-        found = [(record, parsed) for record in self._cache.overlays if (parsed := self.node_overlay(record))[0]]
-        return [model for record, (model, faults) in found if model is not None and not faults and not record.deleting]
+        parsed_overlays = [
+            (record, parsed) for record in self._cache.overlays if (parsed := self.node_overlay(record))[0]
+        ]
+        return [
+            model
+            for record, (model, faults) in parsed_overlays
+            if model is not None and not faults and not record.deleting
+        ]
 
     def node_overlay(self, record: ObjectRecord) -> tuple[NodeOverlay | None, list[FieldError]]:
         """A NodeOverlay's model, and its validation errors."""
-        known = self._overlays.get(record.name)
-        if known is None or known[0] != record.resource_version:
-            known = self._overlays[record.name] = (record.resource_version, parse(NodeOverlay, record.body))
-        return known[1]
+        overlay = self._overlays.get(record.name)
+        if overlay is None or overlay[0] != record.resource_version:
+            overlay = self._overlays[record.name] = (record.resource_version, parse(NodeOverlay, record.body))
+        return overlay[1]
 
     def pool_usage(self, pool: str) -> Resources:
         """The most that a pool's nodes and claims may use of its limits. Nodes that are leaving count, because they
@@ -177,13 +183,13 @@ class PlanningView:
     def claims_for(self, pod: Pod) -> list[ClaimRecord]:
         """The NodeClaims that were bought for a pod and stay, except those it does not need: it got another node."""
         record = self._cache.pods.get(pod.key)
-        known = record if record is not None and record.uid == pod.uid else None
+        own_record = record if record is not None and record.uid == pod.uid else None
         claims = (self._cache.claims.get(name) for name in self._cache.bought.claims_for(pod.uid))
         return [
             claim
             for claim in claims
             if claim is not None
-            and (known is None or still_needs(claim, known))
+            and (own_record is None or still_needs(claim, own_record))
             and not leaving(self._cache.node_of(claim), claim)
         ]
 
@@ -248,13 +254,13 @@ class PlanningView:
 
     def quiet_since(self) -> dict[str, datetime]:
         """When the last pod came to each initialized node or left it, or when it was initialized, by NodeClaim."""
-        found = {}
+        quiet = {}
         for claim in self._cache.claims:
             node = self._cache.node_of(claim) if claim.initialized else None
             since = quiet_since(self._cache, claim, node) if node is not None else None
             if since is not None:
-                found[claim.name] = since
-        return found
+                quiet[claim.name] = since
+        return quiet
 
     def evictions_allowed(self) -> int:
         """How often a PodDisruptionBudget may have begun to allow evictions."""

@@ -19,9 +19,9 @@ class ProviderIds:
 
     def snapshot(self) -> ProviderIds:
         """Return a copy that finds the Node that came last, and no NodeClaim by its instance."""
-        found = ProviderIds()
-        found._node, found._claim = self._node.copy(), self._claim.copy()
-        return found
+        copied = ProviderIds()
+        copied._node, copied._claim = self._node.copy(), self._claim.copy()
+        return copied
 
     def node(self, provider_id: str) -> str:
         """The name of the Node that came last, or else of the first by name; empty if there is none."""

@@ -23,10 +23,10 @@ def requested(claim: ClaimRecord) -> Resources:
 
 def _quantities(claim: ClaimRecord, *path: str) -> Resources:
     try:
-        found: Any = claim.body
+        value: Any = claim.body
         for name in path:
-            found = found.get(name) or {}
-        return parse_resources(found)
+            value = value.get(name) or {}
+        return parse_resources(value)
     except (ValueError, AttributeError) as error:
         log.warning(
             "A quantity of a NodeClaim cannot be read",

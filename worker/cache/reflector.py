@@ -284,7 +284,7 @@ class Reflector(Generic[R]):
                         await self._complete(records, mark.resource_version)
                         records = None
                 elif records is not None:
-                    self._take(records, event.object, gone=event.type == "DELETED")
+                    self._take(records, event.object, is_deleted=event.type == "DELETED")
                 else:
                     self._apply(event)
         if records is not None:
@@ -304,16 +304,16 @@ class Reflector(Generic[R]):
         self._answered()
         self.synced.set()
 
-    def _take(self, records: dict[str, R], raw: msgspec.Raw, *, gone: bool = False) -> None:
+    def _take(self, records: dict[str, R], raw: msgspec.Raw, *, is_deleted: bool = False) -> None:
         key, record, _ = self._read(raw)
-        if record is not None and not gone:
+        if record is not None and not is_deleted:
             records[key] = record
         else:
             records.pop(key, None)
 
     def _apply(self, event: WatchEvent) -> None:
-        gone = event.type == "DELETED"
-        key, record, version = _name_of(event.object) if gone else self._read(event.object)
+        is_deleted = event.type == "DELETED"
+        key, record, version = _name_of(event.object) if is_deleted else self._read(event.object)
         if _older_or_equal(version, self._version):
             return  # already stored
         self._version = version or self._version
@@ -354,5 +354,5 @@ def _name_of(raw: msgspec.Raw) -> tuple[str, None, str]:
     return metadata.key, None, metadata.resource_version
 
 
-def _older_or_equal(version: str, known: str) -> bool:
-    return version.isdecimal() and known.isdecimal() and int(version) <= int(known)
+def _older_or_equal(version: str, current: str) -> bool:
+    return version.isdecimal() and current.isdecimal() and int(version) <= int(current)

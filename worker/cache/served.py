@@ -25,7 +25,7 @@ async def served(kube: Kube, resource: Resource, log_limiter: LogRateLimiter) ->
     while True:
         try:
             answer = json.loads(await kube.request("GET", f"/apis/{resource.api_version}"))
-            return any(found.get("name") == resource.plural for found in answer.get("resources") or ())
+            return any(entry.get("name") == resource.plural for entry in answer.get("resources") or ())
         except NotFoundError:
             return False
         except (ApiError, ValueError) as error:

@@ -157,15 +157,15 @@ class ClusterState:
 
     def moving_pods(self) -> list[PodRecord]:
         """Pods that must move because their node is leaving, sorted by key."""
-        there = (pod for name in self.moving.nodes() for pod in self.pods_by_key(name).values())
-        return sorted(filter(self.moving.must_move, there), key=lambda pod: pod.key)
+        moving = (pod for name in self.moving.nodes() for pod in self.pods_by_key(name).values())
+        return sorted(filter(self.moving.must_move, moving), key=lambda pod: pod.key)
 
     def pods_to_move(self) -> list[PodRecord]:
         """Running pods for which their next node keeps room: of nodes that are leaving, and of candidates of an open
         disruption command.
         """
-        there = (pod for name in self.moving.nodes_to_leave() for pod in self.pods_by_key(name).values())
-        return sorted(filter(self.moving.keeps_place, there), key=lambda pod: pod.key)
+        leaving = (pod for name in self.moving.nodes_to_leave() for pod in self.pods_by_key(name).values())
+        return sorted(filter(self.moving.keeps_place, leaving), key=lambda pod: pod.key)
 
     def scheduling_pod(self, record: PodRecord) -> Pod:
         """A pod as scheduling sees it, with the requirements of its volumes and its default topology spread."""
@@ -173,8 +173,8 @@ class ClusterState:
 
     def volume_limits(self, node_name: str) -> Mapping[str, int]:
         """How many volumes of each CSI driver the node can attach, as far as the drivers have reported it."""
-        found = self.csi_nodes.get(node_name)
-        return found.value if found is not None else {}
+        csi_node = self.csi_nodes.get(node_name)
+        return csi_node.value if csi_node is not None else {}
 
     def node_of(self, claim: ClaimRecord) -> NodeRecord | None:
         """The Node of a NodeClaim, found by provider ID, or else by the name in the claim's status."""
@@ -232,11 +232,11 @@ class ClusterState:
 
     def used(self, node_name: str) -> Resources:
         """The requests of all pods on a node, without terminated pods."""
-        known = self._used.get(node_name)
-        if known is None:
+        node_usage = self._used.get(node_name)
+        if node_usage is None:
             pods = self.pods_by_key(node_name).values()
-            known = self._used[node_name] = total(pod.pod.requests for pod in pods if not pod.terminal)
-        return known
+            node_usage = self._used[node_name] = total(pod.pod.requests for pod in pods if not pod.terminal)
+        return node_usage
 
     def last_pod_event(self, node_name: str) -> float | None:
         """When a pod last came to this node, terminated or left it, as seen by this cache.
@@ -302,12 +302,12 @@ class ClusterState:
         if after is None and pod.node_name not in self.nodes:
             return  # the node was deleted first
         if before is not None:
-            seen = self.clock()
+            now = self.clock()
         elif pod.bound_at and not pod.terminal and not pod.deleting:
-            seen = pod.bound_at  # seen for the first time, but it may have been there for a long time
+            now = pod.bound_at  # seen for the first time, but it may have been there for a long time
         else:
             return
-        self._last_pod_event[pod.node_name] = max(self._last_pod_event.get(pod.node_name, 0.0), seen)
+        self._last_pod_event[pod.node_name] = max(self._last_pod_event.get(pod.node_name, 0.0), now)
 
     def _note_released(self, before: PodRecord | None, after: PodRecord | None) -> set[str]:
         """The nodes that were bought for a pod that its old node has just released. They count it as a pod event."""
@@ -441,7 +441,9 @@ def _only_noted(before: ClaimRecord, after: ClaimRecord) -> bool:
 
 def _lasting_status(claim: ClaimRecord) -> dict[str, object]:
     """The claim's status without what follows from pod events."""
-    conditions = [one for one in claim.status.get("conditions") or () if one.get("type") != CONSOLIDATABLE]
+    conditions = [
+        condition for condition in claim.status.get("conditions") or () if condition.get("type") != CONSOLIDATABLE
+    ]
     return {**claim.status, LAST_POD_EVENT_TIME: "", "conditions": conditions}
 
 

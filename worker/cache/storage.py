@@ -57,20 +57,20 @@ class Storage:
         """The pod with the requirements of its volumes. Returns the same object until something changes."""
         if not record.volumes:
             return record.pod
-        known = self._known.get(record.key)
-        if known is None or known.record is not record:
+        cached = self._known.get(record.key)
+        if cached is None or cached.record is not record:
             self.forget(record.key)
             reading = _Reading(self)
             pod = with_volumes(record.pod, record.volumes, reading)
-            known = self._known[record.key] = _Known(record, pod, frozenset(reading.sources))
-            for source in known.sources:
+            cached = self._known[record.key] = _Known(record, pod, frozenset(reading.sources))
+            for source in cached.sources:
                 self._readers.setdefault(source, set()).add(record.key)
-        return known.pod
+        return cached.pod
 
     def forget(self, pod_key: str) -> None:
         """Drop a pod from the cache. Does nothing if it is not there."""
-        known = self._known.pop(pod_key, None)
-        for source in known.sources if known is not None else ():
+        cached = self._known.pop(pod_key, None)
+        for source in cached.sources if cached is not None else ():
             readers = self._readers.get(source, set())  # a copy does not adopt the readers
             readers.discard(pod_key)
             if not readers:
@@ -97,14 +97,14 @@ class _Reading:
     def pvc(self, key: str) -> PersistentVolumeClaim | None:
         """The PersistentVolumeClaim of this ``namespace/name``."""
         self.sources.add((PVC, key))
-        found = self.storage.pvcs.get(key)
-        return found.value if found is not None else None
+        claim = self.storage.pvcs.get(key)
+        return claim.value if claim is not None else None
 
     def volume(self, name: str) -> PersistentVolume | None:
         """The PersistentVolume of this name."""
         self.sources.add((VOLUME, name))
-        found = self.storage.volumes.get(name)
-        return found.value if found is not None else None
+        persistent_volume = self.storage.volumes.get(name)
+        return persistent_volume.value if persistent_volume is not None else None
 
     def storage_class(self, name: str | None) -> StorageClass | None:
         """The StorageClass of this name, or the default class if the name is None."""
@@ -112,8 +112,8 @@ class _Reading:
             self.sources.add(ANY_CLASS)
             return default_class(record.value for record in self.storage.classes)
         self.sources.add((CLASS, name))
-        found = self.storage.classes.get(name)
-        return found.value if found is not None else None
+        parsed_class = self.storage.classes.get(name)
+        return parsed_class.value if parsed_class is not None else None
 
 
 def _ignore(_pod_key: str) -> None:

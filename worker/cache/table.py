@@ -34,8 +34,8 @@ class Table(Generic[R]):
 
     async def on_replace(self, records: Mapping[str, R]) -> None:
         """Store a complete copy, in portions that let other tasks run in between. Only differences are reported."""
-        gone = [key for key in (*self._records, *self._left_out) if key not in records]
-        for number, key in enumerate((*gone, *records), start=1):
+        removed = [key for key in (*self._records, *self._left_out) if key not in records]
+        for number, key in enumerate((*removed, *records), start=1):
             self.on_event(key, records.get(key))
             if number % PORTION == 0:
                 await asyncio.sleep(0)

@@ -29,8 +29,8 @@ class UntriedPods:
         """
         before = self._remove(key)
         after = self._add(record) if record is not None and _is_replica(record) else None
-        turned = [one for one in {before, after} if one is not None and one.turned()]
-        return [untried for one in turned for name, untried in one.untried.items() if name != key]
+        turned = [pod_record for pod_record in {before, after} if pod_record is not None and pod_record.turned()]
+        return [untried for pod_record in turned for name, untried in pod_record.untried.items() if name != key]
 
     def fits_nowhere(self, key: str) -> bool:
         """Whether kube-scheduler has not tried this pod, but refused a replica of it that still waits."""
@@ -39,7 +39,7 @@ class UntriedPods:
 
     def _add(self, record: PodRecord) -> _Replicas:
         groups = self._groups.setdefault(record.owner_uid, [])
-        replicas = next((one for one in groups if _interchangeable(one.example, record.pod)), None)
+        replicas = next((group for group in groups if _interchangeable(group.example, record.pod)), None)
         if replicas is None:
             replicas = _Replicas(record.pod)
             groups.append(replicas)
@@ -85,16 +85,16 @@ def _is_replica(record: PodRecord) -> bool:
     )
 
 
-def _interchangeable(one: Pod, other: Pod) -> bool:
+def _interchangeable(first: Pod, other: Pod) -> bool:
     """Whether two pods of one owner differ in nothing that decides where they fit."""
     return (
-        one.namespace == other.namespace
-        and one.requests == other.requests
-        and one.labels == other.labels
-        and one.required_terms == other.required_terms
-        and one.tolerations == other.tolerations
-        and one.host_ports == other.host_ports
-        and one.priority == other.priority
-        and one.unsupported == other.unsupported
-        and one.rules == other.rules
+        first.namespace == other.namespace
+        and first.requests == other.requests
+        and first.labels == other.labels
+        and first.required_terms == other.required_terms
+        and first.tolerations == other.tolerations
+        and first.host_ports == other.host_ports
+        and first.priority == other.priority
+        and first.unsupported == other.unsupported
+        and first.rules == other.rules
     )

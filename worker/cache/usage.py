@@ -36,7 +36,7 @@ def pool_usages(state: ClusterState, *, with_leaving: bool = False, at_most: boo
     pods, or with the most that it may use if ``at_most`` is set. A Node without a claim counts for the pool that its
     label names, if Tenon manages that pool.
     """
-    known: dict[str, _Part] = {}
+    parts: dict[str, _Part] = {}
     usages: dict[str, Resources] = {}
 
     def add(key: str, claim: ClaimRecord | None, node: NodeRecord | None) -> None:
@@ -46,7 +46,7 @@ def pool_usages(state: ClusterState, *, with_leaving: bool = False, at_most: boo
         part = state.usage_parts.get(key)
         if not isinstance(part, _Part) or part.claim is not claim or part.node is not node:
             part = _read(claim, node)
-        known[key] = part
+        parts[key] = part
         if not with_leaving and leaving(node, claim):
             return
         usage = usages.setdefault(pool, {})
@@ -62,7 +62,7 @@ def pool_usages(state: ClusterState, *, with_leaving: bool = False, at_most: boo
     for claim in state.claims:
         if claim.name not in paired:
             add(claim.name, claim, None)
-    state.usage_parts = known
+    state.usage_parts = parts
     return usages
 
 
@@ -72,8 +72,8 @@ def _pool_of(state: ClusterState, claim: ClaimRecord | None, node: NodeRecord | 
     """
     if claim is not None:
         return claim.pool
-    named = node.labels.get(labels.NODEPOOL, "") if node is not None else ""
-    return named if named in state.pools else ""
+    pool_label = node.labels.get(labels.NODEPOOL, "") if node is not None else ""
+    return pool_label if pool_label in state.pools else ""
 
 
 def _read(claim: ClaimRecord | None, node: NodeRecord | None) -> _Part:
@@ -85,5 +85,5 @@ def _read(claim: ClaimRecord | None, node: NodeRecord | None) -> _Part:
     if capacity:
         usage = {**capacity, NODES: 1}
         return _Part(claim, None, usage, usage)
-    asked = requested(claim)
-    return _Part(claim, None, {**asked, NODES: 1}, {**asked, **largest_capacity(claim.annotations), NODES: 1})
+    requests = requested(claim)
+    return _Part(claim, None, {**requests, NODES: 1}, {**requests, **largest_capacity(claim.annotations), NODES: 1})

@@ -41,8 +41,8 @@ class BlockedNodesController(Controller):
     async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
         """Set the gauge of every NodePool that has blocked nodes, or had some."""
         blocked: Counter[str] = Counter()
-        async for each in self._client.list_workflows(self._query, limit=MOST, rpc_timeout=ANSWER_WITHIN):
-            blocked[each.typed_search_attributes.get(names.POOL) or ""] += 1
+        async for workflow in self._client.list_workflows(self._query, limit=MOST, rpc_timeout=ANSWER_WITHIN):
+            blocked[workflow.typed_search_attributes.get(names.POOL) or ""] += 1
         self._pools.update(blocked)
         for pool in self._pools:
             metrics.BLOCKED_CLAIMS.labels(pool).set(blocked[pool])

@@ -106,21 +106,22 @@ class CapacityBufferController(Controller):
         return max(0.0, self._read_at - clock())
 
     def _is_incomplete(self) -> bool:
-        return any(found.reason in NOT_FOUND for found in self._resolved.values())
+        return any(resolved_buffer.reason in NOT_FOUND for resolved_buffer in self._resolved.values())
 
     async def _read(self) -> None:
         """Resolve the pods of all buffers. A buffer whose target could not be read keeps its previous result."""
         records = [record for record in self._cache.buffers if self._followed(record)]
-        found = await bounded(records, CONCURRENCY, self._resolve)
-        known = {
-            record.key: answer or self._resolved.get(record.key) for record, answer in zip(records, found, strict=True)
+        resolutions = await bounded(records, CONCURRENCY, self._resolve)
+        resolved = {
+            record.key: answer or self._resolved.get(record.key)
+            for record, answer in zip(records, resolutions, strict=True)
         }
-        self._resolved = {key: answer for key, answer in known.items() if answer is not None}
+        self._resolved = {key: answer for key, answer in resolved.items() if answer is not None}
         pods: list[Pod] = []
         for record in records:
-            one = self._resolved.get(record.key)
+            previous = self._resolved.get(record.key)
             try:
-                pods += self._standing.of(record.key, record.uid, one) if one is not None else []
+                pods += self._standing.of(record.key, record.uid, previous) if previous is not None else []
             except ValueError as error:
                 self._resolved[record.key] = unreadable(f"its pods cannot be read: {error}")
         self._standing.forget_others(self._resolved)
@@ -135,7 +136,7 @@ class CapacityBufferController(Controller):
         if buffer.spec.scalable_ref is not None and kind not in SCALABLE:
             return unreadable(f"{kind} {name} is not a supported workload: use one of {', '.join(SCALABLE)}")
         try:
-            found = await self._kube.get(REFERRED[kind], name, record.body["metadata"]["namespace"])
+            target = await self._kube.get(REFERRED[kind], name, record.body["metadata"]["namespace"])
         except ApiError as error:
             if self._log_limiter.count((record.key, error.status)) is not None:
                 self._log.warning(
@@ -144,7 +145,7 @@ class CapacityBufferController(Controller):
                 )
             refused = 400 <= error.status < 500 and error.status != 429
             return unreadable(f"{kind} {name} could not be read: {error}") if refused else None
-        return resolved(buffer, found)
+        return resolved(buffer, target)
 
     async def _simulate(self) -> None:
         """Look for room on the existing nodes. Publish the result to the rest of the process, and to users in the
@@ -172,14 +173,16 @@ class CapacityBufferController(Controller):
         """The results whose change must be published."""
         return self._room.known, self._room.hosts(), frozenset(pod.uid for pod in self._room.lacking())
 
-    async def _write(self, record: NamespacedRecord, found: Resolved) -> None:
+    async def _write(self, record: NamespacedRecord, resolved_buffer: Resolved) -> None:
         buffer, _ = parse(CapacityBuffer, record.body)
         if buffer is None:
             return  # the API server rejects such an object
-        status = buffer_status(buffer, found, self._room.rooms().get(record.key), utc_now())
-        wanted = status.to_dict()
-        gone = {field: None for field in record.status if field not in wanted}
-        changed = {field: value for field, value in wanted.items() if record.status.get(field) != value} | gone
+        status = buffer_status(buffer, resolved_buffer, self._room.rooms().get(record.key), utc_now())
+        new_status = status.to_dict()
+        removed_fields = {field: None for field in record.status if field not in new_status}
+        changed = {
+            field: value for field, value in new_status.items() if record.status.get(field) != value
+        } | removed_fields
         if not changed:
             return
         try:
@@ -201,7 +204,7 @@ class CapacityBufferController(Controller):
         if reasons != condition_reasons(_status(record).conditions):
             self._log.info(
                 "The conditions of a CapacityBuffer changed",
-                extra={"capacitybuffer": record.key, "pod-count": found.count, "conditions": reasons},
+                extra={"capacitybuffer": record.key, "pod-count": resolved_buffer.count, "conditions": reasons},
             )
 
     @staticmethod
@@ -220,14 +223,14 @@ def _simulated(
     """
     began = time.thread_time()
     problem = problem_of(cluster, pods, [], policy, reserved)
-    found = solve_isolated(problem, Limit(MAX_SECONDS), solve_with_buffers)
-    if found.error is not None:
+    isolated_plan = solve_isolated(problem, Limit(MAX_SECONDS), solve_with_buffers)
+    if isolated_plan.error is not None:
         loggers.CAPACITY_BUFFER.error(
             "The scheduling engine failed on pods of CapacityBuffers",
-            exc_info=found.error,
-            extra={"pods": [*found.apart]},
+            exc_info=isolated_plan.error,
+            extra={"pods": [*isolated_plan.apart]},
         )
-    plan = found.plan
+    plan = isolated_plan.plan
     ready = frozenset(node.name for node in problem.nodes if node.initialized)
     return plan, ready, time.thread_time() - began
 

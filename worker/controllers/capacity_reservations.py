@@ -73,9 +73,9 @@ class ReservedCapacityTypeController(Controller):
         if not claims:
             self._left_at = {}
             return None
-        found = await asyncio.to_thread(self._ec2.reservations, [claim.instance_id for claim in claims])
+        reservations = await asyncio.to_thread(self._ec2.reservations, [claim.instance_id for claim in claims])
         now = self._now()
-        left = [claim for claim in claims if found.get(claim.instance_id) == ""]
+        left = [claim for claim in claims if reservations.get(claim.instance_id) == ""]
         self._left_at = {claim.uid: self._left_at.get(claim.uid, now) for claim in left}
         confirmed = [claim for claim in left if now - self._left_at[claim.uid] >= CONFIRMED_AFTER]
         await bounded(confirmed, AT_ONCE, lambda claim: self.isolate(claim.name, self._relabel(claim)))
@@ -132,7 +132,7 @@ class CapacityBlockExpirationController(Controller):
         node_class, now = self._node_class(claim.node_class), self._now()
         listed = node_class.status.capacity_reservations if node_class is not None else []
         name = claim.labels.get(labels.RESERVATION_ID, "")
-        return any(each.id == name and drains(each, now) for each in listed)
+        return any(reservation.id == name and drains(reservation, now) for reservation in listed)
 
     async def _end(self, claim: ClaimRecord) -> None:
         name = claim.labels[labels.RESERVATION_ID]
@@ -158,5 +158,5 @@ def _on_demand(body: Mapping[str, Any]) -> dict[str, Any]:
     present = object_json.labels(body)
     if present.get(labels.CAPACITY_TYPE) != labels.RESERVED:
         return {}
-    gone = {key: None for key in RESERVATION_LABELS if key in present}
-    return {"metadata": {"labels": {labels.CAPACITY_TYPE: labels.ON_DEMAND, **gone}}}
+    removed_labels = {key: None for key in RESERVATION_LABELS if key in present}
+    return {"metadata": {"labels": {labels.CAPACITY_TYPE: labels.ON_DEMAND, **removed_labels}}}

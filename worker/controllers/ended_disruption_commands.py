@@ -64,12 +64,12 @@ class DisruptionCommandController(Controller):
     async def _is_open(self, command: str) -> bool:
         handle = self._client.get_workflow_handle(names.command_id(self._cluster, command))
         try:
-            found = await handle.describe(rpc_timeout=ANSWER_WITHIN)
+            description = await handle.describe(rpc_timeout=ANSWER_WITHIN)
         except RPCError as error:
             if error.status is RPCStatusCode.NOT_FOUND:
                 return False
             raise
-        return found.status is WorkflowExecutionStatus.RUNNING
+        return description.status is WorkflowExecutionStatus.RUNNING
 
     async def _free(self, claim: ClaimRecord, command: str) -> None:
         def compute(body: Object) -> dict[str, Any]:

@@ -12,5 +12,5 @@ from tenon.kube.records import NodeRecord
 
 def subjects(claim: ClaimRecord, node: NodeRecord | None) -> list[dict[str, Any]]:
     """References to the NodeClaim and the Node, as a publisher of events takes them."""
-    found = [claim_reference(claim.name, claim.uid)]
-    return found if node is None else [*found, reference(NODES, node.name, node.uid)]
+    references = [claim_reference(claim.name, claim.uid)]
+    return references if node is None else [*references, reference(NODES, node.name, node.uid)]

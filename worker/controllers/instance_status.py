@@ -59,10 +59,10 @@ class InstanceStatusController(Controller):
     async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
         """Ask EC2, and handle every node that is concerned."""
         statuses = list(await asyncio.to_thread(self._read))
-        found = unhealthy(statuses, self._now())
+        unhealthy_instances = unhealthy(statuses, self._now())
         leaving = {
-            claim.name: (claim, found[instance])
-            for instance in sorted(found)
+            claim.name: (claim, unhealthy_instances[instance])
+            for instance in sorted(unhealthy_instances)
             if (claim := self._cache.claim_of_instance(instance)) is not None and not self._nodes.leaves(claim)
         }
         self._limit.count()

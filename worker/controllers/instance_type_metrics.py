@@ -56,9 +56,9 @@ def measured(lists: Iterable[Sequence[InstanceType]]) -> dict[TextGauge, Series]
             series.update(((kind.name,), float(value) * unit) for value in kind.requirements.get(key).values)
         for offering in kind.offerings:
             place = (kind.name, offering.capacity_type, offering.zone)
-            known = isfinite(offering.price)
-            available[place] = max(available.get(place, 0.0), float(offering.available and known))
-            if known:
+            has_price = isfinite(offering.price)
+            available[place] = max(available.get(place, 0.0), float(offering.available and has_price))
+            if has_price:
                 prices[place] = min(prices.get(place, offering.price), offering.price)
     return {TYPE_CPU_CORES: cores, TYPE_MEMORY_BYTES: memory, OFFERING_AVAILABLE: available, OFFERING_PRICE: prices}
 
@@ -114,17 +114,17 @@ class InstanceTypeMetricsController(Controller):
     async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
         """Write the gauges if they changed. Look again soon while no NodePool is usable, as in a new cluster."""
         pools = usable_pools(self._view.node_pools(), self._view.node_class)
-        seen = await instance_types_by_pool(self._view, self._types, pools, self._refusals.avoided())
-        lists = list({id(types): types for _, types in seen.sold}.values())
+        overlaid = await instance_types_by_pool(self._view, self._types, pools, self._refusals.avoided())
+        lists = list({id(types): types for _, types in overlaid.sold}.values())
         await asyncio.to_thread(self._write, lists, list(self._cache.claims))
         return None if pools else SOON
 
     def _write(self, lists: Sequence[Sequence[InstanceType]], claims: Sequence[ClaimRecord]) -> None:
-        found = measured(lists)
-        found[POOL_PRICE] = priced(claims, found[OFFERING_PRICE])
-        if found == self._written:
+        gauges = measured(lists)
+        gauges[POOL_PRICE] = priced(claims, gauges[OFFERING_PRICE])
+        if gauges == self._written:
             return
         fresh = self._file.with_suffix(".new")
-        fresh.write_text(text_of(found))
+        fresh.write_text(text_of(gauges))
         os.replace(fresh, self._file)  # a scrape reads the old file or the new one
-        self._written = found
+        self._written = gauges

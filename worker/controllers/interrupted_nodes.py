@@ -94,7 +94,7 @@ class InterruptedNodes:
 
     async def tell(self, kind: Kind, claim: ClaimRecord, node: NodeRecord | None, *, leaves: bool) -> None:
         """Publish the events of a notice on the NodeClaim and the Node."""
-        told = [event for event in (EVENTS.get(kind), LEAVES if leaves else None) if event is not None]
+        events = [event for event in (EVENTS.get(kind), LEAVES if leaves else None) if event is not None]
         for subject in subjects(claim, node):
-            for event in told:
+            for event in events:
                 await self._recorder.publish(subject, event.reason, event.message, event.type)

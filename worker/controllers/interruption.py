@@ -154,14 +154,18 @@ class InterruptionController(Controller):
             return 0
         self._adds.inc(len(received))
         notices = [(message, notice) for message in received if (notice := self._read(message)) is not None]
-        asking = {message.receipt for message, notice in notices if notice.kind.needs_evidence}
-        if asking:
-            await self._start_checking([each for each in notices if each[0].receipt in asking])
-        again = await self._handle_all([each for each in notices if each[0].receipt not in asking])
-        done = [message for message in received if message.receipt not in asking | again]
+        receipts = {message.receipt for message, notice in notices if notice.kind.needs_evidence}
+        if receipts:
+            await self._start_checking(
+                [message_and_notice for message_and_notice in notices if message_and_notice[0].receipt in receipts]
+            )
+        again = await self._handle_all(
+            [message_and_notice for message_and_notice in notices if message_and_notice[0].receipt not in receipts]
+        )
+        done = [message for message in received if message.receipt not in receipts | again]
         if done:
             await self._delete(done)
-        return len(received) if done or asking else 0
+        return len(received) if done or receipts else 0
 
     async def _start_checking(self, notices: Sequence[tuple[QueueMessage, Notice]]) -> None:
         """Handle messages that EC2 must confirm, next to the following ones: the call waits for its turn, and a spot
@@ -181,7 +185,12 @@ class InterruptionController(Controller):
 
     async def _handle_all(self, notices: Sequence[tuple[QueueMessage, Notice]]) -> set[str]:
         """Handle messages. Return the receipts of those that must come again."""
-        ours = [(notice.kind, each) for _, notice in notices for each in notice.instance_ids if self._staying(each)]
+        ours = [
+            (notice.kind, noticed_instance)
+            for _, notice in notices
+            for noticed_instance in notice.instance_ids
+            if self._staying(noticed_instance)
+        ]
         check = InterruptionCheck(self._reader, ours)
         if any(kind is Kind.SCHEDULED_CHANGE for kind, _ in ours):
             self._limit.count(older_than=COUNT_SECONDS)
@@ -192,7 +201,7 @@ class InterruptionController(Controller):
                 if not await self._handle(notice, instance_id, check):
                     again.add(message.receipt)
 
-        handled = await asyncio.gather(*(self.isolate("", handle(*each)) for each in notices))
+        handled = await asyncio.gather(*(self.isolate("", handle(*noticed_instance)) for noticed_instance in notices))
         return again | {message.receipt for (message, _), fine in zip(notices, handled, strict=True) if not fine}
 
     async def _delete(self, messages: Sequence[QueueMessage]) -> None:

@@ -46,6 +46,6 @@ class KeyedTasks:
             if self._last.get(key) is task:
                 del self._last[key]
 
-        made = self._last[key] = asyncio.create_task(run(), name=key)
-        made.add_done_callback(ended)
-        return made
+        new_task = self._last[key] = asyncio.create_task(run(), name=key)
+        new_task.add_done_callback(ended)
+        return new_task

@@ -83,14 +83,16 @@ class LegacyApiController(Controller):
 
     async def _reconcile_all(self) -> None:
         templates, provisioners = _in_order(self._objects.templates), _in_order(self._objects.provisioners)
-        made = self._conversions.of(templates, provisioners, self._defaults)
-        self._unused = unused_objects(self._cache, made)
-        self._forget(made.keys() | {machine.uid for machine in self._objects.machines})
+        conversions = self._conversions.of(templates, provisioners, self._defaults)
+        self._unused = unused_objects(self._cache, conversions)
+        self._forget(conversions.keys() | {machine.uid for machine in self._objects.machines})
         claimed: dict[tuple[str, str], str] = {}
         scaled = self._scaled() if provisioners else {}
         for resource, records in ((AWSNODETEMPLATES, templates), (PROVISIONERS, provisioners)):
             for record in records:
-                await self._isolate_old(resource, record, self._reconcile_old(resource, record, made, claimed, scaled))
+                await self._isolate_old(
+                    resource, record, self._reconcile_old(resource, record, conversions, claimed, scaled)
+                )
         for machine in self._objects.machines:
             status = machine_status(machine.body, utc_now())
             await self._isolate_old(MACHINES, machine, self._write(MACHINES, machine, status))
@@ -111,17 +113,17 @@ class LegacyApiController(Controller):
         self,
         resource: Resource,
         record: ObjectRecord,
-        made: Mapping[str, Materialized],
+        conversions: Mapping[str, Materialized],
         claimed: dict[tuple[str, str], str],
         scaled: Mapping[str, list[str]],
     ) -> None:
         if record.deleting:
             return
         old = with_type(resource, record)
-        mine = made[record.uid]
+        mine = conversions[record.uid]
 
-        def free(present: Mapping[str, Any], wanted: JsonObject) -> bool:
-            return is_unused(present, wanted, made)
+        def free(present: Mapping[str, Any], desired: JsonObject) -> bool:
+            return is_unused(present, desired, conversions)
 
         why = left_over(old, (pool.body for pool in self._cache.pools)) if resource is PROVISIONERS else ""
         if why:
@@ -140,21 +142,23 @@ class LegacyApiController(Controller):
                 old, outcome, None if pool is None else pool.body, scaled.get(record.name, ()), now
             )
         else:
-            found = self._cache.nodeclasses.get(record.name) if outcome.became else None
-            status = template_status(old, outcome, None if found is None else found.body, now)
+            node_class = self._cache.nodeclasses.get(record.name) if outcome.became else None
+            status = template_status(old, outcome, None if node_class is None else node_class.body, now)
         await self._write(resource, record, status)
-        said = next(one["message"] for one in status["conditions"] if one["type"] == CONVERTED)
-        known = (record.condition(CONVERTED).get("message"), self._reported.get(record.uid))
-        if outcome.problem and outcome.reason != WAITING and said not in known:
-            self._reported[record.uid] = said
+        message = next(condition["message"] for condition in status["conditions"] if condition["type"] == CONVERTED)
+        previous_message = (record.condition(CONVERTED).get("message"), self._reported.get(record.uid))
+        if outcome.problem and outcome.reason != WAITING and message not in previous_message:
+            self._reported[record.uid] = message
             await self._publish(resource, record, outcome)
 
     async def _write(self, resource: Resource, record: ObjectRecord, status: JsonObject) -> None:
         present = record.status
         changed = {name: value for name, value in status.items() if present.get(name, type(value)()) != value}
         if "resources" in changed:  # a merge patch keeps the names that it does not mention
-            gone = {name: None for name in present.get("resources") or {} if name not in status["resources"]}
-            changed["resources"] = {**status["resources"], **gone}
+            removed_resources = {
+                name: None for name in present.get("resources") or {} if name not in status["resources"]
+            }
+            changed["resources"] = {**status["resources"], **removed_resources}
         # Karpenter's old CRDs drop unknown fields: writing those fields again would never end.
         writing = (record.resource_version, _timeless(status))
         if changed and self._written.get(record.uid) != writing:
@@ -162,9 +166,9 @@ class LegacyApiController(Controller):
             if answer is not None:
                 self._written[record.uid] = (answer["metadata"]["resourceVersion"], writing[1])
 
-    def _forget(self, there: Collection[str]) -> None:
-        self._written = {uid: written for uid, written in self._written.items() if uid in there}
-        self._reported = {uid: problem for uid, problem in self._reported.items() if uid in there}
+    def _forget(self, present_uids: Collection[str]) -> None:
+        self._written = {uid: written for uid, written in self._written.items() if uid in present_uids}
+        self._reported = {uid: problem for uid, problem in self._reported.items() if uid in present_uids}
 
     async def _publish(self, resource: Resource, record: ObjectRecord, outcome: Outcome) -> None:
         """Publish and log why an old object has no effect."""
@@ -176,15 +180,15 @@ class LegacyApiController(Controller):
 
     def _scaled(self) -> dict[str, list[str]]:
         """The creation times of each pool's NodeClaims."""
-        found: dict[str, list[str]] = {}
+        scaled: dict[str, list[str]] = {}
         for claim in self._cache.claims:
-            found.setdefault(claim.pool, []).append(str(claim.metadata.get("creationTimestamp") or ""))
-        return found
+            scaled.setdefault(claim.pool, []).append(str(claim.metadata.get("creationTimestamp") or ""))
+        return scaled
 
 
 def _timeless(status: JsonObject) -> JsonObject:
     """The status without transition times, which are new at each computation if the old object keeps none."""
-    conditions = [{**one, "lastTransitionTime": ""} for one in status["conditions"]]
+    conditions = [{**condition, "lastTransitionTime": ""} for condition in status["conditions"]]
     return {**status, "conditions": conditions}
 
 

@@ -48,13 +48,13 @@ class NodeOverlayController(Controller):
 
         async def evaluate() -> None:
             pools = usable_pools(self._view.node_pools(), self._view.node_class)
-            seen = await instance_types_by_pool(self._view, self._types, pools)
+            overlaid = await instance_types_by_pool(self._view, self._types, pools)
             for record in self._cache.overlays:
-                written.append(await self.isolate(record.name, self._write(record, seen)))
+                written.append(await self.isolate(record.name, self._write(record, overlaid)))
 
         return None if await self.isolate("", evaluate()) and all(written) else RETRY
 
-    async def _write(self, record: ObjectRecord, seen: Overlaid) -> None:
+    async def _write(self, record: ObjectRecord, overlaid: Overlaid) -> None:
         if record.deleting:
             return
         before = NodeOverlayStatus.model_validate({"conditions": record.status.get("conditions") or []}).conditions
@@ -65,7 +65,7 @@ class NodeOverlayController(Controller):
                 record.name,
                 before,
                 faults,
-                seen,
+                overlaid,
                 now=utc_now(),
                 generation=record.body["metadata"].get("generation"),
             )
@@ -73,10 +73,14 @@ class NodeOverlayController(Controller):
         if conditions == record.status.get("conditions"):
             return
         await self._kube.patch(NODEOVERLAYS, record.name, {"status": {"conditions": conditions}}, subresource="status")
-        found = conditions[0]
-        level = logging.INFO if found["status"] == "True" else logging.WARNING
+        validation = conditions[0]
+        level = logging.INFO if validation["status"] == "True" else logging.WARNING
         self._log.log(
             level,
             "The controller evaluated a NodeOverlay",
-            extra={"nodeoverlay": record.name, "reason": found["reason"], "condition-message": found["message"]},
+            extra={
+                "nodeoverlay": record.name,
+                "reason": validation["reason"],
+                "condition-message": validation["message"],
+            },
         )

@@ -54,22 +54,22 @@ class NodeClaimConsistencyController(ObjectController):
     def needs_reconcile(self, name: str) -> bool:
         """Whether the Node has too little, or the condition says so although it no longer does."""
         claim = self._cache.claims.get(name)
-        found = self._shortfalls(name)
-        if claim is None or found is None:
+        shortfalls = self._shortfalls(name)
+        if claim is None or shortfalls is None:
             return False
-        return bool(found) or claim.condition(CONSISTENT_STATE_FOUND).get("status") == "False"
+        return bool(shortfalls) or claim.condition(CONSISTENT_STATE_FOUND).get("status") == "False"
 
     async def reconcile_object(self, name: str) -> float | None:
         """Write the condition and the events."""
-        claim, found = self._cache.claims.get(name), self._shortfalls(name)
-        if claim is None or found is None:
+        claim, shortfalls = self._cache.claims.get(name), self._shortfalls(name)
+        if claim is None or shortfalls is None:
             return None
         ref = ClaimRef(cluster=self._cluster, name=name, uid=claim.uid)
-        written = await update_conditions(self._kube, ref, [consistency_condition(found)], self._now)
-        if written is None or not found:
+        written = await update_conditions(self._kube, ref, [consistency_condition(shortfalls)], self._now)
+        if written is None or not shortfalls:
             return None
         subject = claim_reference(name, claim.uid)
-        for message in found:
+        for message in shortfalls:
             await self._recorder.publish(subject, "FailedConsistencyCheck", message, "Warning")
         return RESCAN_SECONDS
 

@@ -183,15 +183,15 @@ class NodeClaimDisruptionController(Controller):
             return
         node_class = self._view.node_class(pool.spec.template.spec.node_class_ref.name)
         version = (*record.version_of_spec, record.annotations.get(labels.V1BETA1_KUBELET))
-        known = self._pools.get(record.name)
-        same = known is not None and known.version == version and _same(known.node_class, node_class)
-        if known is not None and same and now < known.types_read_at + TYPES_AGE:
+        known_pool = self._pools.get(record.name)
+        same = known_pool is not None and known_pool.version == version and _same(known_pool.node_class, node_class)
+        if known_pool is not None and same and now < known_pool.types_read_at + TYPES_AGE:
             return
         types = await self._read_types(pool, node_class)
-        if types is None and known is not None:
-            types = known.types
-        if known is not None and same and types is known.types:
-            desired = known.desired
+        if types is None and known_pool is not None:
+            types = known_pool.types
+        if known_pool is not None and same and types is known_pool.types:
+            desired = known_pool.desired
         else:
             desired = DesiredNode(pool, node_class, types, ca_bundle=self._ca_bundle)
             changed.add(record.name)
@@ -213,10 +213,10 @@ class NodeClaimDisruptionController(Controller):
 
     def _evaluate(self, name: str, now: datetime) -> _Update | None:
         """What to write on a NodeClaim; None if its conditions are right, or if it is leaving."""
-        found = self._staying(name)
-        if found is None:
+        staying_node = self._staying(name)
+        if staying_node is None:
             return None
-        claim, pool = found
+        claim, pool = staying_node
         updates: list[ConditionUpdate] = []
         cleared: set[str] = set()
         due = self._evaluate_drift(claim, pool, now, updates, cleared)
@@ -226,8 +226,8 @@ class NodeClaimDisruptionController(Controller):
 
     def _evaluate_pods_of(self, name: str, now: datetime) -> _Update | None:
         """What to write on a NodeClaim whose pods came or went; None if its condition is right, or if it is leaving."""
-        found = self._staying(name)
-        return self._update(*found, now, [], set()) if found is not None else None
+        staying_node = self._staying(name)
+        return self._update(*staying_node, now, [], set()) if staying_node is not None else None
 
     def _staying(self, name: str) -> tuple[ClaimRecord, _Pool] | None:
         claim = self._cache.claims.get(name)
@@ -239,8 +239,8 @@ class NodeClaimDisruptionController(Controller):
     ) -> _Update | None:
         """Add what concerns Consolidatable. Record the last pod event with it, which saves a write of its own."""
         node = self._cache.node_of(claim)
-        seen = self._cache.last_pod_event(node.name) if node is not None else None
-        event = from_epoch(seen)
+        last_event = self._cache.last_pod_event(node.name) if node is not None else None
+        event = from_epoch(last_event)
         at = self._evaluate_pods(claim, pool, now, event, updates, cleared)
         if at is not None:
             self._quiet_at[claim.name] = at
@@ -299,7 +299,7 @@ class NodeClaimDisruptionController(Controller):
             utc_now,
             fields={LAST_POD_EVENT_TIME: format_instant(update.pod_event)} if update.pod_event is not None else None,
             cleared=update.cleared,
-            seen=claim.body,
+            read_object=claim.body,
         )
         if not await self.isolate(claim.name, write):
             self._due[claim.name] = utc_now() + RETRY
@@ -312,14 +312,14 @@ class NodeClaimDisruptionController(Controller):
             )
 
 
-def _same(known: EC2NodeClass | None, node_class: EC2NodeClass | None) -> bool:
+def _same(known_class: EC2NodeClass | None, node_class: EC2NodeClass | None) -> bool:
     """Whether a NodeClaim compares the same with both versions of a class."""
-    if known is node_class:
+    if known_class is node_class:
         return True
-    if known is None or node_class is None:
+    if known_class is None or node_class is None:
         return False
-    before, after = known.metadata, node_class.metadata
+    before, after = known_class.metadata, node_class.metadata
     return (
         (before.uid, before.generation, before.deletion_timestamp)
         == (after.uid, after.generation, after.deletion_timestamp)
-    ) and known.status == node_class.status
+    ) and known_class.status == node_class.status

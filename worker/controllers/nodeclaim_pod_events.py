@@ -57,10 +57,10 @@ class PodEventsController(Controller):
     async def _reconcile_node(self, node_name: str) -> None:
         node = self._cache.nodes.get(node_name)
         claim = self._cache.claim_of(node) if node is not None else None
-        seen = self._cache.last_pod_event(node_name)
-        if claim is None or claim.deleting or seen is None:
+        last_event = self._cache.last_pod_event(node_name)
+        if claim is None or claim.deleting or last_event is None:
             return
-        stamp = format_instant(datetime.fromtimestamp(seen, UTC))
+        stamp = format_instant(datetime.fromtimestamp(last_event, UTC))
         if claim.status.get(LAST_POD_EVENT_TIME) == stamp:
             return
         status = {"status": {LAST_POD_EVENT_TIME: stamp}}

@@ -157,12 +157,12 @@ class NodeClaimWorkflowController(Controller):
     async def _compare(self) -> None:
         """Forget what was sent to claims whose workflow is not open, or has a new run."""
         query = names.open_nodeclaims_query(self._cluster)
-        found = {
+        changed = {
             execution.id: execution.run_id
             async for execution in self._client.list_workflows(query, page_size=PAGE, rpc_timeout=ANSWER_WITHIN)
         }
         for claim in self._cache.claims:
-            run_id = found.get(names.nodeclaim_id(self._cluster, claim.name))
+            run_id = changed.get(names.nodeclaim_id(self._cluster, claim.name))
             if run_id is None:
                 self._started.discard(claim.uid)
                 self._sent.pop(claim.name, None)
@@ -170,15 +170,15 @@ class NodeClaimWorkflowController(Controller):
                 self._started.add(claim.uid)
                 if self._runs.get(claim.name) != run_id:
                     self._sent.pop(claim.name, None)
-        known = {claim.uid for claim in self._cache.claims}
-        self._started &= known
-        self._ended &= known
-        self._runs = {workflow_id.rsplit("/", 1)[-1]: run_id for workflow_id, run_id in found.items()}
+        live_uids = {claim.uid for claim in self._cache.claims}
+        self._started &= live_uids
+        self._ended &= live_uids
+        self._runs = {workflow_id.rsplit("/", 1)[-1]: run_id for workflow_id, run_id in changed.items()}
 
     async def _reconcile_claims(self, claims: Iterable[str]) -> None:
-        wanted = sorted(claims)
-        for first in range(0, len(wanted), PORTION):
-            await self._tasks.work(wanted[first : first + PORTION], self._reconcile_one, within=TIMEOUT)
+        claim_names = sorted(claims)
+        for first in range(0, len(claim_names), PORTION):
+            await self._tasks.work(claim_names[first : first + PORTION], self._reconcile_one, within=TIMEOUT)
             await asyncio.sleep(0)
 
     async def _reconcile_one(self, name: str) -> None:
@@ -248,8 +248,8 @@ class NodeClaimWorkflowController(Controller):
             return
         handle = self._client.get_workflow_handle(names.nodeclaim_id(self._cluster, name))
         try:
-            gone = Poke(claim_deleting=True, claim_gone=True, reason="gone")
-            await handle.signal(NodeClaimWorkflow.poke, gone, rpc_timeout=ANSWER_WITHIN)
+            deletion = Poke(claim_deleting=True, claim_gone=True, reason="gone")
+            await handle.signal(NodeClaimWorkflow.poke, deletion, rpc_timeout=ANSWER_WITHIN)
         except RPCError as error:
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise

@@ -45,7 +45,7 @@ class NodeClassWorkflowController(ObjectController):
 
     def initial(self) -> Sequence[Change]:
         """All EC2NodeClasses."""
-        return [(Topic.NODECLASS, found.name) for found in self._cache.nodeclasses]
+        return [(Topic.NODECLASS, node_class.name) for node_class in self._cache.nodeclasses]
 
     async def reconcile(self, changes: Sequence[Change]) -> float | None:
         """Reconcile the classes that changed. If a NodeClaim is gone, also those that are being deleted, because it may
@@ -53,30 +53,33 @@ class NodeClassWorkflowController(ObjectController):
         """
         classes = [change for change in changes if change[0] is Topic.NODECLASS]
         if any(topic is Topic.CLAIM and self._cache.claims.get(name) is None for topic, name in changes):
-            classes += [(Topic.NODECLASS, found.name) for found in self._cache.nodeclasses if found.deleting]
+            classes += [
+                (Topic.NODECLASS, node_class.name) for node_class in self._cache.nodeclasses if node_class.deleting
+            ]
         return await super().reconcile(classes)
 
     async def reconcile_object(self, name: str) -> float | None:
         """Start the workflow of a class if it has none, and poke it if the class changed."""
-        found = self._cache.nodeclasses.get(name)
-        if found is None:
+        node_class = self._cache.nodeclasses.get(name)
+        if node_class is None:
             self._poked.pop(name, None)
             self._restart_at.pop(name, None)
             return None
         now = asyncio.get_running_loop().time()
-        level = f"{found.uid}/{found.body['metadata'].get('generation')}/{found.deleting}/{self._has_claims(found)}"
-        changed = self._poked.get(name) != level or self._lost_finalizer(found)
+        generation = node_class.body["metadata"].get("generation")
+        level = f"{node_class.uid}/{generation}/{node_class.deleting}/{self._has_claims(node_class)}"
+        changed = self._poked.get(name) != level or self._lost_finalizer(node_class)
         if not changed and (left := self._restart_at.get(name, now) - now) > 0:
             return left
         workflow_id = names.nodeclass_id(self._cluster, name)
-        given = NodeClassInput(cluster=self._cluster, name=name)
-        await start(self._client, self._cluster, NodeClassWorkflow.run, given, workflow_id, summary=name)
+        workflow_input = NodeClassInput(cluster=self._cluster, name=name)
+        await start(self._client, self._cluster, NodeClassWorkflow.run, workflow_input, workflow_id, summary=name)
         if changed:  # also the first time: it may have changed while no replica led
             handle = self._client.get_workflow_handle(workflow_id)
             await handle.signal(NodeClassWorkflow.poke, rpc_timeout=ANSWER_WITHIN)
             self._poked[name] = level
-            if self._lost_finalizer(found):
-                self._guarded.discard(found.uid)
+            if self._lost_finalizer(node_class):
+                self._guarded.discard(node_class.uid)
         self._restart_at[name] = now + RESTART_SECONDS
         return RESTART_SECONDS
 

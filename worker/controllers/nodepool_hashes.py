@@ -31,7 +31,7 @@ class NodePoolHashes:
 
     async def write(self, record: ObjectRecord, pool: NodePool) -> None:
         """Write what is missing on a NodePool and its NodeClaims."""
-        wanted = nodepool_hashes(pool)
+        hashes = nodepool_hashes(pool)
         ours = record.annotations.get(labels.NODEPOOL_HASH_VERSION) == NODEPOOL_VERSION
         # Write the claims first: if this stops half-way, the pool still shows another controller's hash. Look for
         # claims with another's hash at every reconcile: the cache may see one after the pool already has Tenon's hash.
@@ -39,7 +39,7 @@ class NodePoolHashes:
             if ours and labels.NODEPOOL_HASH_VERSION not in claim.annotations:
                 continue  # no controller has hashed it
             drifted = claim.is_true(DRIFTED)
-            if change := migrated_hashes(claim.annotations, wanted, drifted=drifted):
+            if change := migrated_hashes(claim.annotations, hashes, drifted=drifted):
                 await self._kube.patch(NODECLAIMS, claim.name, {"metadata": {"annotations": change}})
-        if any(record.annotations.get(key) != value for key, value in wanted.items()):
-            await self._kube.patch(NODEPOOLS, record.name, {"metadata": {"annotations": wanted}})
+        if any(record.annotations.get(key) != value for key, value in hashes.items()):
+            await self._kube.patch(NODEPOOLS, record.name, {"metadata": {"annotations": hashes}})

@@ -26,8 +26,8 @@ class PoolMetrics:
         """Set the limits and the usage of one NodePool."""
         name = pool.metadata.name
         reported: set[tuple[Gauge, str]] = set()
-        for gauge, found in ((metrics.POOL_USAGE, usage), (metrics.POOL_LIMIT, parse_resources(pool.spec.limits))):
-            for resource, units in found.items():
+        for gauge, amounts in ((metrics.POOL_USAGE, usage), (metrics.POOL_LIMIT, parse_resources(pool.spec.limits))):
+            for resource, units in amounts.items():
                 gauge.labels(resource, name).set(units / 1000 if resource == "cpu" else units)
                 reported.add((gauge, resource))
         self._end(name, self._reported.get(name, set()) - reported)

@@ -119,8 +119,8 @@ class NodePoolStatusController(Controller):
         pools = self._view.node_pools()
         names = sorted({pool.spec.template.spec.node_class_ref.name for pool in pools})
         classes = [node_class for name in names if (node_class := self._view.node_class(name)) is not None]
-        objects = [*(pool.metadata for pool in pools), *(each.metadata for each in classes)]
-        present = [(found.name, found.generation, found.deletion_timestamp) for found in objects]
+        objects = [*(pool.metadata for pool in pools), *(class_record.metadata for class_record in classes)]
+        present = [(metadata.name, metadata.generation, metadata.deletion_timestamp) for metadata in objects]
         if present != self._compared:
             self._overlaps, self._compared = overlapping(pools, self._view.node_class), present
 
@@ -144,8 +144,10 @@ class NodePoolStatusController(Controller):
             return
         if "resources" in changed:
             # A merge patch keeps the names that it does not mention, so set the removed ones to null.
-            gone = {name: None for name in present.get("resources") or {} if name not in status["resources"]}
-            changed["resources"] = {**status["resources"], **gone}
+            removed_resources = {
+                name: None for name in present.get("resources") or {} if name not in status["resources"]
+            }
+            changed["resources"] = {**status["resources"], **removed_resources}
         await self._kube.patch(NODEPOOLS, record.name, {"status": changed}, subresource="status")
         await self._events.publish(record, pool, status)
 
@@ -179,6 +181,6 @@ class NodePoolStatusController(Controller):
         return conditions
 
     def _class_generation(self, pool: NodePool) -> int | None:
-        found = self._cache.nodeclasses.get(pool.spec.template.spec.node_class_ref.name)
-        generation = found.metadata.get("generation") if found is not None else None
+        node_class = self._cache.nodeclasses.get(pool.spec.template.spec.node_class_ref.name)
+        generation = node_class.metadata.get("generation") if node_class is not None else None
         return generation if isinstance(generation, int) else None

@@ -70,21 +70,21 @@ class RegistrationResults:
     def of(self, pool: NodePool, class_generation: int | None) -> Sequence[RegistrationResult]:
         """The results that count for a NodePool. A change of the pool or its class drops those before it."""
         generation = pool.metadata.generation
-        known = self._known.get(pool.metadata.uid)
-        if known is None:
+        results = self._known.get(pool.metadata.uid)
+        if results is None:
             recovered = () if is_outdated(pool, class_generation) else recovered_results(pool)
-            known = _Known(generation, class_generation, deque(recovered, RESULTS))
-            self._known[pool.metadata.uid] = known
-        elif generation != known.generation or class_generation not in (None, known.class_generation):
-            known.results.clear()
-        known.generation = generation
-        known.class_generation = class_generation or known.class_generation
-        known.results.extend(self._new.pop(pool.metadata.name, ()))
-        return tuple(known.results)
+            results = _Known(generation, class_generation, deque(recovered, RESULTS))
+            self._known[pool.metadata.uid] = results
+        elif generation != results.generation or class_generation not in (None, results.class_generation):
+            results.results.clear()
+        results.generation = generation
+        results.class_generation = class_generation or results.class_generation
+        results.results.extend(self._new.pop(pool.metadata.name, ()))
+        return tuple(results.results)
 
     def forget_all_but(self, pools: Collection[NodePool]) -> None:
         """Drop the results of NodePools that are gone."""
         uids = {pool.metadata.uid for pool in pools}
-        self._known = {uid: known for uid, known in self._known.items() if uid in uids}
+        self._known = {uid: pool_results for uid, pool_results in self._known.items() if uid in uids}
         names = {pool.metadata.name for pool in pools}
         self._new = {name: results for name, results in self._new.items() if name in names}

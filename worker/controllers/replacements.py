@@ -46,16 +46,16 @@ class ReplacementController(ObjectController):
 
     async def reconcile_object(self, name: str) -> float | None:
         """Signal the command of a replacement if there is anything that ends its wait."""
-        level, seen = self._level(name), self._seen.get(name)
+        level, last_level = self._level(name), self._seen.get(name)
         if level is not None:
             command, initialized, leaves = level
             if initialized or leaves:
                 await self._signal(command, name)
             self._seen[name] = level
             return None
-        if seen is not None:
+        if last_level is not None:
             if self._cache.claims.get(name) is None:  # otherwise its command has ended and released it
-                await self._signal(seen[0], name)
+                await self._signal(last_level[0], name)
             self._seen.pop(name)
         return None
 

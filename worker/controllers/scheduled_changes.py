@@ -32,9 +32,9 @@ class ScheduledChangeLimit:
         clock = asyncio.get_running_loop().time()
         if clock < self._counted_at + older_than:
             return
-        claims = [each for each in self._cache.claims if each.provider_id]
-        self._admitted &= {each.uid for each in claims}
-        self._breaker = Breaker((each.pool, self._leaves(each) or each.uid in self._admitted) for each in claims)
+        claims = [claim for claim in self._cache.claims if claim.provider_id]
+        self._admitted &= {claim.uid for claim in claims}
+        self._breaker = Breaker((claim.pool, self._leaves(claim) or claim.uid in self._admitted) for claim in claims)
         self._counted_at = clock
 
     def admit(self, claim: ClaimRecord) -> str:

@@ -21,12 +21,12 @@ from worker.cache.managed_nodes import protection_of
 
 def claims_by_pool(cache: ClusterCache, pools: Collection[str]) -> dict[str, list[StaticClaim]]:
     """The cached NodeClaims of these NodePools."""
-    found: dict[str, list[StaticClaim]] = {name: [] for name in pools}
+    pool_claims: dict[str, list[StaticClaim]] = {name: [] for name in pools}
     for claim in cache.claims:
-        of_pool = found.get(claim.pool)
+        of_pool = pool_claims.get(claim.pool)
         if of_pool is not None:
             of_pool.append(static_claim(cache, claim))
-    return found
+    return pool_claims
 
 
 def static_claim(cache: ClusterCache, claim: ClaimRecord) -> StaticClaim:

@@ -96,11 +96,11 @@ class StaticNodePoolController(Controller):
         """Whether the cache shows something to do, so that it is worth reading from the API server."""
         backoff = self._backoff_of(pool)
         backoff.launched(claim.name for claim in cached if claim.launched)
-        found = _balance(pool, cached)
-        if found.held_back:
-            self._log_reason(pool.metadata.name, f"limits.nodes prevents {found.held_back} of its replicas")
-        if found.surplus or not found.missing:
-            return found.surplus > 0
+        balance = _balance(pool, cached)
+        if balance.held_back:
+            self._log_reason(pool.metadata.name, f"limits.nodes prevents {balance.held_back} of its replicas")
+        if balance.surplus or not balance.missing:
+            return balance.surplus > 0
         now = asyncio.get_running_loop().time()
         return (backoff.needs_fresh_list(cached) and not backoff.wait(now)) or self._may_make(pool, backoff) > 0
 
@@ -113,14 +113,14 @@ class StaticNodePoolController(Controller):
         selector = f"{labels.NODEPOOL}={record.name}"
         bodies = await self._kube.list(NODECLAIMS, label_selector=selector)
         listed = [ClaimRecord.of(body) for body in bodies if manages_claim(body)]
-        known = [static_claim(self._cache, claim) for claim in listed]
+        static_claims = [static_claim(self._cache, claim) for claim in listed]
         backoff = self._backoff_of(pool)
-        backoff.read(known, asyncio.get_running_loop().time())
-        found = _balance(pool, known)
-        if found.surplus:
+        backoff.read(static_claims, asyncio.get_running_loop().time())
+        balance = _balance(pool, static_claims)
+        if balance.surplus:
             now = utc_now()
-            known = [with_eviction_cost(self._cache, claim, now) for claim in listed]
-        decision = decide(pool, known, self._may_make(pool, backoff) if found.missing else 0)
+            static_claims = [with_eviction_cost(self._cache, claim, now) for claim in listed]
+        decision = decide(pool, static_claims, self._may_make(pool, backoff) if balance.missing else 0)
         await self._delete(pool, decision, backoff)
         if decision.create:
             await self._create(pool, decision, backoff)
@@ -151,8 +151,8 @@ class StaticNodePoolController(Controller):
             detail = f"NodePool {pool.metadata.name} has more nodes than its replicas"
             removal = Removal(reason=REASON, detail=detail, actor=f"controller {self.name}")
             if await delete_with_finalizer(self._kube, claim.record, removal):
-                known = self._cache.claims.get(claim.name)
-                capacity_type = known.labels.get(labels.CAPACITY_TYPE, "") if known is not None else ""
+                cached_claim = self._cache.claims.get(claim.name)
+                capacity_type = cached_claim.labels.get(labels.CAPACITY_TYPE, "") if cached_claim is not None else ""
                 metrics.CLAIMS_DISRUPTED.labels(REASON, pool.metadata.name, capacity_type, "", "graceful").inc()
                 self._log.info(
                     "The controller deleted a NodeClaim of a static NodePool",
@@ -162,9 +162,9 @@ class StaticNodePoolController(Controller):
     async def _create(self, pool: NodePool, decision: StaticDecision, backoff: LaunchBackoff) -> None:
         name = pool.metadata.name
         try:
-            seen = await instance_types_by_pool(self._view, self._types, [pool])
+            overlaid = await instance_types_by_pool(self._view, self._types, [pool])
             planned, why = await asyncio.to_thread(
-                static_node, pool, seen.sold[0][1], self._view.daemons(), self._view.namespaces(), self._policy
+                static_node, pool, overlaid.sold[0][1], self._view.daemons(), self._view.namespaces(), self._policy
             )
         except NoEmptyNodeError as error:
             backoff.failed(asyncio.get_running_loop().time())
@@ -173,7 +173,7 @@ class StaticNodePoolController(Controller):
         for claim in decision.create:
             with contextlib.suppress(ConflictError):  # another leader created it from the same ordinal
                 body = static_claim_body(planned, pool, claim)
-                body["metadata"]["annotations"] |= seen.overlay_annotations(name, planned.instance_types)
+                body["metadata"]["annotations"] |= overlaid.overlay_annotations(name, planned.instance_types)
                 body["metadata"]["annotations"][labels.EXPLANATION] = why
                 await self._kube.create(NODECLAIMS, body)
                 metrics.CLAIMS_CREATED.labels("provisioned", name, str(planned.min_values_relaxed).lower()).inc()
@@ -189,29 +189,29 @@ class StaticNodePoolController(Controller):
         same time.
         """
         name, uid = pool.metadata.name, pool.metadata.uid
-        known: NodePool | None = pool
-        while known is not None and next_ordinal(known) < ordinal:
+        current_pool: NodePool | None = pool
+        while current_pool is not None and next_ordinal(current_pool) < ordinal:
             metadata = {
                 "uid": uid,
-                "resourceVersion": known.metadata.resource_version,
+                "resourceVersion": current_pool.metadata.resource_version,
                 "annotations": {labels.NEXT_ORDINAL: str(ordinal)},
             }
             try:
                 await self._kube.patch(NODEPOOLS, name, {"metadata": metadata})
                 return
             except ConflictError:
-                known = await self._read_pool(name, uid)
+                current_pool = await self._read_pool(name, uid)
 
     def _backoff_of(self, pool: NodePool) -> LaunchBackoff:
         """The backoff of the newest generation of the pool seen so far, even if ``pool`` is an older one."""
         uid, generation = pool.metadata.uid or "", pool.metadata.generation or 0
-        known = self._backoffs.get(uid)
-        if known is None or known.generation < generation:
-            known = self._backoffs[uid] = LaunchBackoff(generation)
-        return known
+        backoff = self._backoffs.get(uid)
+        if backoff is None or backoff.generation < generation:
+            backoff = self._backoffs[uid] = LaunchBackoff(generation)
+        return backoff
 
     def _forget_all_but(self, uids: set[str]) -> None:
-        self._backoffs = {uid: kept for uid, kept in self._backoffs.items() if uid in uids}
+        self._backoffs = {uid: backoff for uid, backoff in self._backoffs.items() if uid in uids}
 
     def _log_reason(self, pool: str, why: str) -> None:
         if self._log_limiter.count((pool, why[:40])) is not None:

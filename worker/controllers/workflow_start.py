@@ -24,7 +24,7 @@ async def start(
     client: Client,
     cluster: str,
     run: Any,
-    given: Any,
+    workflow_input: Any,
     workflow_id: str,
     *,
     summary: str,
@@ -40,7 +40,7 @@ async def start(
     pairs = [SearchAttributePair(names.CLUSTER, cluster), *attributes]
     await client.start_workflow(
         run,
-        given,
+        workflow_input,
         id=workflow_id,
         task_queue=names.task_queue(cluster),
         id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,

@@ -70,8 +70,8 @@ class ZonalShiftController(Controller):
 
     async def _tell(self, zone: str, reason: str, message: str, type_: Literal["Normal", "Warning"]) -> None:
         for record in self._cache.nodeclasses:
-            found = self._view.node_class(record.name)
-            name = _zone_named(found, zone) if found is not None else ""
+            node_class = self._view.node_class(record.name)
+            name = _zone_named(node_class, zone) if node_class is not None else ""
             if name:
                 await self._recorder.publish(_reference(record), reason, message.format(name), type_)
 
@@ -82,4 +82,4 @@ def _reference(record: ObjectRecord) -> JsonObject:
 
 def _zone_named(node_class: EC2NodeClass, zone: str) -> str:
     """The name of the zone if the class has a subnet there; empty if not."""
-    return next((each.zone for each in node_class.status.subnets if zone in (each.zone_id, each.zone)), "")
+    return next((subnet.zone for subnet in node_class.status.subnets if zone in (subnet.zone_id, subnet.zone)), "")

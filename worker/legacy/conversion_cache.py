@@ -33,20 +33,20 @@ class ConversionCache:
         self, templates: Sequence[ObjectRecord], provisioners: Sequence[ObjectRecord], defaults: Defaults
     ) -> dict[str, Materialized]:
         """Convert all old objects. Returns the results by UID."""
-        made = {record.uid: self._template(record, defaults) for record in templates}
-        classes = {name_of(body): body["spec"] for one in made.values() for body in one.manifests}
+        materialized = {record.uid: self._template(record, defaults) for record in templates}
+        classes = {name_of(body): body["spec"] for conversion in materialized.values() for body in conversion.manifests}
 
         def class_spec(name: str) -> Mapping[str, Any] | None:
-            found = self._cache.nodeclasses.get(name)
-            return classes.get(name) or (found.spec if found is not None else None)
+            node_class = self._cache.nodeclasses.get(name)
+            return classes.get(name) or (node_class.spec if node_class is not None else None)
 
         bodies = [record.body for record in provisioners]
         names = {record.name for record in templates}
         for record in provisioners:
             own = self._provider_class(record, names | chosen_by_others(record.name, bodies))
-            made[record.uid] = self._provisioner(record, class_spec, defaults, own)
-        self._known = {uid: known for uid, known in self._known.items() if uid in made}
-        return made
+            materialized[record.uid] = self._provisioner(record, class_spec, defaults, own)
+        self._known = {uid: cached for uid, cached in self._known.items() if uid in materialized}
+        return materialized
 
     def _template(self, record: ObjectRecord, defaults: Defaults) -> Materialized:
         body = with_type(AWSNODETEMPLATES, record)
@@ -57,36 +57,38 @@ class ConversionCache:
     ) -> Materialized:
         body = with_type(PROVISIONERS, record)
         reference = record.spec.get("providerRef")
-        named = str(reference.get("name")) if isinstance(reference, dict) else DEFAULT_CLASS
-        base = class_spec(named)
+        class_name = str(reference.get("name")) if isinstance(reference, dict) else DEFAULT_CLASS
+        base = class_spec(class_name)
         if not record.spec.get("kubeletConfiguration"):
             base = {} if base is not None else None  # only its existence matters
         return self._cached(record, (defaults, base, own), lambda: made_of_provisioner(body, class_spec, defaults, own))
 
-    def _provider_class(self, record: ObjectRecord, taken: Collection[str]) -> str:
+    def _provider_class(self, record: ObjectRecord, taken_names: Collection[str]) -> str:
         """The name of the class for a Provisioner's inline provider: the class that it already has, or else a free
         name.
         """
         pool = self._cache.pools.get(record.name)
         in_use = class_of(dict(pool.body)) if pool is not None else None
-        theirs = {one.name for one in self._cache.nodeclasses if not _made_for(one, record)}
-        own = [one.name for one in self._cache.nodeclasses if one.name not in theirs]
+        theirs = {node_class.name for node_class in self._cache.nodeclasses if not _made_for(node_class, record)}
+        own = [node_class.name for node_class in self._cache.nodeclasses if node_class.name not in theirs]
         own.sort(key=lambda name: (name != in_use, name))
-        return provider_class(record.name, {*taken, *theirs}, own)
+        return provider_class(record.name, {*taken_names, *theirs}, own)
 
     def _cached(self, record: ObjectRecord, inputs: object, work_out: Callable[[], Materialized]) -> Materialized:
         origin = (record.body["metadata"].get("generation"), dict(record.annotations), inputs)
-        known = self._known.get(record.uid)
-        if known is None or known[0] != origin:
+        cached = self._known.get(record.uid)
+        if cached is None or cached[0] != origin:
             try:
-                made = work_out()
+                conversion = work_out()
             except Exception:  # one object that fails must not stop the conversion of the others
                 log.exception(
                     "The controller failed to convert an object of an older API", extra={"object": record.name}
                 )
-                made = Materialized(problem="it could not be converted: the log of Tenon's cluster process says why")
-            known = self._known[record.uid] = (origin, made)
-        return known[1]
+                conversion = Materialized(
+                    problem="it could not be converted: the log of Tenon's cluster process says why"
+                )
+            cached = self._known[record.uid] = (origin, conversion)
+        return cached[1]
 
 
 def _made_for(present: ObjectRecord, provisioner: ObjectRecord) -> bool:
@@ -102,27 +104,27 @@ def with_type(resource: Resource, record: ObjectRecord) -> dict[str, Any]:
     return {**record.body, "apiVersion": resource.api_version, "kind": resource.kind}
 
 
-def unused_objects(cache: ClusterCache, made: Mapping[str, Materialized]) -> dict[str, list[str]]:
+def unused_objects(cache: ClusterCache, materialized: Mapping[str, Materialized]) -> dict[str, list[str]]:
     """By UID of an old object: the objects that it owns but that no conversion produces any more, as text for a
     message.
     """
-    wanted = {(body["kind"], name_of(body)) for one in made.values() for body in one.manifests}
-    found: dict[str, list[str]] = {}
+    used = {(body["kind"], name_of(body)) for conversion in materialized.values() for body in conversion.manifests}
+    unused: dict[str, list[str]] = {}
     for kind, records in (("NodePool", cache.pools), (NODE_CLASS_KIND, cache.nodeclasses)):
         for record in records:
-            if (kind, record.name) in wanted or record.deleting:
+            if (kind, record.name) in used or record.deleting:
                 continue
             owner = controller(owners(record.body))
-            if owner is not None and owner.uid in made:
-                found.setdefault(owner.uid, []).append(f"{kind} {record.name}")
-    return found
+            if owner is not None and owner.uid in materialized:
+                unused.setdefault(owner.uid, []).append(f"{kind} {record.name}")
+    return unused
 
 
-def is_unused(present: Mapping[str, Any], wanted: JsonObject, made: Mapping[str, Materialized]) -> bool:
+def is_unused(present: Mapping[str, Any], desired: JsonObject, materialized: Mapping[str, Materialized]) -> bool:
     """Whether an object belongs to an existing old object that is now converted to something else."""
     owner = controller(owners(present))
-    becomes = made.get(owner.uid) if owner is not None else None
+    becomes = materialized.get(owner.uid) if owner is not None else None
     if becomes is None or becomes.problem:
         return False
     names = {(body["kind"], name_of(body)) for body in becomes.manifests}
-    return (wanted["kind"], name_of(wanted)) not in names
+    return (desired["kind"], name_of(desired)) not in names

@@ -49,7 +49,7 @@ class Materializer:
         return table.get(name_of(body))
 
     async def reconcile(
-        self, old: Mapping[str, Any], made: Materialized, claimed: Mapping[tuple[str, str], str], free: Free
+        self, old: Mapping[str, Any], materialized: Materialized, claimed: Mapping[tuple[str, str], str], free: Free
     ) -> Outcome:
         """Create or update the objects that represent an old object.
 
@@ -63,26 +63,26 @@ class Materializer:
             ConflictError: the cache is out of date and will soon catch up.
             ApiError: another failure that may pass.
         """
-        if made.problem:
+        if materialized.problem:
             stands = "; the objects created from it stay unchanged" if self._has_objects(old) else ""
-            return Outcome(reason=INVALID, problem=made.problem + stands)
-        for body in made.manifests:
-            taken = self._taken(old, body, claimed, free)
-            if taken is not None:
-                return taken
-        for body in reversed(made.manifests):  # create a class before the pool that refers to it
+            return Outcome(reason=INVALID, problem=materialized.problem + stands)
+        for body in materialized.manifests:
+            taken_by = self._taken(old, body, claimed, free)
+            if taken_by is not None:
+                return taken_by
+        for body in reversed(materialized.manifests):  # create a class before the pool that refers to it
             try:
                 await self._reconcile_object(old, body, free)
             except ApiError as error:
                 if error.status not in REFUSALS:
                     raise
-                what = f"{body['kind']} {name_of(body)}"
-                return Outcome(reason=REFUSED, problem=f"the API server rejects {what}: {error.message}")
-        return Outcome(became=made.names, notes=made.notes)
+                title = f"{body['kind']} {name_of(body)}"
+                return Outcome(reason=REFUSED, problem=f"the API server rejects {title}: {error.message}")
+        return Outcome(became=materialized.names, notes=materialized.notes)
 
     def _has_objects(self, old: Mapping[str, Any]) -> bool:
-        found = (self.present({"kind": kind, "metadata": {"name": name_of(old)}}) for kind in RESOURCES)
-        return any(record is not None and belongs_to(record.body, old) for record in found)
+        present_objects = (self.present({"kind": kind, "metadata": {"name": name_of(old)}}) for kind in RESOURCES)
+        return any(record is not None and belongs_to(record.body, old) for record in present_objects)
 
     def _taken(
         self, old: Mapping[str, Any], body: JsonObject, claimed: Mapping[tuple[str, str], str], free: Free
@@ -142,9 +142,9 @@ class Materializer:
 
     def _is_known(self, record: ObjectRecord, body: JsonObject) -> bool:
         """Whether this object was already compared to this manifest and needs no further write."""
-        known, generation = (body["kind"], name_of(body)), record.body["metadata"].get("generation")
-        alike = self._alike.get(known) == (record.resource_version, body)
-        return alike or self._overruled.get(known) == (record.uid, generation, body)
+        place, generation = (body["kind"], name_of(body)), record.body["metadata"].get("generation")
+        is_unchanged = self._alike.get(place) == (record.resource_version, body)
+        return is_unchanged or self._overruled.get(place) == (record.uid, generation, body)
 
     async def _update(
         self, resource: Resource, present: Mapping[str, Any], body: JsonObject, old: Mapping[str, Any]

@@ -56,8 +56,8 @@ class LegacyObjects:
 
     async def wait_known(self) -> None:
         """Wait until each kind has been read completely once, or is known not to be served."""
-        for known in self._known.values():
-            await known.wait()
+        for reflector in self._known.values():
+            await reflector.wait()
 
     async def _follow(self, resource: Resource, table: Table[ObjectRecord]) -> None:
         while not await served(self._kube, resource, self._log_limiter):

@@ -20,13 +20,13 @@ MAX_DELAY = timedelta(seconds=60)
 """No answer of the API server delays an activity for longer."""
 
 
-def retry_delay(asked: float, attempt: int, policy: RetryPolicy | None) -> timedelta:
+def retry_delay(requested_delay: float, attempt: int, policy: RetryPolicy | None) -> timedelta:
     """The pause before the next attempt: what the API server asked for, and no less than the retry policy's pause."""
     if policy is None:
-        return min(timedelta(seconds=asked), MAX_DELAY)
+        return min(timedelta(seconds=requested_delay), MAX_DELAY)
     usual = policy.initial_interval * policy.backoff_coefficient ** min(attempt - 1, 30)
     longest = policy.maximum_interval or 100 * policy.initial_interval
-    return max(min(timedelta(seconds=asked), MAX_DELAY), min(usual, longest))
+    return max(min(timedelta(seconds=requested_delay), MAX_DELAY), min(usual, longest))
 
 
 class RetryAfterInterceptor(Interceptor):

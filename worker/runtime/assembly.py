@@ -135,10 +135,10 @@ def _region_of_instance() -> str:
         name: session.get_config_variable(name)
         for name in ("ec2_metadata_service_endpoint", "ec2_metadata_v1_disabled")
     }
-    found = InstanceMetadataRegionFetcher(timeout=1, num_attempts=2, config=config).retrieve_region()
-    if found:
-        loggers.CLUSTER.info("The worker read its region from instance metadata", extra={"region": found})
-    return found or ""
+    region = InstanceMetadataRegionFetcher(timeout=1, num_attempts=2, config=config).retrieve_region()
+    if region:
+        loggers.CLUSTER.info("The worker read its region from instance metadata", extra={"region": region})
+    return region or ""
 
 
 async def dns_address(kube: Kube) -> str:

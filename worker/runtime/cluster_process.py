@@ -131,7 +131,7 @@ def _read_interruptions(
 
     return [
         asyncio.create_task(rivals.serve(read), name="interruption"),
-        asyncio.create_task(connected(opening, lambda each: each.serve(report)), name="interrupted offerings"),
+        asyncio.create_task(connected(opening, lambda reports: reports.serve(report)), name="interrupted offerings"),
     ]
 
 

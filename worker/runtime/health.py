@@ -120,8 +120,8 @@ def serve_metrics(directory: str, port: int, *, profiling: bool = False) -> Thre
     class Metrics(_Quiet):
         def do_GET(self) -> None:
             """One scrape, or one profile."""
-            if profiling and (wanted := asked(self.path)):
-                profile = gather(directory, *wanted)
+            if profiling and (query := asked(self.path)):
+                profile = gather(directory, *query)
                 if profile is None:
                     self.answer(503, "text/plain", b"another profile is being taken: ask again when it is done\n")
                 else:
@@ -140,11 +140,11 @@ def serve_metrics(directory: str, port: int, *, profiling: bool = False) -> Thre
 
 def _texts(directory: str) -> bytes:
     """The metrics that processes wrote as text."""
-    found = []
+    texts = []
     for path in sorted(Path(directory).glob(f"*{TEXT_SUFFIX}")):
         with contextlib.suppress(FileNotFoundError):  # the leader has just ended
-            found.append(path.read_bytes())
-    return b"".join(found)
+            texts.append(path.read_bytes())
+    return b"".join(texts)
 
 
 class _Quiet(BaseHTTPRequestHandler):

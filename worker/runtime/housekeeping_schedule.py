@@ -43,11 +43,11 @@ RETRY = 15.0
 
 async def ensure_schedule(client: Client, cluster: str, every: timedelta = EVERY) -> bool:
     """Create or correct the Schedule. Returns whether that took a change. An operator's pause is kept."""
-    wanted = _schedule(cluster, every)
+    schedule = _schedule(cluster, every)
     try:
-        await client.create_schedule(schedule_id(cluster), wanted)
+        await client.create_schedule(schedule_id(cluster), schedule)
     except ScheduleAlreadyRunningError:
-        return await _update_schedule(client, cluster, wanted)
+        return await _update_schedule(client, cluster, schedule)
     return True
 
 
@@ -80,18 +80,18 @@ async def reconcile_schedule(client: Client, cluster: str, every: timedelta = EV
         await asyncio.sleep(pause)
 
 
-async def _update_schedule(client: Client, cluster: str, wanted: Schedule) -> bool:
+async def _update_schedule(client: Client, cluster: str, schedule: Schedule) -> bool:
     changed = False
-    essence = await _compared_fields(client, wanted)
+    essence = await _compared_fields(client, schedule)
 
-    async def update(given: ScheduleUpdateInput) -> ScheduleUpdate | None:
+    async def update(update_input: ScheduleUpdateInput) -> ScheduleUpdate | None:
         nonlocal changed
-        present = given.description.schedule
+        present = update_input.description.schedule
         if await _compared_fields(client, present) == essence:
             return None
         changed = True
-        wanted.state = present.state
-        return ScheduleUpdate(schedule=wanted)
+        schedule.state = present.state
+        return ScheduleUpdate(schedule=schedule)
 
     await client.get_schedule_handle(schedule_id(cluster)).update(update)
     return changed
@@ -117,16 +117,16 @@ async def _compared_fields(client: Client, schedule: Schedule) -> tuple[object, 
     action = schedule.action
     assert isinstance(action, ScheduleActionStartWorkflow)
     # A description holds the encoded arguments, as the server stores them.
-    encoded = [each for each in action.args if isinstance(each, Payload)]
+    encoded = [argument for argument in action.args if isinstance(argument, Payload)]
     encoded = encoded or list(await client.data_converter.encode(action.args))
     return (
         action.workflow,
         action.id,
         action.task_queue,
-        [each.data for each in await _decrypted(client, encoded)],
+        [argument.data for argument in await _decrypted(client, encoded)],
         # Also the key, so that the Schedule changes to a new one before the old one is removed.
-        [(each.metadata.get("encoding"), each.metadata.get(KEY_ID)) for each in encoded],
-        [each.every for each in schedule.spec.intervals],
+        [(argument.metadata.get("encoding"), argument.metadata.get(KEY_ID)) for argument in encoded],
+        [argument.every for argument in schedule.spec.intervals],
         schedule.spec.jitter,
         schedule.policy.overlap,
         schedule.policy.catchup_window,

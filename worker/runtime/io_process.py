@@ -90,7 +90,10 @@ async def _serve(settings: Settings, readiness: Readiness, stop: asyncio.Event) 
                 asyncio.create_task(connected(opening, Connection.run), name="temporal certificates"),
                 asyncio.create_task(watch_api_server(leases, readiness), name="api server health"),
                 asyncio.create_task(rivals.run(), name="rivals"),
-                asyncio.create_task(connected(opening, lambda each: rivals.serve(partial(serve, each))), name="serve"),
+                asyncio.create_task(
+                    connected(opening, lambda connected_client: rivals.serve(partial(serve, connected_client))),
+                    name="serve",
+                ),
             ],
         )
     finally:

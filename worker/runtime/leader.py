@@ -143,7 +143,7 @@ def _planning(settings: Settings, clients: Clients, cache: ClusterCache) -> Plan
         moves=moves,
         budgets=BudgetReporter(clients.recorder),
         slowed=slowed,
-        held=HeldNodeEvents(clients.recorder),
+        held_node_events=HeldNodeEvents(clients.recorder),
     )
     return Planning(view, policy, room, refusals, slowed, batcher, planner, moves, disruptor)
 

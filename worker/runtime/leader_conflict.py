@@ -152,12 +152,15 @@ class LeaderConflict:
         """Check the Leases once. A failure keeps the previous result."""
         try:
             async with asyncio.timeout(PERIOD * 5):
-                found = [
+                leases_list = [
                     lease
                     for name in self._names
                     for lease in await self._kube.list(LEASES, field_selector=f"metadata.name={name}")
                 ]
-                leases = {(each["metadata"].get("namespace", ""), each["metadata"]["name"]): each for each in found}
+                leases = {
+                    (listed_lease["metadata"].get("namespace", ""), listed_lease["metadata"]["name"]): listed_lease
+                    for listed_lease in leases_list
+                }
                 controllers = await self._holders.controllers(leases)
         except (ApiError, TimeoutError) as error:
             why = str(error) or "no answer in time"
@@ -195,32 +198,34 @@ class LeaderConflict:
         rivals: list[ForeignLease] = []
         ignored: list[ForeignLease] = []
         for key, lease in leases.items():
-            seen = self._observe(key, lease, before.get(key), clock)
-            self._seen[key] = seen
-            if seen.lasts:
-                (rivals if key in controllers else ignored).append(ForeignLease(*key, holder=seen.holder, lease=lease))
+            observed = self._observe(key, lease, before.get(key), clock)
+            self._seen[key] = observed
+            if observed.lasts:
+                (rivals if key in controllers else ignored).append(
+                    ForeignLease(*key, holder=observed.holder, lease=lease)
+                )
         self._blind = False
         # Prefer a Karpenter over another Tenon, because the other Tenon gives way to it as well.
-        await self._become(min(rivals, key=lambda each: (each.is_tenon, each.namespace, each.name), default=None))
+        await self._become(min(rivals, key=lambda rival: (rival.is_tenon, rival.namespace, rival.name), default=None))
         await self._report(ignored)
 
     async def _report(self, ignored: Sequence[ForeignLease]) -> None:
         """Say about each Lease that does not count that Tenon goes on, and what to do if it should count."""
         metrics.IGNORED_LEASES.set(len(ignored))
-        for each in ignored:
-            key = f"{each.namespace}/{each.name}"
+        for ignored_lease in ignored:
+            key = f"{ignored_lease.namespace}/{ignored_lease.name}"
             if self._log_limiter.count(key) is None:
                 continue
             log.warning(
                 "The holder of a Lease is no controller of nodes, and Tenon does not stand by for it",
-                extra={"lease": key, "holder": each.holder},
+                extra={"lease": key, "holder": ignored_lease.holder},
             )
             why = (
-                f"{each.holder or 'its holder'} is no Pod of namespace {each.namespace} whose ServiceAccount may write "
-                "NodeClaims: Tenon does not stand by. If a Karpenter holds this Lease, add the namespace to "
+                f"{ignored_lease.holder or 'its holder'} is no Pod of namespace {ignored_lease.namespace} whose "
+                "ServiceAccount may write NodeClaims: Tenon does not stand by. If a Karpenter holds this Lease, add the namespace to "
                 "STAND_BY_NAMESPACES of Tenon"
             )
-            await self._recorder.publish(each.lease, LEASE_IGNORED, why, "Warning")
+            await self._recorder.publish(ignored_lease.lease, LEASE_IGNORED, why, "Warning")
 
     def _observe(self, key: Key, lease: JsonObject, before: _Observation | None, clock: float) -> _Observation:
         """Compare one Lease with its previous observation."""
@@ -236,8 +241,10 @@ class LeaderConflict:
             since = clock  # another holder could not renew either while the API server was unavailable
         else:
             since = before.since
-        said = duration(spec, DURATION)
-        return _Observation(renewal, since, holder, lasts=clock < since + (said if holds else max(said, DURATION)))
+        stated_duration = duration(spec, DURATION)
+        return _Observation(
+            renewal, since, holder, lasts=clock < since + (stated_duration if holds else max(stated_duration, DURATION))
+        )
 
     def _long_ago(self, stamp: Any) -> bool:
         renewed_at = parse_instant(stamp)
@@ -249,15 +256,15 @@ class LeaderConflict:
         else:
             self._gate.close(f"{rival}, and Tenon stands by")
         changed = bool(self.unseen) or rival != self.rival
-        gone, self.rival, self.unseen = self.rival, rival, ""
+        previous, self.rival, self.unseen = self.rival, rival, ""
         if not changed:
             return
         metrics.STANDING_BY.set(1 if rival else 0)
         if rival is None:
-            if gone is not None:
+            if previous is not None:
                 log.info(
                     "The Lease of another controller expired, and Tenon starts",
-                    extra={"lease": f"{gone.namespace}/{gone.name}"},
+                    extra={"lease": f"{previous.namespace}/{previous.name}"},
                 )
             self._taken.clear()
             self._free.set()

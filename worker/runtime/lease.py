@@ -133,10 +133,10 @@ class LeaseElection:
 
     async def acquire(self) -> None:
         """Wait until this identity holds the Lease."""
-        held = await self._try_with_timeout()
-        while not held:
+        is_held = await self._try_with_timeout()
+        while not is_held:
             await asyncio.sleep(self._times.retry)
-            held = await self._try_with_timeout()
+            is_held = await self._try_with_timeout()
         log.info("This replica leads", extra={"lease": self._key, "identity": self._identity})
 
     async def release(self) -> None:
@@ -170,14 +170,14 @@ class LeaseElection:
         """Renew until the Lease is lost to another holder, or until no answer came within the deadline."""
         clock = asyncio.get_running_loop().time
         deadline = self._renewed_at + self._times.renew_deadline
-        held: bool | None = True
-        while held is not False and clock() < deadline:
+        is_held: bool | None = True
+        while is_held is not False and clock() < deadline:
             await asyncio.sleep(self._times.retry)
             try:
                 async with asyncio.timeout_at(deadline):
-                    held = await self._try()
+                    is_held = await self._try()
             except TimeoutError:
-                held = None
+                is_held = None
             deadline = self._renewed_at + self._times.renew_deadline
         log.warning("This replica lost the Lease and stops leading", extra={"lease": self._key})
 
@@ -193,9 +193,9 @@ class LeaseElection:
         """Make one attempt to take or renew the Lease. Returns whether it is ours now, or None if that is unknown."""
         if self._stand_by(self.leading):
             return False
-        asked = asyncio.get_running_loop().time()  # other replicas count from the write, not from the answer
+        started_at = asyncio.get_running_loop().time()  # other replicas count from the write, not from the answer
         try:
-            held = await self._take()
+            is_held = await self._take()
         except ConflictError:
             return None  # another client wrote; the next attempt reads the new holder
         except ApiError as error:
@@ -209,9 +209,9 @@ class LeaseElection:
         if self._complaint:
             log.info("This replica can read and write the Lease again", extra={"lease": self._key})
         self._complaint = ""
-        if held:
-            self._renewed_at = asked
-        return held
+        if is_held:
+            self._renewed_at = started_at
+        return is_held
 
     async def _take(self) -> bool:
         lease = await self._kube.get(LEASES, self._name, self._namespace)

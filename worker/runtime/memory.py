@@ -110,7 +110,7 @@ def _children(process: int) -> set[int]:
         text = (_PROC / str(process) / "task" / str(process) / "children").read_text()
     except OSError:  # not Linux, or the process is gone
         return set()
-    return {int(each) for each in text.split()}
+    return {int(pid) for pid in text.split()}
 
 
 def _resident(process: int) -> int:

@@ -34,12 +34,12 @@ KEY_BYTES = (16, 24, 32)
 
 def _secret(text: object) -> bytes:
     try:
-        found = b64decode(text, validate=True) if isinstance(text, str) else b""
+        secret = b64decode(text, validate=True) if isinstance(text, str) else b""
     except ValueError:
-        found = b""
-    if len(found) not in KEY_BYTES:
+        secret = b""
+    if len(secret) not in KEY_BYTES:
         raise ValueError("the secret is not base64 of 16, 24 or 32 bytes")
-    return found
+    return secret
 
 
 def _name(text: object) -> str:
@@ -90,8 +90,8 @@ def read(path: Path) -> Keys:
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False, include_context=False)[0]
         where = ".".join(map(str, first["loc"]))
-        what = first["msg"].removeprefix("Value error, ")
-        why = f"{where}: {what}" if where else what
+        message = first["msg"].removeprefix("Value error, ")
+        why = f"{where}: {message}" if where else message
     raise PayloadCodecError(
         f"The encryption keys in {path} cannot be used ({why}): write `keys`, a list of `name` and `secret`."
     )
@@ -167,10 +167,10 @@ class EncryptionCodec(PayloadCodec):
             return
         log.info("The encryption keys changed, and the worker uses the new ones", extra={"key": self._first.decode()})
 
-    def _use(self, found: Keys) -> None:
-        self._encrypts = found.encrypt
-        self._first = found.keys[0].name.encode()
-        self._ciphers = {key.name.encode(): AESGCM(key.secret) for key in found.keys}
+    def _use(self, keys: Keys) -> None:
+        self._encrypts = keys.encrypt
+        self._first = keys.keys[0].name.encode()
+        self._ciphers = {key.name.encode(): AESGCM(key.secret) for key in keys.keys}
 
 
 def _shown(name: bytes) -> str:

@@ -30,29 +30,29 @@ class PlanActivities:
         self._announced = announced
 
     @activity.defn(name=ActivityName.AWAIT_BATCH)
-    async def await_batch(self, given: AwaitBatchInput) -> BatchSummary:
+    async def await_batch(self, batch_input: AwaitBatchInput) -> BatchSummary:
         """Wait for pods that fit on no node."""
         with self._announced.question_of(activity.info().workflow_id or ""):
-            return await self._batcher.await_batch(given)
+            return await self._batcher.await_batch(batch_input)
 
     @activity.defn(name=ActivityName.PLAN)
-    async def plan(self, given: PlanInput) -> PlanResult:
+    async def plan(self, plan_input: PlanInput) -> PlanResult:
         """Plan one batch."""
         with self._announced.question_of(activity.info().workflow_id or ""):
-            return await self._planner.plan(given)
+            return await self._planner.plan(plan_input)
 
     @activity.defn(name=ActivityName.AWAIT_DISRUPTION)
-    async def await_disruption(self, given: AwaitDisruptionInput) -> DisruptionDecision:
+    async def await_disruption(self, disruption_input: AwaitDisruptionInput) -> DisruptionDecision:
         """Wait for nodes that may be disrupted."""
         with self._announced.question_of(activity.info().workflow_id or ""):
-            return await self._disruptor.await_candidates(given)
+            return await self._disruptor.await_candidates(disruption_input)
 
     @activity.defn(name=ActivityName.VALIDATE_COMMAND)
-    async def validate_command(self, given: DisruptInput) -> StepResult:
+    async def validate_command(self, command_input: DisruptInput) -> StepResult:
         """Check that a disruption command still holds."""
-        return await self._disruptor.validate(given.command)
+        return await self._disruptor.validate(command_input.command)
 
     @activity.defn(name=ActivityName.MEASURE_SAVING)
-    async def measure_saving(self, given: MeasureInput) -> MeasureResult:
+    async def measure_saving(self, measure_input: MeasureInput) -> MeasureResult:
         """Compare what a disruption command saves with what was predicted."""
-        return await self._disruptor.measure(given)
+        return await self._disruptor.measure(measure_input)

@@ -41,9 +41,9 @@ async def serve_profiles(folder: str, process: str) -> None:
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError):
-            asked = json.loads(await reader.readline())
-            work = stacks if asked["what"] == "goroutine" else sample
-            text = await loop.run_in_executor(own_thread, work, process, asked["seconds"])
+            query = json.loads(await reader.readline())
+            work = stacks if query["what"] == "goroutine" else sample
+            text = await loop.run_in_executor(own_thread, work, process, query["seconds"])
             writer.write(text.encode())
             await writer.drain()
         writer.close()
@@ -56,16 +56,16 @@ async def serve_profiles(folder: str, process: str) -> None:
 
 def sample(process: str, seconds: float, frames: Frames = sys._current_frames) -> str:
     """Sample the stacks of this process's threads for ``seconds``."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     own = threading.get_ident()
     end = time.monotonic() + seconds
     while True:
         names = {thread.ident: thread.name for thread in threading.enumerate()}
         for ident, frame in frames().items():
             if ident != own:
-                found[";".join((process, names.get(ident, "thread"), *_stack(frame)))] += 1
+                counts[";".join((process, names.get(ident, "thread"), *_stack(frame)))] += 1
         if time.monotonic() >= end:
-            return "".join(f"{stack} {count}\n" for stack, count in sorted(found.items()))
+            return "".join(f"{stack} {count}\n" for stack, count in sorted(counts.items()))
         time.sleep(1 / HERTZ)
 
 
@@ -81,8 +81,8 @@ def stacks(process: str, _seconds: float) -> str:
 def asked(path: str) -> tuple[str, float] | None:
     """The profile that a path under /debug/pprof/ requests, and its seconds. None if there is no such profile."""
     parts = urlsplit(path)
-    what = parts.path.removeprefix("/debug/pprof/")
-    if not parts.path.startswith("/debug/pprof/") or what not in ("profile", "goroutine"):
+    profile = parts.path.removeprefix("/debug/pprof/")
+    if not parts.path.startswith("/debug/pprof/") or profile not in ("profile", "goroutine"):
         return None
     try:
         seconds = float(parse_qs(parts.query).get("seconds", [str(DEFAULT_SECONDS)])[0])
@@ -90,10 +90,10 @@ def asked(path: str) -> tuple[str, float] | None:
         return None
     if not math.isfinite(seconds):
         return None
-    return what, min(max(seconds, 0.0), MAX_SECONDS)
+    return profile, min(max(seconds, 0.0), MAX_SECONDS)
 
 
-def gather(folder: str, what: str, seconds: float) -> str | None:
+def gather(folder: str, profile: str, seconds: float) -> str | None:
     """The answers of all processes, sorted by process name. Blocks for the length of the profile.
 
     Returns None immediately if another profile is being taken, because the two would show each other.
@@ -101,20 +101,20 @@ def gather(folder: str, what: str, seconds: float) -> str | None:
     if not _gathering.acquire(blocking=False):
         return None
     try:
-        return asyncio.run(_gather(sorted(Path(folder).glob(SOCKETS)), what, seconds))
+        return asyncio.run(_gather(sorted(Path(folder).glob(SOCKETS)), profile, seconds))
     finally:
         _gathering.release()
 
 
-async def _gather(sockets: list[Path], what: str, seconds: float) -> str:
-    return "".join(await asyncio.gather(*(_ask(path, what, seconds) for path in sockets)))
+async def _gather(sockets: list[Path], profile: str, seconds: float) -> str:
+    return "".join(await asyncio.gather(*(_ask(path, profile, seconds) for path in sockets)))
 
 
-async def _ask(path: Path, what: str, seconds: float) -> str:
+async def _ask(path: Path, profile: str, seconds: float) -> str:
     try:
         async with asyncio.timeout(seconds + REQUEST_TIMEOUT):
             reader, writer = await asyncio.open_unix_connection(path)
-            writer.write(json.dumps({"what": what, "seconds": seconds}).encode() + b"\n")
+            writer.write(json.dumps({"what": profile, "seconds": seconds}).encode() + b"\n")
             await writer.drain()
             text = (await reader.read()).decode()
             writer.close()

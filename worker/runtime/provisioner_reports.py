@@ -82,11 +82,11 @@ async def send_reports(
         await news.wait()
         await asyncio.sleep(gather)
         news.clear()
-        if (found := report()) is None:
+        if (message := report()) is None:
             continue
         try:
             await provisioner.signal(
-                ProvisionerWorkflow.launches_reported, found, rpc_timeout=timedelta(seconds=ANSWER_SECONDS)
+                ProvisionerWorkflow.launches_reported, message, rpc_timeout=timedelta(seconds=ANSWER_SECONDS)
             )
         except RPCError as error:
             log.info(
@@ -96,4 +96,4 @@ async def send_reports(
             news.set()
             await asyncio.sleep(retry)
         else:
-            acknowledge(found)
+            acknowledge(message)

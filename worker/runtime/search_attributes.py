@@ -55,8 +55,8 @@ async def ensure_search_attributes(client: Client) -> None:
 
 def create_command(missing: Keys, namespace: str) -> str:
     """Return the command that adds search attributes to a namespace."""
-    named = " ".join(f"--name {key.name} --type {_type_name(key.indexed_value_type)}" for key in missing)
-    return f"temporal operator search-attribute create {named} --namespace {namespace}"
+    arguments = " ".join(f"--name {key.name} --type {_type_name(key.indexed_value_type)}" for key in missing)
+    return f"temporal operator search-attribute create {arguments} --namespace {namespace}"
 
 
 async def missing_search_attributes(client: Client) -> Keys:
@@ -83,14 +83,14 @@ async def missing_search_attributes(client: Client) -> Keys:
 async def _missing_by_queries(client: Client) -> Keys:
     keys: Keys = SEARCH_ATTRIBUTES
     answers = await asyncio.gather(*(_asked(client, key) for key in keys))
-    found = list(zip(keys, answers, strict=True))
-    unknown = [key for key, exists in found if exists is None]
+    keys_and_answers = list(zip(keys, answers, strict=True))
+    unknown = [key for key, exists in keys_and_answers if exists is None]
     if unknown:
         log.warning(
             "The worker cannot check for its search attributes in Temporal, and workflows cannot start without them",
             extra={"namespace": client.namespace, "search-attributes": _names(unknown)},
         )
-    return [key for key, exists in found if exists is False]
+    return [key for key, exists in keys_and_answers if exists is False]
 
 
 async def _asked(client: Client, key: SearchAttributeKey[Any]) -> bool | None:

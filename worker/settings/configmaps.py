@@ -34,7 +34,7 @@ async def read_config_maps(kube: Kube, namespace: str) -> ConfigMapSettings:
     Raises:
         ApiError: the API server does not answer, or its answer makes no sense.
     """
-    parts, found = [], []
+    parts, read_maps = [], []
     for name in (SETTINGS, LOGGING):
         try:
             manifest = await kube.get(CONFIGMAPS, name, namespace)
@@ -44,9 +44,9 @@ async def read_config_maps(kube: Kube, namespace: str) -> ConfigMapSettings:
                 "may not get them there (deploy/rbac.yaml has the rule)."
             )
         if manifest is not None:
-            found.append(name)
+            read_maps.append(name)
             parts.append(convert_settings(manifest))
-    return ConfigMapSettings(merged(parts), found)
+    return ConfigMapSettings(merged(parts), read_maps)
 
 
 async def read_cluster(namespace: str, kubeconfig: str | None = None) -> ConfigMapSettings:

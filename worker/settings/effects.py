@@ -29,14 +29,14 @@ WITHOUT_WEBHOOK = (
 )
 
 
-def warnings(settings: Settings, named: Container[str] = frozenset()) -> list[str]:
+def warnings(settings: Settings, stated_names: Container[str] = frozenset()) -> list[str]:
     """One sentence for each setting and gate that has no effect, or has a cost.
 
     Default values give no warning, except for a gate in ``named`` that is on: its operator set it and relies on it.
     """
     in_vain = [
         f"{_shown(name, value)} has no effect in this version: {why}."
-        for name, value, default, why in _in_vain(settings, named)
+        for name, value, default, why in _in_vain(settings, stated_names)
         if value != default
     ]
     return [*in_vain, WITHOUT_WEBHOOK] if settings.disable_webhook else in_vain
@@ -54,13 +54,13 @@ def gate_values(settings: Settings) -> dict[str, bool]:
     return core | aws
 
 
-def _in_vain(settings: Settings, named: Container[str]) -> Iterator[tuple[str, object, object, str]]:
+def _in_vain(settings: Settings, stated_names: Container[str]) -> Iterator[tuple[str, object, object, str]]:
     for name, why in WITHOUT_EFFECT.items():
         yield name.upper(), getattr(settings, name), Settings.model_fields[name].default, why
     defaults = gate_values(Settings(cluster_name="any"))
     for name, on in gate_values(settings).items():
         if name in GATES_WITHOUT_EFFECT:
-            default = False if name in named else defaults[name]
+            default = False if name in stated_names else defaults[name]
             yield f"The feature gate {name}", on, default, GATES_WITHOUT_EFFECT[name]
 
 

@@ -38,29 +38,29 @@ address.
 
 def check_environment(environment: Mapping[str, str]) -> tuple[list[str], list[str]]:
     """One sentence for each variable that stops the worker, and one for each that the worker ignores."""
-    known = [name.upper() for name in Settings.model_fields]
+    setting_names = [name.upper() for name in Settings.model_fields]
     stops, passed = [], []
     for name in sorted(environment):
-        if not environment[name] or name in known:
+        if not environment[name] or name in setting_names:
             continue
         if name in REMOVED:
             passed.append(f"{name} is no longer a setting and is ignored: {REMOVED[name]}.")
-        elif (meant := _suggestion(name, known)) and not _is_service_link(name, environment[name]):
-            stops.append(f"Unknown setting {name}: did you mean {meant}? Correct the name, or unset the variable.")
+        elif (suggestion := _suggestion(name, setting_names)) and not _is_service_link(name, environment[name]):
+            stops.append(f"Unknown setting {name}: did you mean {suggestion}? Correct the name, or unset the variable.")
     return stops, passed
 
 
 def nearest(name: str) -> str:
     """The setting with the most similar name. Empty if no name is similar enough."""
-    known = [each.upper() for each in Settings.model_fields]
-    return next(iter(difflib.get_close_matches(name.upper(), known, n=1, cutoff=0.7)), "")
+    setting_names = [field_name.upper() for field_name in Settings.model_fields]
+    return next(iter(difflib.get_close_matches(name.upper(), setting_names, n=1, cutoff=0.7)), "")
 
 
-def _suggestion(name: str, known: list[str]) -> str:
+def _suggestion(name: str, setting_names: list[str]) -> str:
     for prefix in PREFIXES:
-        if name.removeprefix(prefix) in known:
+        if name.removeprefix(prefix) in setting_names:
             return name.removeprefix(prefix)
-    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=MIN_SIMILARITY)), "")
+    return next(iter(difflib.get_close_matches(name, setting_names, n=1, cutoff=MIN_SIMILARITY)), "")
 
 
 def _is_service_link(name: str, value: str) -> bool:

@@ -137,8 +137,8 @@ def _tags(value: str) -> str:
 
 
 def _namespaces(value: str) -> str:
-    names = [each.strip() for each in value.split(",")]
-    if bad := next((each for each in names if not _NAMESPACE.fullmatch(each)), None):
+    names = [namespace.strip() for namespace in value.split(",")]
+    if bad := next((namespace for namespace in names if not _NAMESPACE.fullmatch(namespace)), None):
         raise ValueError(f"{bad!r} is not the name of a namespace: write names with commas, such as kube-system,nodes")
     return ",".join(names)
 

@@ -90,27 +90,27 @@ def load_all(
     unknown, removed = env_typos.check_environment(environment)
     old = config_maps or OldSettings()
     problems = [*faults, *unknown, *(f"ConfigMap: {problem}." for problem in old.problems)]
-    given = gather(flags, environment, old)
+    gathered = gather(flags, environment, old)
     try:
-        settings = _read(given)
+        settings = _read(gathered)
     except SettingsError as error:
         raise SettingsError("\n".join([*problems, str(error)])) from None
     problems += _clashes(settings)
     if problems:
         raise SettingsError("\n".join(problems))
     sources: dict[str, Source] = {
-        name: given[name].source if name in given else "default" for name in Settings.model_fields
+        name: gathered[name].source if name in gathered else "default" for name in Settings.model_fields
     }
-    gates = {name: given[name].value for name in ("feature_gates", "aws_feature_gates") if name in given}
+    gates = {name: gathered[name].value for name in ("feature_gates", "aws_feature_gates") if name in gathered}
     texts = {name: value for name, value in gates.items() if isinstance(value, str)}
-    gone = parse_feature_gates(texts.get("feature_gates", ""))[1]
-    named = frozenset[str]().union(*map(named_gates, texts.values()))
+    removed_gates = parse_feature_gates(texts.get("feature_gates", ""))[1]
+    gate_names = frozenset[str]().union(*map(named_gates, texts.values()))
     return Loaded(
         settings,
         sources,
-        warnings=[*gone, *removed, *effects.warnings(settings, named)],
+        warnings=[*removed_gates, *removed, *effects.warnings(settings, gate_names)],
         notes=[f"{note}." for note in old.notes],
-        named_gates=named,
+        named_gates=gate_names,
     )
 
 
@@ -133,15 +133,15 @@ def gather(
     """The values that are set, by field name. An empty string counts as not set, because charts write it so."""
     old = config_maps or OldSettings()
     lowest = old.values
-    found = {}
+    gathered = {}
     for name in Settings.model_fields:
         if flags.get(name) not in (None, ""):
-            found[name] = Given(flags[name], "flag")
+            gathered[name] = Given(flags[name], "flag")
         elif environment.get(name.upper()):
-            found[name] = Given(environment[name.upper()], "environment")
+            gathered[name] = Given(environment[name.upper()], "environment")
         elif lowest.get(name.upper()):
-            found[name] = Given(lowest[name.upper()], "ConfigMap")
-    return found
+            gathered[name] = Given(lowest[name.upper()], "ConfigMap")
+    return gathered
 
 
 def flag_of(name: str) -> str:
@@ -149,23 +149,23 @@ def flag_of(name: str) -> str:
     return f"--{name.lower().replace('_', '-')}"
 
 
-def _read(given: Mapping[str, Given]) -> Settings:
+def _read(sources: Mapping[str, Given]) -> Settings:
     try:
-        return Settings(**{name: each.value for name, each in given.items()})
+        return Settings(**{name: source.value for name, source in sources.items()})
     except ValidationError as error:
-        raise SettingsError("\n".join(_sentence(fault, given) for fault in error.errors())) from None
+        raise SettingsError("\n".join(_sentence(fault, sources) for fault in error.errors())) from None
 
 
-def _sentence(fault: ErrorDetails, given: Mapping[str, Given]) -> str:
+def _sentence(fault: ErrorDetails, sources: Mapping[str, Given]) -> str:
     name = str(fault["loc"][0])
     if fault["type"] == "missing":
         return f"{name.upper()} is required: set it in the environment or with {flag_of(name)}."
-    each = given[name]
-    where = " of the old ConfigMaps" if each.source == "ConfigMap" else ""
+    source = sources[name]
+    where = " of the old ConfigMaps" if source.source == "ConfigMap" else ""
     why = _PLAINER.get(
         fault["type"], fault["msg"].removeprefix("Value error, ").replace("Input should be", "it must be")
     )
-    return f"{name.upper()}={_shown(each.value)}{where} cannot be used: {why}."
+    return f"{name.upper()}={_shown(source.value)}{where} cannot be used: {why}."
 
 
 def _shown(value: Any) -> str:

@@ -39,13 +39,13 @@ def default_spread(text: str) -> DefaultSpread:
 
 
 def _document(text: str) -> Any:
-    found = [value for _, value in read_documents(text) if value is not None]
-    for value in found:
+    documents = [value for _, value in read_documents(text) if value is not None]
+    for value in documents:
         if isinstance(value, UnreadableError):
             raise ValueError(str(value))
-    if len(found) > 1:
-        raise ValueError(f"it holds {len(found)} documents: keep one")
-    return found[0] if found else None
+    if len(documents) > 1:
+        raise ValueError(f"it holds {len(documents)} documents: keep one")
+    return documents[0] if documents else None
 
 
 def _text(path: str) -> str:

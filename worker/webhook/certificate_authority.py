@@ -51,8 +51,8 @@ class CertificateAuthority:
             .add_extension(authority, critical=False)
         )
         if names:
-            stated = x509.SubjectAlternativeName([general_name(name) for name in names])
-            builder = builder.add_extension(stated, critical=False)
+            alternative_names = x509.SubjectAlternativeName([general_name(name) for name in names])
+            builder = builder.add_extension(alternative_names, critical=False)
         return builder.sign(self._key, hashes.SHA256())
 
     def _builder(self, subject: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:

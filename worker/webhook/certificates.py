@@ -49,11 +49,11 @@ def issued(names: Sequence[str], now: datetime, before: bytes = b"") -> Served:
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "tenon-webhook")])
     certificate = authority.issue(subject, key.public_key(), ExtendedKeyUsageOID.SERVER_AUTH, names)
     older = dict.fromkeys(pem(old) for old in _read(before)[:MAX_OLDER] if old.not_valid_after_utc > now)
-    known = [pem(authority.certificate), *older]
+    certificates = [pem(authority.certificate), *older]
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    return Served(b"".join(known), pem(certificate), private)
+    return Served(b"".join(certificates), pem(certificate), private)
 
 
 def why_renew(served: Served, names: Sequence[str], now: datetime) -> str:
@@ -62,10 +62,10 @@ def why_renew(served: Served, names: Sequence[str], now: datetime) -> str:
 
     from worker.webhook.certificate_authority import general_name
 
-    found, authorities = _read(served.certificate), _read(served.authorities)
-    if len(found) != 1 or not authorities:
+    parsed, authorities = _read(served.certificate), _read(served.authorities)
+    if len(parsed) != 1 or not authorities:
         return "it cannot be read"
-    certificate = found[0]
+    certificate = parsed[0]
     try:
         certificate.verify_directly_issued_by(authorities[0])
         key = serialization.load_pem_private_key(served.key, password=None)
@@ -77,8 +77,8 @@ def why_renew(served: Served, names: Sequence[str], now: datetime) -> str:
         return "it is not valid yet"
     if certificate.not_valid_after_utc - now < RENEWED_BEFORE:
         return f"it expires at {certificate.not_valid_after_utc:%Y-%m-%dT%H:%M:%SZ}"
-    stated = _names(certificate)
-    missing = [name for name in names if general_name(name) not in stated]
+    certificate_names = _names(certificate)
+    missing = [name for name in names if general_name(name) not in certificate_names]
     return f"it is not for {', '.join(missing)}" if missing else ""
 
 
@@ -87,7 +87,7 @@ def trusts(authorities: bytes, served: Served) -> bool:
     return any(authority in _read(authorities) for authority in _read(served.authorities)[:1])
 
 
-def may_replace(found: Served, in_use: Served, bundles: Sequence[bytes], now: datetime) -> bool:
+def may_replace(candidate: Served, in_use: Served, bundles: Sequence[bytes], now: datetime) -> bool:
     """Whether a replica may switch to a certificate that it found in the Secret.
 
     It may if the API server trusts that certificate, or if the one in use is about to expire.
@@ -95,17 +95,17 @@ def may_replace(found: Served, in_use: Served, bundles: Sequence[bytes], now: da
     Args:
         bundles: the CA bundles that the API server trusts, one for each definition that has one.
     """
-    if all(trusts(bundle, found) for bundle in bundles):
+    if all(trusts(bundle, candidate) for bundle in bundles):
         return True
     return any(certificate.not_valid_after_utc - now < LAST_MOMENT for certificate in _read(in_use.certificate))
 
 
 def names_of(served: Served) -> list[str]:
     """The names in the certificate, which may include addresses that only other replicas use."""
-    found = _read(served.certificate)
-    if len(found) != 1:
+    parsed = _read(served.certificate)
+    if len(parsed) != 1:
         return []
-    return [str(name.value) for name in _names(found[0])][:MAX_NAMES]
+    return [str(name.value) for name in _names(parsed[0])][:MAX_NAMES]
 
 
 def _names(certificate: x509.Certificate) -> list[x509.GeneralName]:

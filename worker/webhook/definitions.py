@@ -106,23 +106,23 @@ class DefinitionReconciler:
         return not self.failed
 
     @contextlib.contextmanager
-    def _log_failure(self, what: str) -> Iterator[None]:
+    def _log_failure(self, task: str) -> Iterator[None]:
         """Log a failure at most once a minute, and suppress it so that the remaining work goes on."""
         try:
             yield
         except ApiError as error:
             self.failed = True
-            if self._log_limiter.count((what, error.status)) is not None:
+            if self._log_limiter.count((task, error.status)) is not None:
                 log.warning(
                     "The worker failed to set up the conversion of v1beta1 objects and retries: v1 is not affected",
-                    extra={"object": what, "error": str(error)},
+                    extra={"object": task, "error": str(error)},
                 )
         except Exception:  # the next pass may succeed, so no exception may end the loop
             self.failed = True
-            if self._log_limiter.count((what, "fault")) is not None:
+            if self._log_limiter.count((task, "fault")) is not None:
                 log.exception(
                     "The worker failed to reconcile the CustomResourceDefinitions with two versions and retries",
-                    extra={"object": what},
+                    extra={"object": task},
                 )
 
     async def _reconcile(self, name: str, authorities: str) -> None:
@@ -152,8 +152,8 @@ class DefinitionReconciler:
         objects = await self._kube.list(resource)
         rewritten = self._rewritten.setdefault(name, set())
         refused = []
-        for found in objects:
-            metadata = found["metadata"]
+        for stored_object in objects:
+            metadata = stored_object["metadata"]
             if metadata["uid"] in rewritten:
                 continue
             mark = {"metadata": {"uid": metadata["uid"], "annotations": {STORED_VERSION_MIGRATED: "true"}}}

@@ -38,8 +38,8 @@ class CertificateSecret:
 
     async def read(self) -> Served | None:
         """Read the stored certificate. None if the Secret does not exist."""
-        found = await self._kube.get(SECRETS, SECRET, self._namespace)
-        return None if found is None else _served(found)
+        secret = await self._kube.get(SECRETS, SECRET, self._namespace)
+        return None if secret is None else _served(secret)
 
     async def ensure(self, names: Sequence[str], trusted: bytes = b"") -> Served:
         """Return a certificate that is good for these names. Issues one if there is none or if it must be renewed.
@@ -52,29 +52,30 @@ class CertificateSecret:
             ForbiddenError: the Secret does not exist and the worker may not create it.
         """
         for _ in range(ATTEMPTS):
-            found = await self._kube.get(SECRETS, SECRET, self._namespace)
-            served = None if found is None else _served(found)
+            secret = await self._kube.get(SECRETS, SECRET, self._namespace)
+            served = None if secret is None else _served(secret)
             why = (
                 why_renew(served, names, self._now()) if served is not None and served.certificate else "there is none"
             )
             if served is not None and not why:
                 return served
-            wanted = sorted({*names, *(names_of(served) if served else ())})
-            fresh = issued(wanted, self._now(), before=trusted + (served.authorities if served else b""))
+            all_names = sorted({*names, *(names_of(served) if served else ())})
+            fresh = issued(all_names, self._now(), before=trusted + (served.authorities if served else b""))
             try:
-                await self._write(found, fresh)
+                await self._write(secret, fresh)
             except ConflictError:
                 continue  # another replica wrote: read its certificate
             log.info(
-                "The worker issued a certificate for the conversion webhook", extra={"reason": why, "dns-names": wanted}
+                "The worker issued a certificate for the conversion webhook",
+                extra={"reason": why, "dns-names": all_names},
             )
             return fresh
         raise ConflictError(409, "Conflict", f"Secret {self._namespace}/{SECRET} keeps being changed by other clients")
 
-    async def _write(self, found: JsonObject | None, served: Served) -> None:
+    async def _write(self, secret: JsonObject | None, served: Served) -> None:
         values = (served.authorities, served.certificate, served.key)
         data = {key: b64encode(value).decode() for key, value in zip(_KEYS, values, strict=True)}
-        if found is None:
+        if secret is None:
             labels = {"app.kubernetes.io/part-of": "tenon"}
             body = {"metadata": {"name": SECRET, "labels": labels}, "type": "kubernetes.io/tls", "data": data}
             try:
@@ -82,7 +83,7 @@ class CertificateSecret:
             except ForbiddenError as error:
                 raise ForbiddenError(error.status, error.reason, self._missing()) from error
             return
-        patch = {"metadata": {"resourceVersion": found["metadata"]["resourceVersion"]}, "data": data}
+        patch = {"metadata": {"resourceVersion": secret["metadata"]["resourceVersion"]}, "data": data}
         if await self._kube.patch(SECRETS, SECRET, patch, namespace=self._namespace) is None:
             raise ConflictError(409, "Conflict", f"Secret {self._namespace}/{SECRET} is gone")
 

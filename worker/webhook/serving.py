@@ -47,8 +47,8 @@ def served_names(settings: Settings) -> list[str]:
     """The names that the certificate must cover: those of the Service, and the host of WEBHOOK_URL if it is set."""
     namespace, name = service(settings)
     host = urlsplit(settings.webhook_url).hostname if settings.webhook_url else None
-    known = f"{name}.{namespace}"
-    return [f"{known}.svc", f"{known}.svc.cluster.local", known, *([host] if host else [])]
+    service_name = f"{name}.{namespace}"
+    return [f"{service_name}.svc", f"{service_name}.svc.cluster.local", service_name, *([host] if host else [])]
 
 
 @contextmanager
@@ -118,46 +118,46 @@ class Webhook:
         finally:
             await kube.close()
 
-    async def _try(self, what: str, attempt: Awaitable[None]) -> None:
+    async def _try(self, task: str, attempt: Awaitable[None]) -> None:
         try:
             await attempt
         except (ApiError, OSError) as error:
-            if self._log_limiter.count(what) is not None:
+            if self._log_limiter.count(task) is not None:
                 log.warning(
                     "The conversion webhook failed to reconcile and retries: v1 is not affected",
-                    extra={"object": what, "error": str(error)},
+                    extra={"object": task, "error": str(error)},
                 )
         except Exception:  # the next pass may succeed
-            if self._log_limiter.count((what, "fault")) is not None:
-                log.exception("The conversion webhook failed to reconcile and retries", extra={"object": what})
+            if self._log_limiter.count((task, "fault")) is not None:
+                log.exception("The conversion webhook failed to reconcile and retries", extra={"object": task})
 
     async def _certify(self, kube: Kube) -> None:
         namespace = own_namespace()
         in_use = self._served
         names = served_names(self._settings)
-        found = await CertificateSecret(kube, namespace).ensure(names, in_use.authorities if in_use else b"")
-        if found == in_use:
+        certificate = await CertificateSecret(kube, namespace).ensure(names, in_use.authorities if in_use else b"")
+        if certificate == in_use:
             return
-        if in_use and not may_replace(found, in_use, await _trusted(kube), utc_now()):
+        if in_use and not may_replace(certificate, in_use, await _trusted(kube), utc_now()):
             return  # wait until the leader has written the new authority into the CRDs
-        self._server.use(found)
-        self._served = found
+        self._server.use(certificate)
+        self._served = certificate
         extra = {"port": self._server.port, "secret": f"{namespace}/{SECRET}"}
         log.info("The conversion webhook serves", extra=extra)
 
     async def _read_pools(self, kube: Kube) -> None:
-        found = {}
+        pools = {}
         for pool in await kube.list(NODEPOOLS):
             expiry = field_at(pool, "spec", "template", "spec", "expireAfter")
-            found[pool["metadata"]["name"]] = str(expiry or DEFAULT_EXPIRY)
-        self._expiry = found
+            pools[pool["metadata"]["name"]] = str(expiry or DEFAULT_EXPIRY)
+        self._expiry = pools
 
 
 async def _trusted(kube: Kube) -> list[bytes]:
     """The CA bundles that the API server trusts, one for each CRD that has one."""
-    found = []
+    trusted = []
     for name in NAMES:
-        given = trusted_authorities(await kube.get(CRDS, name) or {})
+        authorities = trusted_authorities(await kube.get(CRDS, name) or {})
         with suppress(binascii.Error):
-            found.append(b64decode(given))
-    return [bundle for bundle in found if bundle]
+            trusted.append(b64decode(authorities))
+    return [bundle for bundle in trusted if bundle]

@@ -43,9 +43,9 @@ def left_over(provisioner: Mapping[str, Any], pools: Iterable[Mapping[str, Any]]
 def _acted(provisioner: Mapping[str, Any]) -> bool:
     """Whether Tenon has already served the Provisioner. If so, a new NodePool does not deactivate it."""
     conditions = (provisioner.get("status") or {}).get("conditions") or ()
-    return any(one.get("type") == CONVERTED and one.get("reason") != LEFT_OVER for one in conditions)
+    return any(condition.get("type") == CONVERTED and condition.get("reason") != LEFT_OVER for condition in conditions)
 
 
 def _of_provisioner(pool: Mapping[str, Any]) -> bool:
     owners = pool["metadata"].get("ownerReferences") or ()
-    return any(one.get("controller") and one.get("kind") == PROVISIONER for one in owners)
+    return any(owner.get("controller") and owner.get("kind") == PROVISIONER for owner in owners)

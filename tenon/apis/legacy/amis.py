@@ -20,13 +20,13 @@ def convert_family(
     family: str, terms: Sequence[Mapping[str, Any]], volumes: Sequence[Any], annotations: Mapping[str, str]
 ) -> tuple[JsonObject, dict[str, str], list[str]]:
     """Return the AMI fields of the v1 class (with its volumes), the annotations to add, and the notes."""
-    given = without_empty({"blockDeviceMappings": list(volumes)})
+    options = without_empty({"blockDeviceMappings": list(volumes)})
     images = without_empty({"amiFamily": family, "amiSelectorTerms": list(terms)})
     if family == "Ubuntu":
-        fields = ubuntu_up({**images, **given})
+        fields = ubuntu_up({**images, **options})
         added = {labels.V1BETA1_UBUNTU: fields.pop("ubuntu")}
     else:
-        fields = {**images_up({**images, "version": annotations.get(labels.ALIAS_VERSION)}), **given}
+        fields = {**images_up({**images, "version": annotations.get(labels.ALIAS_VERSION)}), **options}
         fields.pop("version", None)
         added = {}
     return fields, added, family_notes(family, fields, added)
@@ -56,7 +56,7 @@ def family_problem(family: str, terms: Sequence[object], path: str) -> FieldErro
 
 def incompatible_status(status: Mapping[str, Any]) -> JsonObject:
     """The status of a class from which no node may be launched."""
-    said = {"status": "False", "reason": "AMINotFound", "lastTransitionTime": "1970-01-01T00:00:00Z"}
+    condition = {"status": "False", "reason": "AMINotFound", "lastTransitionTime": "1970-01-01T00:00:00Z"}
     message = "amiFamily Ubuntu no longer exists, and no images are named: name them in amiSelectorTerms"
-    conditions = [{"type": kind, "message": message, **said} for kind in (AMIS_READY, READY)]
+    conditions = [{"type": kind, "message": message, **condition} for kind in (AMIS_READY, READY)]
     return {**status, "conditions": conditions}

@@ -71,9 +71,9 @@ def convert_template(manifest: Mapping[str, Any], defaults: Defaults | None = No
 def convert_provider(name: str, provider: Mapping[str, Any], defaults: Defaults | None = None) -> Converted:
     """Convert the inline provider of the Provisioner ``name`` to an EC2NodeClass of that name."""
     manifest = {"metadata": {"name": name}, "spec": dict(provider)}
-    made = _converted(manifest, defaults or Defaults(), is_template=False)
-    problems = (FieldError(p.path.replace("spec", "spec.provider", 1), p.sentence) for p in made.problems)
-    return dataclasses.replace(made, problems=tuple(problems))
+    converted_class = _converted(manifest, defaults or Defaults(), is_template=False)
+    problems = (FieldError(p.path.replace("spec", "spec.provider", 1), p.sentence) for p in converted_class.problems)
+    return dataclasses.replace(converted_class, problems=tuple(problems))
 
 
 def _converted(manifest: Mapping[str, Any], defaults: Defaults, *, is_template: bool) -> Converted:
@@ -87,18 +87,18 @@ def _converted(manifest: Mapping[str, Any], defaults: Defaults, *, is_template: 
     spec = old["spec"]
     annotations = (manifest.get("metadata") or {}).get("annotations") or {}
     terms = ami_terms(spec.get("amiSelector") or {})
-    stated: OldFamily = spec.get("amiFamily") or "AL2"
-    family = stated if "amiFamily" in spec or terms else defaults.family
+    stated_family: OldFamily = spec.get("amiFamily") or "AL2"
+    family = stated_family if "amiFamily" in spec or terms else defaults.family
     volumes = spec.get("blockDeviceMappings") or ()
     fields, added, notes = convert_family(family, terms, volumes, annotations)
-    if family != stated:
+    if family != stated_family:
         sentence = f"it names no amiFamily, and AL2 has no images for this Kubernetes version: Tenon uses {family}"
         notes.append(Note(sentence, "spec.amiSelectorTerms"))
-    for field, what in (("subnetSelector", "subnets"), ("securityGroupSelector", "security groups")):
+    for field, noun in (("subnetSelector", "subnets"), ("securityGroupSelector", "security groups")):
         selector = spec.get(field)
         fields[f"{field}Terms"] = selector_terms(selector) if selector else ANYTHING_DISCOVERED
         if not selector:
-            sentence = f"it names no {what}: Tenon uses those with the tag karpenter.sh/discovery"
+            sentence = f"it names no {noun}: Tenon uses those with the tag karpenter.sh/discovery"
             notes.append(Note(sentence, f"spec.{field}Terms"))
     if spec.get("launchTemplate"):
         sentence = (
@@ -151,7 +151,7 @@ def _missing(spec: Mapping[str, Any]) -> Iterable[FieldError]:
             yield FieldError(f"spec.{field}", "is required")
 
 
-def _problems(spec: Mapping[str, Any], given: Mapping[str, Any], defaults: Defaults) -> Iterable[FieldError]:
+def _problems(spec: Mapping[str, Any], options: Mapping[str, Any], defaults: Defaults) -> Iterable[FieldError]:
     if problem := family_problem(spec.get("amiFamily", ""), spec.get("amiSelector") or (), "spec.amiSelector"):
         yield problem
     for field in _SELECTORS:
@@ -165,7 +165,7 @@ def _problems(spec: Mapping[str, Any], given: Mapping[str, Any], defaults: Defau
             yield FieldError(f"spec.{field}", "has an empty key")
     if spec.get("launchTemplate"):
         for name in EXCLUDED_BY_LAUNCH_TEMPLATE:
-            if given.get(name):
+            if options.get(name):
                 yield FieldError(f"spec.{name}", "is not combined with launchTemplate")
     tags = spec.get("tags") or {}
     for tag in RESTRICTED_TAGS:

@@ -90,18 +90,18 @@ def name_of(manifest: Mapping[str, Any]) -> str:
 def metadata_of(manifest: Mapping[str, Any], annotations: Mapping[str, str] | None = None) -> JsonObject:
     """Return the metadata of the v1 object: labels under their new names, without obsolete annotations."""
     old = manifest.get("metadata") or {}
-    kept = {key: value for key, value in (old.get("annotations") or {}).items() if key not in _GONE}
-    found = {**old, "annotations": {**kept, **(annotations or {})}}
+    kept_annotations = {key: value for key, value in (old.get("annotations") or {}).items() if key not in _GONE}
+    metadata = {**old, "annotations": {**kept_annotations, **(annotations or {})}}
     if old.get("labels"):
-        found["labels"] = renamed(old["labels"])
-    if not found["annotations"]:
-        del found["annotations"]
-    return found
+        metadata["labels"] = renamed(old["labels"])
+    if not metadata["annotations"]:
+        del metadata["annotations"]
+    return metadata
 
 
-def renamed(given: Mapping[str, Any]) -> JsonObject:
+def renamed(labels_: Mapping[str, Any]) -> JsonObject:
     """Rename the label of the Provisioner's name to the label of the NodePool's name."""
-    return {labels.NODEPOOL if key == PROVISIONER_NAME else key: value for key, value in given.items()}
+    return {labels.NODEPOOL if key == PROVISIONER_NAME else key: value for key, value in labels_.items()}
 
 
 def class_reference(name: str) -> JsonObject:

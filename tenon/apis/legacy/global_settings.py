@@ -65,16 +65,20 @@ class ConfigMap(ApiModel):
 
 def is_settings(manifest: Mapping[str, Any]) -> bool:
     """Whether an object is one of the ConfigMaps that held settings."""
-    named = field_at(manifest, "metadata", "name")
-    return manifest.get("kind") == "ConfigMap" and manifest.get("apiVersion") == "v1" and named in (SETTINGS, LOGGING)
+    cluster_name = field_at(manifest, "metadata", "name")
+    return (
+        manifest.get("kind") == "ConfigMap"
+        and manifest.get("apiVersion") == "v1"
+        and cluster_name in (SETTINGS, LOGGING)
+    )
 
 
 def convert_settings(manifest: Mapping[str, Any]) -> Settings:
     """Convert karpenter-global-settings or config-logging to the settings under their current names."""
-    found, problems = stored(ConfigMap, manifest, ("data.*",))
+    config_map, problems = stored(ConfigMap, manifest, ("data.*",))
     if problems:
         return Settings(problems=tuple(problems))
-    data: dict[str, str] = found.get("data") or {}
+    data: dict[str, str] = config_map.get("data") or {}
     values: dict[str, str] = {}
     notes: list[str] = []
     for key, value in data.items():
@@ -118,14 +122,14 @@ def merged(parts: Iterable[Settings]) -> Settings:
 
 
 def _logger(text: str, notes: list[str]) -> dict[str, str]:
-    given = parse_json_object(text)
-    if given is None:
+    options = parse_json_object(text)
+    if options is None:
         sentence = "zap-logger-config is not a JSON object and is left out: LOG_LEVEL sets the level now"
         notes.append(Note(sentence, "data[zap-logger-config]"))
         return {}
     values = {}
     for key, name in _LOGGER.items():
-        value = given.get(key)
+        value = options.get(key)
         if isinstance(value, list):
             value = ",".join(map(str, value))
         if isinstance(value, str) and value:

@@ -29,26 +29,26 @@ def tags_of(data: Mapping[str, str]) -> tuple[dict[str, str], list[Note]]:
 
     Invalid tags are left out with a note, so that a setting does not make a class invalid.
     """
-    found: dict[str, str] = {}
+    tags: dict[str, str] = {}
     used: list[Note] = []
     notes: list[Note] = []
     for key in sorted(filter(is_tag_setting, data), key=lambda name: name != SETTING):
         path = f"data[{key}]"
         try:
-            given = _read(data[key] or "{}") if key == SETTING else {key.removeprefix(_EACH): data[key]}
+            values = _read(data[key] or "{}") if key == SETTING else {key.removeprefix(_EACH): data[key]}
         except ValueError as error:
             notes.append(Note(f"{key} is left out: {error}", path))
             continue
-        refused = {tag: why for tag, value in given.items() if (why := _refusal(tag, value))}
-        if len(refused) == len(given):
+        refused = {tag: why for tag, value in values.items() if (why := _refusal(tag, value))}
+        if len(refused) == len(values):
             notes.append(Note(f"{key} contains no usable tag"))
         else:
             used.append(Note(f"{key} is {DEFAULT_TAGS} now"))
         notes += [Note(f"the tag {tag!r} of {SETTING} is left out: {why}", path) for tag, why in refused.items()]
-        found |= {tag: value for tag, value in given.items() if tag not in refused}
-    if len(found) > MAX_TAGS:
-        return {}, [*notes, Note(f"{SETTING} is left out: {_too_many(found)}", "data")]
-    return found, [*used, *notes]
+        tags |= {tag: value for tag, value in values.items() if tag not in refused}
+    if len(tags) > MAX_TAGS:
+        return {}, [*notes, Note(f"{SETTING} is left out: {_too_many(tags)}", "data")]
+    return tags, [*used, *notes]
 
 
 def default_tags(text: str) -> dict[str, str]:
@@ -67,10 +67,10 @@ def default_tags(text: str) -> dict[str, str]:
 
 
 def _read(text: str) -> dict[str, str]:
-    given = parse_json_object(text)
-    if given is None or not all(isinstance(value, str) for value in given.values()):
+    values = parse_json_object(text)
+    if values is None or not all(isinstance(value, str) for value in values.values()):
         raise ValueError('it is not a JSON object of strings, such as {"team": "a"}')
-    return given
+    return values
 
 
 def _refusal(tag: str, value: str) -> str:
@@ -81,8 +81,8 @@ def _refusal(tag: str, value: str) -> str:
         return "names that begin with aws: are those of AWS"
     if len(tag) > MAX_KEY_LENGTH or len(value) > MAX_VALUE_LENGTH:
         return f"EC2 takes {MAX_KEY_LENGTH} characters of a name and {MAX_VALUE_LENGTH} of a value"
-    kept = tag in OWN_TAGS or tag in RESTRICTED_TAGS or tag.startswith(CLUSTER_TAG_PREFIX)
-    return "it identifies the owner of an instance, and only the worker sets it" if kept else ""
+    is_kept = tag in OWN_TAGS or tag in RESTRICTED_TAGS or tag.startswith(CLUSTER_TAG_PREFIX)
+    return "it identifies the owner of an instance, and only the worker sets it" if is_kept else ""
 
 
 def _too_many(tags: Mapping[str, str]) -> str:

@@ -44,12 +44,12 @@ def move_kubelets(
                     moved.notes[name] = f"its kubelet settings wait for EC2NodeClass {class_name}, which is missing"
             continue
         node_class = classes[class_name]
-        alike = len({kubelet or "" for kubelet in kubelets.values()}) == 1
+        is_uniform = len({kubelet or "" for kubelet in kubelets.values()}) == 1
         for name in names:
             text = kubelets[name]
             if text is None:
                 continue
-            own = class_name if alike else f"{class_name}-{name}"
+            own = class_name if is_uniform else f"{class_name}-{name}"
             moved.classes[own] = _with_kubelet(node_class, own, text)
             moved.pools[name] = _without_annotation(pools[name], own)
             moved.notes[name] = f"its kubelet settings ({listed(json.loads(text))}) are those of EC2NodeClass {own} now"
@@ -71,8 +71,8 @@ def _with_kubelet(node_class: JsonObject, name: str, text: str) -> JsonObject:
     metadata = node_class["metadata"]
     if name != name_of(node_class):
         metadata = {key: value for key, value in metadata.items() if key not in ("uid", "resourceVersion")}
-    known = node_class["spec"].get("kubelet")
-    kubelet = {**(known if isinstance(known, dict) else {}), **json.loads(text)}
+    present_kubelet = node_class["spec"].get("kubelet")
+    kubelet = {**(present_kubelet if isinstance(present_kubelet, dict) else {}), **json.loads(text)}
     return {**node_class, "metadata": {**metadata, "name": name}, "spec": {**node_class["spec"], "kubelet": kubelet}}
 
 

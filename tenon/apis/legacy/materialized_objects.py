@@ -59,19 +59,19 @@ def made_of_provisioner(
         return _refused(converted)
     pool, *classes = converted.manifests
     kubelet = (pool["metadata"].get("annotations") or {}).get(labels.V1BETA1_KUBELET)
-    named = class_of(pool) or ""
-    base = classes[0]["spec"] if classes else class_spec(named)
+    class_name = class_of(pool) or ""
+    base = classes[0]["spec"] if classes else class_spec(class_name)
     if not kubelet:
         missing = (
-            [] if base is not None else [f"AWSNodeTemplate {named} is missing, and no node is launched without it"]
+            [] if base is not None else [f"AWSNodeTemplate {class_name} is missing, and no node is launched without it"]
         )
         return _made(PROVISIONER, body, replace(converted, notes=[*missing, *converted.notes]))
     settings = json.loads(kubelet)
     if base is None:
         return Materialized(
-            problem=f"its kubelet settings wait for AWSNodeTemplate {named}, which is missing: create it"
+            problem=f"its kubelet settings wait for AWSNodeTemplate {class_name}, which is missing: create it"
         )
-    own = name_of(classes[0]) if classes else f"{named}-{name_of(body)}"
+    own = name_of(classes[0]) if classes else f"{class_name}-{name_of(body)}"
     node_class = {
         "apiVersion": f"{labels.AWS_GROUP}/v1",
         "kind": NODE_CLASS_KIND,
@@ -96,34 +96,34 @@ def belongs_to(present: Mapping[str, Any], owner: Mapping[str, Any]) -> bool:
     """Whether the object was generated from this old object, identified by its UID."""
     uid = (owner.get("metadata") or {}).get("uid")
     owners = (present.get("metadata") or {}).get("ownerReferences") or ()
-    return any(one.get("controller") and one.get("uid") == uid for one in owners)
+    return any(reference.get("controller") and reference.get("uid") == uid for reference in owners)
 
 
-def differs(present: Mapping[str, Any], wanted: JsonObject) -> bool:
+def differs(present: Mapping[str, Any], desired: JsonObject) -> bool:
     """Whether an object differs from what it should be. Defaults that the API server filled in do not count."""
     metadata = present.get("metadata") or {}
     for part in ("labels", "annotations"):
-        found = metadata.get(part) or {}
-        if any(found.get(key) != value for key, value in (wanted["metadata"].get(part) or {}).items()):
+        present_values = metadata.get(part) or {}
+        if any(present_values.get(key) != value for key, value in (desired["metadata"].get(part) or {}).items()):
             return True
-    if list(metadata.get("ownerReferences") or ()) != _owners(metadata, wanted):
+    if list(metadata.get("ownerReferences") or ()) != _owners(metadata, desired):
         return True
-    model = MODELS[wanted["kind"]]
+    model = MODELS[desired["kind"]]
     is_now, _ = parse(model, present)
-    should_be, _ = parse(model, wanted)
+    should_be, _ = parse(model, desired)
     return is_now is None or should_be is None or is_now.spec.to_dict() != should_be.spec.to_dict()
 
 
-def changes(present: Mapping[str, Any], wanted: JsonObject) -> list[JsonObject]:
+def changes(present: Mapping[str, Any], desired: JsonObject) -> list[JsonObject]:
     """Return a JSON patch that replaces the object's spec and keeps the metadata that others added.
 
     The patch applies only to the resource version that was read; any other version is a conflict.
     """
-    metadata, should_be = present["metadata"], wanted["metadata"]
+    metadata, should_be = present["metadata"], desired["metadata"]
     patch: list[JsonObject] = [
         {"op": "add", "path": "/metadata/resourceVersion", "value": metadata["resourceVersion"]},
-        {"op": "add", "path": "/spec", "value": wanted["spec"]},
-        {"op": "add", "path": "/metadata/ownerReferences", "value": _owners(metadata, wanted)},
+        {"op": "add", "path": "/spec", "value": desired["spec"]},
+        {"op": "add", "path": "/metadata/ownerReferences", "value": _owners(metadata, desired)},
     ]
     for part in ("labels", "annotations"):
         if should_be.get(part):
@@ -133,19 +133,19 @@ def changes(present: Mapping[str, Any], wanted: JsonObject) -> list[JsonObject]:
     return patch
 
 
-def _owners(metadata: Mapping[str, Any], wanted: JsonObject) -> list[JsonObject]:
+def _owners(metadata: Mapping[str, Any], desired: JsonObject) -> list[JsonObject]:
     """The owners that an object should have: the generating object, and those that others added.
 
     An object has at most one controller, so the previous controller is removed.
     """
-    (mine,) = wanted["metadata"]["ownerReferences"]
-    found = metadata.get("ownerReferences") or ()
-    kept = [mine if one.get("uid") == mine["uid"] else dict(one) for one in found if _stays(one, mine)]
-    return kept if mine in kept else [*kept, mine]
+    (mine,) = desired["metadata"]["ownerReferences"]
+    owners = metadata.get("ownerReferences") or ()
+    kept_owners = [mine if owner.get("uid") == mine["uid"] else dict(owner) for owner in owners if _stays(owner, mine)]
+    return kept_owners if mine in kept_owners else [*kept_owners, mine]
 
 
-def _stays(one: Mapping[str, Any], mine: JsonObject) -> bool:
-    return one.get("uid") == mine["uid"] or not one.get("controller")
+def _stays(owner: Mapping[str, Any], mine: JsonObject) -> bool:
+    return owner.get("uid") == mine["uid"] or not owner.get("controller")
 
 
 def _made(kind: str, owner: Mapping[str, Any], converted: Converted) -> Materialized:
@@ -162,9 +162,11 @@ def _made(kind: str, owner: Mapping[str, Any], converted: Converted) -> Material
 
 def _owned(kind: str, owner: Mapping[str, Any], body: JsonObject) -> JsonObject:
     """The object to write, with only Tenon's own labels and annotations, because other tools find objects by theirs."""
-    given = (body["metadata"].get("annotations") or {}).items()
+    body_annotations = (body["metadata"].get("annotations") or {}).items()
     annotations = {
-        key: value for key, value in given if key.startswith("compatibility.") and key != labels.V1BETA1_KUBELET
+        key: value
+        for key, value in body_annotations
+        if key.startswith("compatibility.") and key != labels.V1BETA1_KUBELET
     }
     metadata: JsonObject = {
         "name": name_of(body),

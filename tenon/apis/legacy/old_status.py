@@ -46,17 +46,17 @@ def provisioner_status(
         now: the current time.
     """
     old = body.get("status") or {}
-    said = (pool or {}).get("status") or {}
+    pool_status = (pool or {}).get("status") or {}
     conditions = _conditions(body, outcome, "NodePool", pool, now)
-    overlap = get_condition(_readable(said.get("conditions")), OVERLAPPING)
+    overlap = get_condition(_readable(pool_status.get("conditions")), OVERLAPPING)
     conditions = clear_condition(conditions, OVERLAPPING)
     if overlap is not None and outcome.became:
         conditions = [*conditions, overlap]
     last = max([*scaled, str(old.get("lastScaleTime") or "")], default="")
     return {
-        "resources": dict(said.get("resources") or {}),
+        "resources": dict(pool_status.get("resources") or {}),
         **({"lastScaleTime": last} if last else {}),
-        "conditions": [one.to_dict() for one in conditions],
+        "conditions": [condition.to_dict() for condition in conditions],
     }
 
 
@@ -64,14 +64,17 @@ def template_status(
     body: Mapping[str, Any], outcome: Outcome, node_class: Mapping[str, Any] | None, now: datetime
 ) -> JsonObject:
     """Return the status of an AWSNodeTemplate: the resources that its EC2NodeClass found."""
-    said = (node_class or {}).get("status") or {}
+    class_status = (node_class or {}).get("status") or {}
     return {
-        "subnets": [_only(subnet, "id", "zone") for subnet in said.get("subnets") or ()],
-        "securityGroups": [_only(group, "id", "name") for group in said.get("securityGroups") or ()],
+        "subnets": [_only(subnet, "id", "zone") for subnet in class_status.get("subnets") or ()],
+        "securityGroups": [_only(group, "id", "name") for group in class_status.get("securityGroups") or ()],
         "amis": [
-            {"requirements": [], **_only(image, "id", "name", "requirements")} for image in said.get("amis") or ()
+            {"requirements": [], **_only(image, "id", "name", "requirements")}
+            for image in class_status.get("amis") or ()
         ],
-        "conditions": [one.to_dict() for one in _conditions(body, outcome, "EC2NodeClass", node_class, now)],
+        "conditions": [
+            condition.to_dict() for condition in _conditions(body, outcome, "EC2NodeClass", node_class, now)
+        ],
     }
 
 
@@ -91,7 +94,7 @@ def machine_status(body: Mapping[str, Any], now: datetime) -> JsonObject:
         ),
         observed_generation=_generation(body),
     )
-    return {"conditions": [one.to_dict() for one in conditions]}
+    return {"conditions": [condition.to_dict() for condition in conditions]}
 
 
 def _conditions(
@@ -100,7 +103,7 @@ def _conditions(
     generation = _generation(body)
     converted: ConditionStatus = "True" if outcome.became else "False"
     text = "; ".join([f"it is {outcome.became}", *outcome.notes]) if outcome.became else outcome.problem
-    found = set_condition(
+    conditions = set_condition(
         _readable((body.get("status") or {}).get("conditions")),
         CONVERTED,
         converted,
@@ -111,7 +114,7 @@ def _conditions(
     )
     active, reason, message = _active(outcome, kind, stands_for)
     return set_condition(
-        found, ACTIVE, active, now=now, reason=reason, message=_bounded(message), observed_generation=generation
+        conditions, ACTIVE, active, now=now, reason=reason, message=_bounded(message), observed_generation=generation
     )
 
 
@@ -119,31 +122,35 @@ def _active(outcome: Outcome, kind: str, stands_for: Mapping[str, Any] | None) -
     """Return the status, reason and message of the condition Active."""
     if not outcome.became or outcome.problem:
         return "False", outcome.reason, outcome.problem
-    known = _readable(((stands_for or {}).get("status") or {}).get("conditions"))
-    ready = get_condition(known, READY)
+    conditions = _readable(((stands_for or {}).get("status") or {}).get("conditions"))
+    ready = get_condition(conditions, READY)
     if ready is None:
         return "Unknown", WAITING, f"its {kind} has not been reconciled yet"
-    failed = [one.message for one in known if one.status == "False" and one.type != READY and one.message]
+    failed = [
+        condition.message
+        for condition in conditions
+        if condition.status == "False" and condition.type != READY and condition.message
+    ]
     return ready.status, ready.reason or READY, "" if ready.status == "True" else "; ".join(failed) or ready.message
 
 
-def _readable(given: Any) -> list[Condition]:
+def _readable(raw_conditions: Any) -> list[Condition]:
     """Return the valid conditions. An old controller wrote some without a reason or time."""
-    found = []
-    for one in given if isinstance(given, list) else ():
+    conditions = []
+    for raw_condition in raw_conditions if isinstance(raw_conditions, list) else ():
         try:
-            found.append(Condition.model_validate(one))
+            conditions.append(Condition.model_validate(raw_condition))
         except ValueError:
             continue
-    return found
+    return conditions
 
 
 def _generation(body: Mapping[str, Any]) -> int | None:
     return (body.get("metadata") or {}).get("generation")
 
 
-def _only(given: Mapping[str, Any], *names: str) -> JsonObject:
-    return {name: given[name] for name in names if given.get(name) is not None}
+def _only(values: Mapping[str, Any], *names: str) -> JsonObject:
+    return {name: values[name] for name in names if values.get(name) is not None}
 
 
 def _bounded(text: str) -> str:

@@ -36,22 +36,22 @@ def convert_pod(manifest: Mapping[str, Any]) -> tuple[JsonObject, list[str]]:
     return body, notes
 
 
-def _metadata(given: Any, notes: list[str]) -> Any:
-    if not isinstance(given, dict):
-        return given
-    found = dict(given)
-    if isinstance(given.get("labels"), dict) and PROVISIONER_NAME in given["labels"]:
-        found["labels"] = renamed(given["labels"])
+def _metadata(raw_metadata: Any, notes: list[str]) -> Any:
+    if not isinstance(raw_metadata, dict):
+        return raw_metadata
+    renamed_metadata = dict(raw_metadata)
+    if isinstance(raw_metadata.get("labels"), dict) and PROVISIONER_NAME in raw_metadata["labels"]:
+        renamed_metadata["labels"] = renamed(raw_metadata["labels"])
         notes.append(f"label {PROVISIONER_NAME} is {labels.NODEPOOL} now")
-    annotations = given.get("annotations")
+    annotations = raw_metadata.get("annotations")
     for key in KEPT_FROM_DISRUPTION:
         if isinstance(annotations, dict) and key in annotations:
             value = annotations[key]
             annotations = {k: v for k, v in annotations.items() if k != key}
             annotations.setdefault(labels.DO_NOT_DISRUPT, value)
-            found["annotations"] = annotations
+            renamed_metadata["annotations"] = annotations
             notes.append(f"annotation {key} is {labels.DO_NOT_DISRUPT} now")
-    return found
+    return renamed_metadata
 
 
 def _taint(taint: Any, notes: list[str]) -> Any:
@@ -63,17 +63,17 @@ def _taint(taint: Any, notes: list[str]) -> Any:
 
 
 def _pod_spec(spec: JsonObject, notes: list[str]) -> JsonObject:
-    found = dict(spec)
+    renamed_spec = dict(spec)
     changed = False
     if isinstance(spec.get("nodeSelector"), dict) and PROVISIONER_NAME in spec["nodeSelector"]:
-        found["nodeSelector"] = renamed(spec["nodeSelector"])
+        renamed_spec["nodeSelector"] = renamed(spec["nodeSelector"])
         changed = True
     if PROVISIONER_NAME in _keys(spec.get("affinity")):
-        found["affinity"] = _with_keys_renamed(spec["affinity"])
+        renamed_spec["affinity"] = _with_keys_renamed(spec["affinity"])
         changed = True
     if changed:
         notes.append(f"it selects nodes by {labels.NODEPOOL} now, not by {PROVISIONER_NAME}")
-    return found
+    return renamed_spec
 
 
 def _keys(value: Any) -> set[str]:
@@ -91,5 +91,7 @@ def _with_keys_renamed(value: Any) -> Any:
         return [_with_keys_renamed(item) for item in value]
     if not isinstance(value, dict):
         return value
-    found = {name: _with_keys_renamed(item) for name, item in value.items()}
-    return {**found, "key": labels.NODEPOOL} if found.get("key") == PROVISIONER_NAME else found
+    renamed_values = {name: _with_keys_renamed(item) for name, item in value.items()}
+    return (
+        {**renamed_values, "key": labels.NODEPOOL} if renamed_values.get("key") == PROVISIONER_NAME else renamed_values
+    )

@@ -15,7 +15,7 @@ from tenon.apis.json_object import field_at
 from tenon.apis.legacy.conversion import name_of
 
 
-def provider_class(name: str, taken: Collection[str], own: Sequence[str] = ()) -> str:
+def provider_class(name: str, taken_names: Collection[str], own: Sequence[str] = ()) -> str:
     """Return the class of the Provisioner ``name``.
 
     Args:
@@ -24,12 +24,12 @@ def provider_class(name: str, taken: Collection[str], own: Sequence[str] = ()) -
         own: the classes already generated from this Provisioner, the one in use first. A class keeps its name, whatever
             other objects are created or deleted.
     """
-    tried = len(taken) + len(own) + 1
+    tried = len(taken_names) + len(own) + 1
     possible = [candidate for candidate, _ in zip(_candidates(name), range(tried), strict=False)]
-    for known in own:
-        if known in possible:
-            return known
-    return next(candidate for candidate in possible if candidate not in taken)
+    for own_name in own:
+        if own_name in possible:
+            return own_name
+    return next(candidate for candidate in possible if candidate not in taken_names)
 
 
 def chosen_by_others(name: str, provisioners: Iterable[Mapping[str, Any]]) -> set[str]:
@@ -49,8 +49,8 @@ def _candidates(name: str) -> Iterator[str]:
 def _chosen_class(body: Mapping[str, Any]) -> str:
     if field_at(body, "spec", "provider") is not None:
         return name_of(body)
-    named = field_at(body, "spec", "providerRef", "name")
-    return f"{named or 'default'}-{name_of(body)}" if field_at(body, "spec", "kubeletConfiguration") else ""
+    reference_name = field_at(body, "spec", "providerRef", "name")
+    return f"{reference_name or 'default'}-{name_of(body)}" if field_at(body, "spec", "kubeletConfiguration") else ""
 
 
 def _origin(body: Mapping[str, Any]) -> str:

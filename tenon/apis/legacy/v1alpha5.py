@@ -67,10 +67,10 @@ def convert_provisioner(
         sentence = "and consolidation.enabled exclude each other: keep one of them"
         return Converted(problems=[FieldError("spec.ttlSecondsAfterEmpty", sentence)])
     own = provider_class or name
-    made = Converted() if provider is None else convert_provider(own, provider, defaults)
-    if made.problems:
-        return made
-    notes = list(made.notes)
+    converted_class = Converted() if provider is None else convert_provider(own, provider, defaults)
+    if converted_class.problems:
+        return converted_class
+    notes = list(converted_class.notes)
     class_name = own if provider is not None else reference["name"] if reference else DEFAULT_CLASS
     if provider is not None and own != name:
         sentence = f"its provider is EC2NodeClass {own}, because {name} is the name of another class"
@@ -103,7 +103,7 @@ def convert_provisioner(
         },
         **({"status": status} if status else {}),
     }
-    return Converted([pool, *made.manifests], notes)
+    return Converted([pool, *converted_class.manifests], notes)
 
 
 def convert_machine(manifest: Mapping[str, Any], expiry: Mapping[str, str] | None = None) -> Converted:
@@ -140,7 +140,7 @@ def _key(term: Any) -> str:
 
 
 def _requirements(spec: Mapping[str, Any], notes: list[str], path: str) -> list[JsonObject]:
-    kept = []
+    kept_terms = []
     for term in spec.get("requirements") or ():
         key = _key(term)
         if key in labels.REMOVED_LABELS:
@@ -148,19 +148,19 @@ def _requirements(spec: Mapping[str, Any], notes: list[str], path: str) -> list[
         elif key == PROVISIONER_NAME:
             notes.append(Note(f"the requirement on label {key} is dropped: a node's pool is known from its name", path))
         else:
-            kept.append(term)
-    return kept
+            kept_terms.append(term)
+    return kept_terms
 
 
-def _old_karpenter_defaults(keys: Iterable[str], stated: Iterable[str], notes: list[str]) -> list[JsonObject]:
+def _old_karpenter_defaults(keys: Iterable[str], stated_keys: Iterable[str], notes: list[str]) -> list[JsonObject]:
     """Return the requirements that old Karpenter added to every Provisioner that had none on the label.
 
     If the Provisioner gives its nodes one of these labels (``stated``), the default is left out: it would be redundant,
     or it would contradict the label and no node could be launched.
     """
     required = {labels.ALIASES.get(key, key) for key in keys}
-    left_out = {key for key in stated if labels.ALIASES.get(key, key) in DEFAULTED} - required
-    known = required | {labels.ALIASES.get(key, key) for key in left_out}
+    left_out = {key for key in stated_keys if labels.ALIASES.get(key, key) in DEFAULTED} - required
+    known_keys = required | {labels.ALIASES.get(key, key) for key in left_out}
     if left_out:
         sentence = f"the default of that time is not added, because these labels set it already: {listed(left_out)}"
         notes.append(Note(sentence, "spec.template.metadata.labels"))
@@ -171,9 +171,9 @@ def _old_karpenter_defaults(keys: Iterable[str], stated: Iterable[str], notes: l
             (labels.ARCH, ["amd64"]),
             (labels.CAPACITY_TYPE, [labels.ON_DEMAND]),
         )
-        if key not in known
+        if key not in known_keys
     ]
-    if not known & CHOOSING_TYPES:
+    if not known_keys & CHOOSING_TYPES:
         added += [
             {"key": f"{labels.AWS_GROUP}/instance-category", "operator": "In", "values": ["c", "m", "r"]},
             {"key": f"{labels.AWS_GROUP}/instance-generation", "operator": "Gt", "values": ["2"]},
@@ -206,17 +206,17 @@ def _disruption(spec: Mapping[str, Any], notes: list[str]) -> JsonObject:
     return {"consolidationPolicy": "WhenEmpty", "consolidateAfter": _after(seconds), "budgets": budgets}
 
 
-def _kubelet(given: Mapping[str, Any] | None, notes: list[str]) -> dict[str, str]:
+def _kubelet(raw_kubelet: Mapping[str, Any] | None, notes: list[str]) -> dict[str, str]:
     """Return the kubelet settings as an annotation, from which they move to the class."""
-    if not given:
+    if not raw_kubelet:
         return {}
     notes.append(
         Note("kubelet settings belong to the EC2NodeClass now", f"metadata.annotations[{labels.V1BETA1_KUBELET}]")
     )
-    kept = {name: value for name, value in given.items() if name != "containerRuntime"}
-    if len(kept) < len(given):
+    fields = {name: value for name, value in raw_kubelet.items() if name != "containerRuntime"}
+    if len(fields) < len(raw_kubelet):
         notes.append(Note("containerRuntime is dropped: every node runs containerd", "spec.template.spec.nodeClassRef"))
-    return {labels.V1BETA1_KUBELET: json.dumps(kept, sort_keys=True)} if kept else {}
+    return {labels.V1BETA1_KUBELET: json.dumps(fields, sort_keys=True)} if fields else {}
 
 
 def _is_removed(condition: Any) -> bool:

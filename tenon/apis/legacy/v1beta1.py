@@ -78,18 +78,22 @@ def convert_nodepool(manifest: Mapping[str, Any]) -> Converted:
     old, problems = _read(NodePool, manifest, _NODEPOOL)
     if old is None:
         return Converted(problems=problems)
-    given = old["spec"].get("disruption") or {}
-    if problem := _disruption_problem(given):
+    disruption = old["spec"].get("disruption") or {}
+    if problem := _disruption_problem(disruption):
         return Converted(problems=[problem])
-    old["spec"]["disruption"] = {"consolidationPolicy": "WhenUnderutilized", "expireAfter": DEFAULT_EXPIRY, **given}
-    made = converted(old, f"{labels.GROUP}/v1")
-    spec = made["spec"]
+    old["spec"]["disruption"] = {
+        "consolidationPolicy": "WhenUnderutilized",
+        "expireAfter": DEFAULT_EXPIRY,
+        **disruption,
+    }
+    converted_body = converted(old, f"{labels.GROUP}/v1")
+    spec = converted_body["spec"]
     if template_labels := (spec["template"].get("metadata") or {}).get("labels"):
         spec["template"]["metadata"]["labels"] = renamed(template_labels)
     node, notes = manifest["spec"]["template"]["spec"], _disruption_notes(spec)
-    annotations, kubelet_notes = _annotations(node, made)
+    annotations, kubelet_notes = _annotations(node, converted_body)
     return Converted(
-        [_object(manifest, made, annotations, _laid_out(spec, _NODEPOOL_LAYOUT))], [*notes, *kubelet_notes]
+        [_object(manifest, converted_body, annotations, _laid_out(spec, _NODEPOOL_LAYOUT))], [*notes, *kubelet_notes]
     )
 
 
@@ -99,9 +103,11 @@ def convert_nodeclaim(manifest: Mapping[str, Any], expiry: Mapping[str, str] | N
     if old is None:
         return Converted(problems=problems)
     old["spec"].pop("expireAfter", None)
-    made = converted(old, f"{labels.GROUP}/v1", expiry or {})
-    annotations, notes = _annotations(manifest["spec"], made)
-    return Converted([_object(manifest, made, annotations, _laid_out(made["spec"], _NODECLAIM_LAYOUT))], notes)
+    converted_body = converted(old, f"{labels.GROUP}/v1", expiry or {})
+    annotations, notes = _annotations(manifest["spec"], converted_body)
+    return Converted(
+        [_object(manifest, converted_body, annotations, _laid_out(converted_body["spec"], _NODECLAIM_LAYOUT))], notes
+    )
 
 
 def convert_nodeclass(manifest: Mapping[str, Any]) -> Converted:
@@ -112,13 +118,13 @@ def convert_nodeclass(manifest: Mapping[str, Any]) -> Converted:
     family = old["spec"]["amiFamily"]
     if problem := family_problem(family, old["spec"].get("amiSelectorTerms") or (), "spec.amiSelectorTerms"):
         return Converted(problems=[problem])
-    made = converted(old, f"{labels.AWS_GROUP}/v1")
-    mark = made["metadata"].get("annotations", {}).get(labels.V1BETA1_UBUNTU)
+    converted_body = converted(old, f"{labels.AWS_GROUP}/v1")
+    mark = converted_body["metadata"].get("annotations", {}).get(labels.V1BETA1_UBUNTU)
     added = {labels.V1BETA1_UBUNTU: mark} if family == "Ubuntu" else {}
     if is_incompatible(added):
-        made["status"] = incompatible_status(made.get("status") or {})
-    spec = _laid_out(made["spec"], _EC2NODECLASS_LAYOUT)
-    return Converted([_object(manifest, made, added, spec)], family_notes(family, spec, added))
+        converted_body["status"] = incompatible_status(converted_body.get("status") or {})
+    spec = _laid_out(converted_body["spec"], _EC2NODECLASS_LAYOUT)
+    return Converted([_object(manifest, converted_body, added, spec)], family_notes(family, spec, added))
 
 
 def _read(
@@ -140,37 +146,37 @@ def _read(
 
 
 def _object(
-    manifest: Mapping[str, Any], made: JsonObject, annotations: Mapping[str, str], spec: JsonObject
+    manifest: Mapping[str, Any], converted_body: JsonObject, annotations: Mapping[str, str], spec: JsonObject
 ) -> JsonObject:
     """Build the v1 object with its old annotations and the given ones."""
     return {
-        "apiVersion": made["apiVersion"],
-        "kind": made["kind"],
+        "apiVersion": converted_body["apiVersion"],
+        "kind": converted_body["kind"],
         "metadata": metadata_of(manifest, annotations),
         "spec": spec,
-        **({"status": made["status"]} if made.get("status") else {}),
+        **({"status": converted_body["status"]} if converted_body.get("status") else {}),
     }
 
 
 def _laid_out(value: Mapping[str, Any], layout: Layout) -> JsonObject:
     """Return the fields in layout order, without fields that v1 does not have and empty fields that have no meaning."""
-    found: JsonObject = {}
+    values: JsonObject = {}
     for name, inner in layout.items():
         field = value.get(name)
         if inner and isinstance(field, dict):
             field = _laid_out(field, inner)
         if field is not None and (field not in ([], {}) or name in _MEANT_WHEN_EMPTY):
-            found[name] = field
-    return found
+            values[name] = field
+    return values
 
 
-def _annotations(node: Mapping[str, Any], made: JsonObject) -> tuple[dict[str, str], list[str]]:
+def _annotations(node: Mapping[str, Any], converted_body: JsonObject) -> tuple[dict[str, str], list[str]]:
     """Return the annotations for fields that v1 keeps elsewhere, and the notes."""
-    given = {name: value for name, value in node["nodeClassRef"].items() if value is not None}
-    reference = {"apiVersion": "", "kind": NODE_CLASS_KIND, **given}
-    known = {name: reference[name] for name in ("apiVersion", "kind", "name")}
-    annotations = {labels.V1BETA1_REFERENCE: json.dumps(known)}
-    text = made["metadata"].get("annotations", {}).get(labels.V1BETA1_KUBELET)
+    reference_fields = {name: value for name, value in node["nodeClassRef"].items() if value is not None}
+    reference = {"apiVersion": "", "kind": NODE_CLASS_KIND, **reference_fields}
+    old_reference = {name: reference[name] for name in ("apiVersion", "kind", "name")}
+    annotations = {labels.V1BETA1_REFERENCE: json.dumps(old_reference)}
+    text = converted_body["metadata"].get("annotations", {}).get(labels.V1BETA1_KUBELET)
     kubelet = json.loads(text) if text else {}
     if not kubelet:
         return annotations, []
@@ -185,9 +191,9 @@ def _annotations(node: Mapping[str, Any], made: JsonObject) -> tuple[dict[str, s
     return annotations, notes
 
 
-def _disruption_problem(given: Mapping[str, Any]) -> FieldError | None:
+def _disruption_problem(disruption: Mapping[str, Any]) -> FieldError | None:
     path = "spec.disruption.consolidateAfter"
-    policy, after = given.get("consolidationPolicy"), given.get("consolidateAfter")
+    policy, after = disruption.get("consolidationPolicy"), disruption.get("consolidateAfter")
     if policy == "WhenEmpty" and after is None:
         return FieldError(path, "is required with consolidationPolicy WhenEmpty")
     if policy == "WhenUnderutilized" and after not in (None, NEVER_TEXT):

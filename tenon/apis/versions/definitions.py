@@ -27,10 +27,10 @@ def conversion_patch(definition: dict[str, Any], way: dict[str, Any], authoritie
         return None
     conversion = spec.get("conversion") or {}
     webhook = conversion.get("webhook") or {}
-    wanted = {**way, "caBundle": authorities}
-    if conversion.get("strategy") == "Webhook" and (webhook.get("clientConfig") or {}) == wanted:
+    desired = {**way, "caBundle": authorities}
+    if conversion.get("strategy") == "Webhook" and (webhook.get("clientConfig") or {}) == desired:
         return None
-    client = {**dict.fromkeys(_WAYS), **wanted}
+    client = {**dict.fromkeys(_WAYS), **desired}
     return {
         "spec": {
             "conversion": {

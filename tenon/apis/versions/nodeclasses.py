@@ -52,16 +52,19 @@ def images_down(values: Values) -> Values:
     If v1beta1 can express none of the terms, the class gets an image that does not exist, so that no node is launched
     from it by mistake.
     """
-    given = values.get("amiSelectorTerms")
-    terms = [term for term in given if isinstance(term, dict)] if isinstance(given, list) else []
+    selector_terms = values.get("amiSelectorTerms")
+    terms = [term for term in selector_terms if isinstance(term, dict)] if isinstance(selector_terms, list) else []
     alias, _, version = str(terms[0].get("alias") or "").partition("@") if len(terms) == 1 else ("", "", "")
     family = FAMILY_OF_ALIAS.get(alias)
     if family in _FAMILIES and values.get("amiFamily") in (None, family):
         return {"amiFamily": family} | ({} if version == LATEST else {"version": version})
-    known = [term for term in terms if not {"alias", "ssmParameter"} & term.keys()]
-    stated = values.get("amiFamily")
-    found = {"amiFamily": stated if stated in _OLD_FAMILIES else CUSTOM, "amiSelectorTerms": known or _PLACEHOLDER}
-    return found | ({"version": values["version"]} if "version" in values else {})
+    convertible_terms = [term for term in terms if not {"alias", "ssmParameter"} & term.keys()]
+    stated_family = values.get("amiFamily")
+    old_fields = {
+        "amiFamily": stated_family if stated_family in _OLD_FAMILIES else CUSTOM,
+        "amiSelectorTerms": convertible_terms or _PLACEHOLDER,
+    }
+    return old_fields | ({"version": values["version"]} if "version" in values else {})
 
 
 def ubuntu_up(values: Values) -> Values:
@@ -82,12 +85,12 @@ def ubuntu_up(values: Values) -> Values:
 def ubuntu_down(values: Values) -> Values:
     """Restore Ubuntu without the derived fields."""
     marks = str(values.get("ubuntu") or "")
-    found: Values = {"amiFamily": "Ubuntu"}
+    old_fields: Values = {"amiFamily": "Ubuntu"}
     if not (is_incompatible({labels.V1BETA1_UBUNTU: marks}) and values.get("amiSelectorTerms") == _PLACEHOLDER):
-        found["amiSelectorTerms"] = values.get("amiSelectorTerms") or []
+        old_fields["amiSelectorTerms"] = values.get("amiSelectorTerms") or []
     if not ("blockDeviceMappings" in marks and values.get("blockDeviceMappings") == UBUNTU_VOLUMES):
-        found["blockDeviceMappings"] = values.get("blockDeviceMappings") or []
-    return found
+        old_fields["blockDeviceMappings"] = values.get("blockDeviceMappings") or []
+    return old_fields
 
 
 def _hop_limit(default: int) -> Any:
@@ -97,8 +100,8 @@ def _hop_limit(default: int) -> Any:
         options = values.get("metadataOptions")
         if not isinstance(options, dict) or options.get("httpPutResponseHopLimit") is not None:
             return values
-        given = {name: value for name, value in options.items() if name != "httpPutResponseHopLimit"}
-        return {"metadataOptions": {"httpPutResponseHopLimit": default, **given}}
+        old_options = {name: value for name, value in options.items() if name != "httpPutResponseHopLimit"}
+        return {"metadataOptions": {"httpPutResponseHopLimit": default, **old_options}}
 
     return stated
 

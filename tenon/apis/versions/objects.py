@@ -24,7 +24,7 @@ _PARTS: Mapping[tuple[str, str], Callable[[JsonObject], Sequence[Part]]] = {
 }
 
 
-def converted(body: JsonObject, wanted: str, expiry: Mapping[str, str] | None = None) -> JsonObject:
+def converted(body: JsonObject, api_version: str, expiry: Mapping[str, str] | None = None) -> JsonObject:
     """Convert the object, in place, to ``wanted``, a group and version.
 
     Args:
@@ -36,18 +36,18 @@ def converted(body: JsonObject, wanted: str, expiry: Mapping[str, str] | None = 
     Raises:
         UnconvertibleError: the object is of another kind or version, or it is malformed.
     """
-    group, _, version = wanted.partition("/")
+    group, _, version = api_version.partition("/")
     kind = body.get("kind")
     own_group, _, own_version = str(body.get("apiVersion") or "").partition("/")
     parts = _PARTS.get((own_group, str(kind)))
     if parts is None or own_version not in _SIDES or version not in _SIDES or own_group != group:
-        raise UnconvertibleError(f"{body.get('apiVersion')} {kind} cannot be converted to {wanted}")
+        raise UnconvertibleError(f"{body.get('apiVersion')} {kind} cannot be converted to {api_version}")
     if not isinstance(body.get("metadata"), dict):
         raise UnconvertibleError("metadata is not a mapping")
     if own_version == version:
         return body
     convert(body, parts(body), _SIDES[own_version], _SIDES[version], upwards=version == V1)
-    body["apiVersion"] = wanted
+    body["apiVersion"] = api_version
     if kind == "NodeClaim" and version == V1:
         _expire(body, expiry)
     return body

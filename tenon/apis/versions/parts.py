@@ -64,20 +64,20 @@ def convert(body: JsonObject, parts: Sequence[Part], source: Side, target: Side,
     Raises:
         UnconvertibleError: a field that contains other fields is not a mapping.
     """
-    kept = _pop_kept(body, source.keeps)
+    kept_values = _pop_kept(body, source.keeps)
     keep: Values = {}
     for part in parts:
-        there, back = (part.up, part.down) if upwards else (part.down, part.up)
-        given = _take(body, source.fields(part))
+        forward, back = (part.up, part.down) if upwards else (part.down, part.up)
+        part_values = _take(body, source.fields(part))
         takes = part.takes if upwards else anything
         if part.by_item:
-            made, lost = _items(given, kept.get(part.name), there, back, takes)
+            new_items, lost = _items(part_values, kept_values.get(part.name), forward, back, takes)
         else:
-            made = _restored(given, kept.get(part.name), target.fields(part), there, back, takes)
-            lost = given if back(made) != given else {}
+            new_items = _restored(part_values, kept_values.get(part.name), target.fields(part), forward, back, takes)
+            lost = part_values if back(new_items) != part_values else {}
         if lost:
             keep[part.name] = lost
-        for name, value in made.items():
+        for name, value in new_items.items():
             _put(body, target.fields(part)[name], value)
     if keep:
         _put(body, ("metadata", "annotations", target.keeps), text_of(keep))
@@ -89,61 +89,63 @@ def text_of(value: Any) -> str:
 
 
 def _restored(
-    given: Values, kept: Any, fields: Mapping[str, Path], there: Change, back: Change, takes: Accepts
+    values: Values, kept_value: Any, fields: Mapping[str, Path], forward: Change, back: Change, takes: Accepts
 ) -> Values:
     """Return the original values if they are kept and still match the given values; otherwise convert the values."""
-    fits = isinstance(kept, dict) and kept.keys() <= fields.keys() and _image(kept, back) == given
-    if fits and _added_is_taken(kept, given, takes):
-        return dict(kept)
-    return dict(there(given))
+    fits = isinstance(kept_value, dict) and kept_value.keys() <= fields.keys() and _image(kept_value, back) == values
+    if fits and _added_is_taken(kept_value, values, takes):
+        return dict(kept_value)
+    return dict(forward(values))
 
 
-def _items(given: Values, kept: Any, there: Change, back: Change, takes: Accepts) -> tuple[Values, Values]:
+def _items(values: Values, kept_value: Any, forward: Change, back: Change, takes: Accepts) -> tuple[Values, Values]:
     """Convert a list item by item. Return the result, and by index the items that converting back would not restore."""
-    made: Values = {}
+    converted_values: Values = {}
     lost: Values = {}
-    for name, items in given.items():
+    for name, items in values.items():
         if not isinstance(items, list):
-            made[name] = items
+            converted_values[name] = items
             continue
-        origins = _origins(items, kept if isinstance(kept, dict) else {}, back, takes)
-        results = [origins.get(at, there(item) if isinstance(item, dict) else item) for at, item in enumerate(items)]
-        made[name] = results
+        origins = _origins(items, kept_value if isinstance(kept_value, dict) else {}, back, takes)
+        results = [origins.get(at, forward(item) if isinstance(item, dict) else item) for at, item in enumerate(items)]
+        converted_values[name] = results
         for at, item in enumerate(items):
             if isinstance(item, dict) and back(results[at]) != item:
                 lost[str(at)] = item
-    return made, lost
+    return converted_values, lost
 
 
-def _added_is_taken(kept: Values, image: Values, takes: Accepts) -> bool:
+def _added_is_taken(kept_values: Values, image: Values, takes: Accepts) -> bool:
     """Whether v1 accepts the kept values that differ from what the object shows."""
-    return all(takes(name, value) for name, value in kept.items() if name not in image or image[name] != value)
+    return all(takes(name, value) for name, value in kept_values.items() if name not in image or image[name] != value)
 
 
-def _origins(items: Sequence[Any], kept: Mapping[str, Any], back: Change, takes: Accepts) -> dict[int, Any]:
+def _origins(items: Sequence[Any], kept_values: Mapping[str, Any], back: Change, takes: Accepts) -> dict[int, Any]:
     """Return the kept originals of the items, by index. Look at the original index first, then for a moved item."""
-    if not kept:
+    if not kept_values:
         return {}
     images = {
         key: image
-        for key, item in kept.items()
+        for key, item in kept_values.items()
         if isinstance(item, dict) and (image := _image(item, back)) is not None and _added_is_taken(item, image, takes)
     }
-    found = {at: kept[str(at)] for at, item in enumerate(items) if str(at) in images and images[str(at)] == item}
+    origins = {
+        at: kept_values[str(at)] for at, item in enumerate(items) if str(at) in images and images[str(at)] == item
+    }
     moved: dict[str, list[str]] = {}
     for key in reversed(images):
-        if not (key.isdecimal() and int(key) in found):
+        if not (key.isdecimal() and int(key) in origins):
             moved.setdefault(text_of(images[key]), []).append(key)
     for at, item in enumerate(items):
-        if at not in found and (keys := moved.get(text_of(item))):
-            found[at] = kept[keys.pop()]
-    return found
+        if at not in origins and (keys := moved.get(text_of(item))):
+            origins[at] = kept_values[keys.pop()]
+    return origins
 
 
-def _image(kept: Any, back: Change) -> Any:
+def _image(kept_value: Any, back: Change) -> Any:
     """Convert a kept value back for comparison; None if that fails, because users can edit the annotation."""
     try:
-        return back(kept)
+        return back(kept_value)
     except (UnconvertibleError, AttributeError, TypeError):
         return None
 
@@ -153,16 +155,16 @@ def _pop_kept(body: JsonObject, annotation: str) -> JsonObject:
     annotations = (body.get("metadata") or {}).get("annotations")
     if not isinstance(annotations, dict) or annotation not in annotations:
         return {}
-    kept = parse_json_object(annotations[annotation])
-    if kept is None:
+    kept_values = parse_json_object(annotations[annotation])
+    if kept_values is None:
         return {}
     _take(body, {annotation: ("metadata", "annotations", annotation)})
-    return kept
+    return kept_values
 
 
 def _take(body: JsonObject, fields: Mapping[str, Path]) -> Values:
     """Remove these fields, and mappings that become empty, from the object and return the values."""
-    taken: Values = {}
+    taken_values: Values = {}
     for name, path in fields.items():
         parents = [body]
         for depth, step in enumerate(path[:-1]):
@@ -175,12 +177,12 @@ def _take(body: JsonObject, fields: Mapping[str, Path]) -> Values:
         else:
             if path[-1] not in parents[-1]:
                 continue
-            taken[name] = parents[-1].pop(path[-1])
+            taken_values[name] = parents[-1].pop(path[-1])
             for depth in range(len(parents) - 1, 0, -1):
                 if parents[depth]:
                     break
                 del parents[depth - 1][path[depth - 1]]
-    return taken
+    return taken_values
 
 
 def _put(body: JsonObject, path: Path, value: Any) -> None:

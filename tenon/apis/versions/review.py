@@ -33,20 +33,20 @@ def reviewed(review: Any, expiry: Mapping[str, str] | None = None) -> JsonObject
 
 
 def _response(request: JsonObject, expiry: Mapping[str, str] | None) -> JsonObject:
-    uid, wanted, objects = request.get("uid"), request.get("desiredAPIVersion"), request.get("objects")
-    if not isinstance(wanted, str) or not isinstance(objects, list):
+    uid, api_version, objects = request.get("uid"), request.get("desiredAPIVersion"), request.get("objects")
+    if not isinstance(api_version, str) or not isinstance(objects, list):
         return _failure(uid, "the request has no desiredAPIVersion, or its objects are not a list")
     if len(objects) > MAX_OBJECTS:
         return _failure(uid, f"the request has {len(objects)} objects: at most {MAX_OBJECTS} are converted at once")
-    found = []
+    converted_objects = []
     for body in objects:
         try:
             if not isinstance(body, dict):
                 raise UnconvertibleError("one of the objects is not a mapping")
-            found.append(converted(body, wanted, expiry))
+            converted_objects.append(converted(body, api_version, expiry))
         except UnconvertibleError as error:
-            return _failure(uid, f"{_named(body)} cannot be read as {wanted}: {error}")
-    return {"uid": uid, "convertedObjects": found, "result": {"status": "Success"}}
+            return _failure(uid, f"{_named(body)} cannot be read as {api_version}: {error}")
+    return {"uid": uid, "convertedObjects": converted_objects, "result": {"status": "Success"}}
 
 
 def _failure(uid: Any, message: str) -> JsonObject:

@@ -37,8 +37,8 @@ def taken_by(model: type[ApiModel]) -> Accepts:
     def alone(name: str) -> type[ApiModel]:
         field, info = fields[name]
         model_of = cast("Any", create_model)  # the field's name is known only at run time
-        made: type[ApiModel] = model_of(f"Alone{field}", __base__=ApiModel, **{field: (info.annotation, info)})
-        return made
+        field_model: type[ApiModel] = model_of(f"Alone{field}", __base__=ApiModel, **{field: (info.annotation, info)})
+        return field_model
 
     def takes(name: str, value: Any) -> bool:
         if name not in fields or (name in opened and isinstance(value, dict)):
@@ -94,26 +94,32 @@ def reference_up(values: Values) -> Values:
     """Replace apiVersion with its group (V1B-05). An annotation keeps the original reference."""
     if "nodeClassRef" not in values:
         return values
-    given = values["nodeClassRef"]
-    if not isinstance(given, dict):
+    old_reference = values["nodeClassRef"]
+    if not isinstance(old_reference, dict):
         raise UnconvertibleError("nodeClassRef is not a mapping")
-    group = str(given.get("apiVersion") or "").partition("/")[0] or labels.AWS_GROUP
-    found = {"group": group, "kind": given.get("kind") or NODE_CLASS_KIND, "name": given.get("name")}
-    return {"nodeClassRef": found, "original": text_of(given)}
+    group = str(old_reference.get("apiVersion") or "").partition("/")[0] or labels.AWS_GROUP
+    reference = {
+        "group": group,
+        "kind": old_reference.get("kind") or NODE_CLASS_KIND,
+        "name": old_reference.get("name"),
+    }
+    return {"nodeClassRef": reference, "original": text_of(old_reference)}
 
 
 def reference_down(values: Values) -> Values:
     """Restore the reference from the annotation if it is still equivalent; otherwise build an equivalent one."""
     if "nodeClassRef" not in values:
         return values
-    given = values["nodeClassRef"]
-    if not isinstance(given, dict):
+    new_reference = values["nodeClassRef"]
+    if not isinstance(new_reference, dict):
         raise UnconvertibleError("nodeClassRef is not a mapping")
     original = parse_json_object(values.get("original"))
-    if original is not None and reference_up({"nodeClassRef": original})["nodeClassRef"] == given:
+    if original is not None and reference_up({"nodeClassRef": original})["nodeClassRef"] == new_reference:
         return {"nodeClassRef": original}
-    version = f"{given.get('group') or labels.AWS_GROUP}/v1beta1"
-    return {"nodeClassRef": {"apiVersion": version, "kind": given.get("kind"), "name": given.get("name")}}
+    version = f"{new_reference.get('group') or labels.AWS_GROUP}/v1beta1"
+    return {
+        "nodeClassRef": {"apiVersion": version, "kind": new_reference.get("kind"), "name": new_reference.get("name")}
+    }
 
 
 def kubelet_up(values: Values) -> Values:

@@ -60,12 +60,12 @@ class Balance:
 
     def verdicts(self, moves: Iterable[tuple[Mapping[str, NodeDetail], float]]) -> tuple[Verdict, ...]:
         """Return what each pool said about these moves, which are made, and about those that were refused."""
-        made = {tuple(sorted(leaving)): self.scores(leaving, saving) for leaving, saving in moves}
-        found = {**self._refused, **made}
+        new_scores = {tuple(sorted(leaving)): self.scores(leaving, saving) for leaving, saving in moves}
+        all_scores = {**self._refused, **new_scores}
         return tuple(
-            Verdict(pool, claims, each, claims in made)
-            for claims, scores in found.items()
-            for pool, each in scores.items()
+            Verdict(pool, claims, pool_scores, claims in new_scores)
+            for claims, scores in all_scores.items()
+            for pool, pool_scores in scores.items()
         )
 
     def scores(self, leaving: Mapping[str, NodeDetail], saving: float) -> dict[str, float]:
@@ -95,4 +95,4 @@ class Balance:
 
 def approved(scores: Iterable[float]) -> bool:
     """Whether every Balanced pool approves the move (DIS-44)."""
-    return all(each >= LEAST_SCORE for each in scores)
+    return all(score >= LEAST_SCORE for score in scores)

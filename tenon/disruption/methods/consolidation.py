@@ -77,7 +77,7 @@ class Consolidation:
                 model.problem,
                 spot_to_spot=self._spot_to_spot,
                 least_saving=self._least_saving,
-                asked=LeastSavings(situation).of,
+                asked_saving=LeastSavings(situation).of,
             ),
             approves=balance.approves,
             pool_of={claim: node.pool for claim, node in candidates.items()},
@@ -135,13 +135,13 @@ class Consolidation:
 def _paced(moves: Sequence[Move], pool_of: Mapping[str, str], situation: Situation) -> list[Move]:
     """Return the moves with at most one for each NodePool that is slowed down."""
     begun: set[str] = set()
-    found = []
+    paced = []
     for move in moves:
         pools = {pool_of[claim] for claim in move.claims} & situation.slowed.keys()
         if begun.isdisjoint(pools):
             begun |= pools
-            found.append(move)
-    return found
+            paced.append(move)
+    return paced
 
 
 def _details(move: Move, model: ClusterModel) -> dict[str, NodeDetail]:
@@ -169,13 +169,13 @@ def closed_nodes(situation: Situation, model: ClusterModel) -> frozenset[str]:
     They are on their way out, inside consolidateAfter (DIS-31), or new nodes of open commands, whose room is taken.
     Nodes that were bought in a capacity shortage are to be replaced, so they take none either.
     """
-    found = set(nodes_in_commands(situation, model))
+    closed = set(nodes_in_commands(situation, model))
     for node in situation.nodes:
         detail = model.details.get(node.claim)
         since = situation.quiet_since_of(node)
         if node.bought_in_shortage or not takes_pods(situation.policies.get(node.pool), since, situation.now):
-            found.add(detail.node if detail is not None else node.node)
-    return frozenset(found)
+            closed.add(detail.node if detail is not None else node.node)
+    return frozenset(closed)
 
 
 def explain(move: Move, details: Mapping[str, NodeDetail], scores: Mapping[str, float]) -> tuple[str, ...]:
@@ -200,8 +200,8 @@ def explain(move: Move, details: Mapping[str, NodeDetail], scores: Mapping[str, 
     if plan.placements:
         hosts = Counter({node: len(pods) for node, pods in sorted(plan.placements.items())})
         moved = sum(hosts.values())
-        some = first_few(list(hosts), SHOWN)
-        lines.append(f"Moves {counted(moved, 'pod')} to {counted(len(hosts), 'existing node')}: {some}")
+        shown_hosts = first_few(list(hosts), SHOWN)
+        lines.append(f"Moves {counted(moved, 'pod')} to {counted(len(hosts), 'existing node')}: {shown_hosts}")
     most = f", ${move.expected:.4f} if the cheapest types are launched" if plan.claims else ""
     lines.append(f"Saves at least ${move.saving:.4f} an hour{most}")
     for pool, score in scores.items():

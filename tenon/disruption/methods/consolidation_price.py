@@ -55,7 +55,7 @@ class PriceRule:
         *,
         spot_to_spot: bool = False,
         least_saving: float = LEAST_SAVING,
-        asked: Callable[[Sequence[NodeDetail]], float] = lambda _: 0.0,
+        asked_saving: Callable[[Sequence[NodeDetail]], float] = lambda _: 0.0,
     ) -> None:
         """Take the pools and their types.
 
@@ -71,7 +71,7 @@ class PriceRule:
         self._spot_to_spot = spot_to_spot
         self._sells_without_spot = any(pool.instance_types and not may_be_spot(pool) for pool in problem.pools)
         self._least_saving = least_saving
-        self._asked = asked
+        self._asked = asked_saving
         self._sales: dict[tuple[str, tuple[Requirement, ...]], dict[str, Sale]] = {}
 
     def is_free(self, detail: NodeDetail) -> bool:
@@ -85,28 +85,28 @@ class PriceRule:
     def bill(self, leaving: Sequence[NodeDetail], claims: Iterable[PlannedClaim]) -> Bill | None:
         """Return what a move costs; None if it does not save enough, or one of its new nodes breaks a rule."""
         before = sum(detail.price for detail in leaving)
-        wanted = list(claims)
-        if not all(map(self.is_free, leaving)) and any(map(may_be_spot, wanted)):
+        bill_claims = list(claims)
+        if not all(map(self.is_free, leaving)) and any(map(may_be_spot, bill_claims)):
             return None
-        settled = [self._settled(claim) for claim in wanted]
+        settled = [self._settled(claim) for claim in bill_claims]
         price = sum(claim.price for claim, _ in settled)
         least = max(self._least_saving, self._asked(leaving))
         if before - price <= least:
             return None
         spot = all(detail.capacity_type == labels.SPOT for detail in leaving)
         spendable = before - least
-        found: list[PlannedClaim] = []
+        cheaper_claims: list[PlannedClaim] = []
         worst = 0.0
         for claim, sales in settled:
             share = spendable * claim.price / price if price > 0 else inf
-            kept = self._kept(leaving, claim, sales, share)
+            kept_sales = self._kept(leaving, claim, sales, share)
             if spot and len(leaving) == 1 and claim.offering.capacity_type == labels.SPOT:
-                kept = self._flexible(claim, kept)
-            if not kept or not self._is_diverse(claim, kept):
+                kept_sales = self._flexible(claim, kept_sales)
+            if not kept_sales or not self._is_diverse(claim, kept_sales):
                 return None
-            found.append(_listing(claim, kept))
-            worst += max(sale.worst for sale in kept)
-        return Bill(tuple(found), before - worst, before - sum(claim.price for claim in found))
+            cheaper_claims.append(_listing(claim, kept_sales))
+            worst += max(sale.worst for sale in kept_sales)
+        return Bill(tuple(cheaper_claims), before - worst, before - sum(claim.price for claim in cheaper_claims))
 
     def _settled(self, claim: PlannedClaim) -> tuple[PlannedClaim, list[Sale]]:
         """Return the claim with one capacity type if it allows several, and its sales (DIS-35).
@@ -128,14 +128,14 @@ class PriceRule:
         """Return what each type of the pool costs within the requirements, sorted by price."""
         key = (pool, tuple(requirements.get(label) for label in OFFERING_KEYS))
         if key not in self._sales:
-            found = []
+            sales = []
             for kind in self._types[pool].values():
                 offered = [offering for offering in kind.offerings if allows(requirements, offering)]
                 if offered:
                     cheapest = min(offered, key=lambda offering: (offering.price, offering.zone))
-                    found.append(Sale(kind, cheapest, max(offering.price for offering in offered)))
-            found.sort(key=lambda sale: (sale.cheapest.price, sale.type.name))
-            self._sales[key] = {sale.type.name: sale for sale in found}
+                    sales.append(Sale(kind, cheapest, max(offering.price for offering in offered)))
+            sales.sort(key=lambda sale: (sale.cheapest.price, sale.type.name))
+            self._sales[key] = {sale.type.name: sale for sale in sales}
         return self._sales[key]
 
     def _kept(
@@ -170,15 +170,15 @@ class PriceRule:
             return True
         pool = self._pools[claim.pool]
         return all(
-            len(_values(claim.requirements, key, pool, sales)) >= wanted.min_values
-            for key, wanted in pool.requirements.items()
-            if wanted.min_values
+            len(_values(claim.requirements, key, pool, sales)) >= requirement.min_values
+            for key, requirement in pool.requirements.items()
+            if requirement.min_values
         )
 
 
-def may_be_spot(wanted: PlannedClaim | Pool) -> bool:
+def may_be_spot(planned: PlannedClaim | Pool) -> bool:
     """Whether a new node of the claim or pool may be a spot node."""
-    return wanted.requirements.get(labels.CAPACITY_TYPE).has(labels.SPOT)
+    return planned.requirements.get(labels.CAPACITY_TYPE).has(labels.SPOT)
 
 
 def _values(requirements: Requirements, key: str, pool: Pool, sales: Iterable[Sale]) -> set[str]:
@@ -188,7 +188,7 @@ def _values(requirements: Requirements, key: str, pool: Pool, sales: Iterable[Sa
     if key in OFFERING_KEYS:
         offered = (o for sale in sales for o in sale.type.offerings if allows(requirements, o))
         return {_label(offering, key) for offering in offered} - {""}
-    found = {
+    values = {
         value
         for sale in sales
         if key in sale.type.requirements
@@ -197,7 +197,7 @@ def _values(requirements: Requirements, key: str, pool: Pool, sales: Iterable[Sa
     }
     # a label that only the pool sets: the node gets one of the values that are left
     own = pool.requirements[key]
-    return found or (set() if own.complement else set(own.members))
+    return values or (set() if own.complement else set(own.members))
 
 
 def _listing(claim: PlannedClaim, sales: Sequence[Sale]) -> PlannedClaim:

@@ -53,9 +53,11 @@ def search(model: ClusterModel, candidates: Sequence[str], left: Mapping[str, in
         if not moves or terms.expired():
             break
         after = carried_out(model, [(move.claims, move.plan) for move in moves])
-        gone = {claim for move in moves for claim in move.claims}
-        known = [*(claim for claim in candidates if claim not in gone), *after.new]
-        more = _Look(after.model, by_price_per_cost(known, after.model.details), _less(left, gone, terms), terms)
+        moved_claims = {claim for move in moves for claim in move.claims}
+        remaining = [*(claim for claim in candidates if claim not in moved_claims), *after.new]
+        more = _Look(
+            after.model, by_price_per_cost(remaining, after.model.details), _less(left, moved_claims, terms), terms
+        )
         together = Joining(model, moves, left, terms).with_moves(more.moves(), after)
         if together is None:
             break
@@ -63,9 +65,9 @@ def search(model: ClusterModel, candidates: Sequence[str], left: Mapping[str, in
     return moves
 
 
-def _less(left: Mapping[str, int], gone: Iterable[str], terms: Terms) -> dict[str, int]:
-    taken = Counter(terms.pool_of[claim] for claim in gone)
-    return {pool: count - taken[pool] for pool, count in left.items()}
+def _less(left: Mapping[str, int], moved_claims: Iterable[str], terms: Terms) -> dict[str, int]:
+    taken_counts = Counter(terms.pool_of[claim] for claim in moved_claims)
+    return {pool: count - taken_counts[pool] for pool, count in left.items()}
 
 
 class _Look:
@@ -107,16 +109,16 @@ class _Look:
         leave now, they are used like others.
         """
         by_name = {node.name: node for node in nodes}
-        found = [
+        too_dear = [
             claim
             for claim in self._candidates
             if (detail := self._details[claim]).price
             > TOO_DEAR * self._prices.of_room(by_name[detail.node].allocatable)
             and self._terms.rule.is_free(detail)
         ]
-        if not Budget(dict(self._budget.left), self._terms.pool_of).take(found):
+        if not Budget(dict(self._budget.left), self._terms.pool_of).take(too_dear):
             return frozenset()
-        return frozenset(self._details[claim].node for claim in found)
+        return frozenset(self._details[claim].node for claim in too_dear)
 
     def _remaining(self) -> list[str]:
         return [
@@ -143,20 +145,20 @@ class _Look:
 
     def _deletions(self, proposed: Sequence[str]) -> tuple[list[Move], list[str]]:
         """Return what the engine agrees to of a proposed set of deletions, and the nodes that it refuses."""
-        kept = list(proposed)
-        while kept:
+        kept_claims = list(proposed)
+        while kept_claims:
             plan = self._planner.rescheduler.simulate(
-                kept, buys=False, closed=self._closed, expired=self._terms.expired
+                kept_claims, buys=False, closed=self._closed, expired=self._terms.expired
             )
-            found = [
+            moves = [
                 move
-                for part, own in independent_parts(plan, kept, self._details)
+                for part, own in independent_parts(plan, kept_claims, self._details)
                 if (move := self._planner.priced(part, own)) is not None
             ]
-            agreed = [claim for move in found for claim in move.claims]
-            if len(agreed) == len(kept):
-                return found, [claim for claim in proposed if claim not in set(agreed)]
-            kept = agreed
+            agreed = [claim for move in moves for claim in move.claims]
+            if len(agreed) == len(kept_claims):
+                return moves, [claim for claim in proposed if claim not in set(agreed)]
+            kept_claims = agreed
         return [], list(proposed)
 
     def _replace(self) -> None:
@@ -169,9 +171,9 @@ class _Look:
             batch, waiting = self._batch(waiting, size)
             if not batch:
                 break
-            found = self._planner.moves_of(batch, self._closed)
-            self._take(found)
-            if found:
+            moves = self._planner.moves_of(batch, self._closed)
+            self._take(moves)
+            if moves:
                 waiting = [claim for claim in waiting if self._details[claim].node not in self._settled]
 
     def _by_waste(self, *, alone: bool, free: bool) -> list[str]:
@@ -180,7 +182,7 @@ class _Look:
         Those that may be replaced only by on-demand nodes (``free`` is False) are in sets of their own.
         """
         prices = self._prices if free else self._prices_without_spot
-        found = []
+        sets_by_waste = []
         for claim in self._remaining():
             detail = self._details[claim]
             if self._terms.rule.may_replace(detail) and self._terms.rule.is_free(detail) == free:
@@ -188,15 +190,15 @@ class _Look:
                 if alone and needed >= detail.price * (1 - LEAST_WASTE):
                     needed = prices.alone(self._rooms.left_over(claim, self._closed))
                 if needed < detail.price * (1 - LEAST_WASTE):
-                    found.append(((needed - detail.price) / detail.cost, claim))
-        return [claim for _, claim in sorted(found)]
+                    sets_by_waste.append(((needed - detail.price) / detail.cost, claim))
+        return [claim for _, claim in sorted(sets_by_waste)]
 
     def _price_of_share(self, claim: str, prices: PriceEstimate) -> float:
         """Return what `PriceEstimate.shared` says of a candidate's pods. A candidate always has the same ``prices``."""
-        known = self._shared.get(claim)
-        if known is None:
-            known = self._shared[claim] = prices.shared(self._details[claim].pods)
-        return known
+        price = self._shared.get(claim)
+        if price is None:
+            price = self._shared[claim] = prices.shared(self._details[claim].pods)
+        return price
 
     def _batch(self, waiting: Sequence[str], size: int) -> tuple[list[str], list[str]]:
         """Return the next nodes that the budgets allow together, and the others that wait."""

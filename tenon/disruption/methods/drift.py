@@ -76,8 +76,8 @@ class _Pass:
     def in_turn(self, budgets: PoolBudgets) -> Iterator[_Drifted]:
         """Yield the candidates: the first of each NodePool, then the second, while the pool's budget lasts."""
         queues: dict[str, list[_Drifted]] = {}
-        for each in sorted(self._free, key=lambda each: each.place):
-            queues.setdefault(each.node.pool, []).append(each)
+        for drifted_node in sorted(self._free, key=lambda drifted_node: drifted_node.place):
+            queues.setdefault(drifted_node.node.pool, []).append(drifted_node)
         while queues:
             for pool in list(queues):
                 if budgets.left(pool) <= 0:
@@ -88,9 +88,9 @@ class _Pass:
                 if not queues[pool]:
                     del queues[pool]
 
-    def block(self, each: _Drifted, why: str) -> None:
+    def block(self, drifted_node: _Drifted, why: str) -> None:
         """Record why a node cannot leave."""
-        self.blocked[each.node.claim] = f"{_text(each.detail)}, but {why}"
+        self.blocked[drifted_node.node.claim] = f"{_text(drifted_node.detail)}, but {why}"
 
     def proposal(self) -> Proposal:
         """Return what the pass decided."""
@@ -131,48 +131,48 @@ class Drift:
         if model is None:
             return Proposal()
         expired = self._deadline()
-        found = _Pass(eligible, situation, model)
+        drift_pass = _Pass(eligible, situation, model)
         rescheduler = Rescheduler(model, nodes_in_commands(situation, model))
         hosts: set[str] = set()
         simulated = 0
-        for each in found.in_turn(budgets):
-            if expired() or len(found.commands) >= self._most:
-                found.is_cut = True
+        for drifted_node in drift_pass.in_turn(budgets):
+            if expired() or len(drift_pass.commands) >= self._most:
+                drift_pass.is_cut = True
                 break
-            claim = each.node.claim
+            claim = drifted_node.node.claim
             if rescheduler.detail(claim) is None:
                 continue  # it has no Node that could be simulated
-            if each.detail.node in hosts:
-                found.is_cut = True  # pods are about to move there
+            if drifted_node.detail.node in hosts:
+                drift_pass.is_cut = True  # pods are about to move there
                 continue
             try:
-                plan = rescheduler.simulate([claim], expired=expired) if each.detail.pods else Plan()
+                plan = rescheduler.simulate([claim], expired=expired) if drifted_node.detail.pods else Plan()
             except Exception as error:  # the engine fails on this node's pods: the other nodes must not wait for it
-                found.failed = found.failed or error
-                found.block(each, f"the search for a place for its pods failed ({type(error).__name__})")
+                drift_pass.failed = drift_pass.failed or error
+                drift_pass.block(drifted_node, f"the search for a place for its pods failed ({type(error).__name__})")
                 continue
             if plan.unreached:
                 if not simulated:  # it had all the time that a pass has
-                    found.block(each, "the simulation of where its pods would go did not end in time")
-                found.is_cut = True
+                    drift_pass.block(drifted_node, "the simulation of where its pods would go did not end in time")
+                drift_pass.is_cut = True
                 break
-            simulated += bool(each.detail.pods)
+            simulated += bool(drifted_node.detail.pods)
             if not is_complete(plan):
-                found.block(each, _without_place(plan.unschedulable))
+                drift_pass.block(drifted_node, _without_place(plan.unschedulable))
                 continue
             rescheduler.accept([claim], plan)
             hosts |= plan.placements.keys()
-            budgets.take(each.node.pool)
-            found.commands.append(_command(self.name, each, plan.claims, plan.placements, situation.now))
-        return found.proposal()
+            budgets.take(drifted_node.node.pool)
+            drift_pass.commands.append(_command(self.name, drifted_node, plan.claims, plan.placements, situation.now))
+        return drift_pass.proposal()
 
 
 def replacement_of(claim: str, plan: Plan, situation: Situation) -> Command:
     """Return the command that replaces a drifted node as this plan says, which is not the plan of a pass."""
     assert situation.model is not None
-    (node,) = (each for each in situation.nodes if each.claim == claim)
-    each = _drifted(node, situation.model.details[claim], situation)
-    return _command(Drift.name, each, plan.claims, plan.placements, situation.now)
+    (node,) = (managed_node for managed_node in situation.nodes if managed_node.claim == claim)
+    managed_node = _drifted(node, situation.model.details[claim], situation)
+    return _command(Drift.name, managed_node, plan.claims, plan.placements, situation.now)
 
 
 class StaticDrift:
@@ -195,33 +195,35 @@ class StaticDrift:
         model = situation.model
         if model is None:
             return Proposal()
-        found = _Pass(eligible, situation, model)
+        drift_pass = _Pass(eligible, situation, model)
         room: dict[str, int] = {}
         planned: dict[str, PlannedClaim | str] = {}
         bought: list[PlannedClaim] = []
-        for each in found.in_turn(budgets):
-            if len(found.commands) >= self._most:
-                found.is_cut = True
+        for drifted_node in drift_pass.in_turn(budgets):
+            if len(drift_pass.commands) >= self._most:
+                drift_pass.is_cut = True
                 break
-            pool = each.node.pool
+            pool = drifted_node.node.pool
             if pool not in room:
                 room[pool] = _room(pool, situation, model)
             if room[pool] <= 0:
-                found.block(each, f"NodePool {pool} has more nodes than replicas, or limits.nodes leaves no room")
+                drift_pass.block(
+                    drifted_node, f"NodePool {pool} has more nodes than replicas, or limits.nodes leaves no room"
+                )
                 continue
             if pool not in planned:
                 planned[pool] = _plan(pool, model, bought)
             replacement = planned[pool]
             if isinstance(replacement, str):
-                found.block(each, replacement)
+                drift_pass.block(drifted_node, replacement)
                 continue
             bought.append(replacement)
             if reservation_of(replacement):
                 planned.clear()  # the next node may need another place
             room[pool] -= 1
             budgets.take(pool)
-            found.commands.append(_command(self.name, each, (replacement,), {}, situation.now))
-        return found.proposal()
+            drift_pass.commands.append(_command(self.name, drifted_node, (replacement,), {}, situation.now))
+        return drift_pass.proposal()
 
 
 def _cause(node: ManagedNode, situation: Situation, *, static: bool) -> str:
@@ -252,10 +254,10 @@ def _room(pool: str, situation: Situation, model: ClusterModel) -> int:
     replicas = situation.policies[pool].replicas or 0
     members = [node for node in situation.nodes if node.pool == pool]
     staying = sum(not node.leaving and node.claim not in situation.under_command for node in members)
-    known = model.static_pools.get(pool)
-    if staying > replicas or known is None:
+    static_pool = model.static_pools.get(pool)
+    if staying > replicas or static_pool is None:
         return 0
-    limit = (known.limits or {}).get(NODES)
+    limit = (static_pool.limits or {}).get(NODES)
     return len(members) if limit is None else limit - len(members) - (replicas - staying)
 
 
@@ -270,19 +272,19 @@ def _plan(pool: str, model: ClusterModel, bought: Iterable[PlannedClaim]) -> Pla
 
 def _command(
     method: str,
-    each: _Drifted,
+    drifted_node: _Drifted,
     claims: tuple[PlannedClaim, ...],
     placements: Mapping[str, tuple[Pod, ...]],
     now: datetime,
 ) -> Command:
-    detail = each.detail
+    detail = drifted_node.detail
     since = detail.drifted_since or now
     saving = detail.price - sum(claim.price for claim in claims)
     return Command(
         method=method,
         reason=Reason.DRIFTED,
         consolidation_type="",
-        candidates=(Candidate(each.node, since=since),),
+        candidates=(Candidate(drifted_node.node, since=since),),
         replacements=claims,
         destinations={name: pods for name, pods in placements.items() if pods},
         moves_pods=True,

@@ -42,19 +42,19 @@ class Joining:
         for move in more:
             touched = {after.new[name] for name in (*move.claims, *move.plan.placements) if name in after.new}
             touched |= self._hosting({after.model.details[claim].node for claim in move.claims})
-            found = None
+            joined = None
             if touched <= self._moves.keys() and not self._terms.expired():
                 # it was planned as if those before it in the same look were made as they are
                 needs_others = left_out and (has_rules(move.plan) or (limited and bool(move.plan.claims)))
                 as_seen = all(position < first_new for position in touched)
                 if as_seen and not (planned_again or needs_others):
-                    found = self._put_together(move, touched, after)
-                if found is None and (found := self._planned_again(move, touched, after.new)) is not None:
+                    joined = self._put_together(move, touched, after)
+                if joined is None and (joined := self._planned_again(move, touched, after.new)) is not None:
                     planned_again = True
-            if found is None:
+            if joined is None:
                 left_out = True
             else:
-                self._replace(touched, found)
+                self._replace(touched, joined)
                 changed = True
         return list(self._moves.values()) if changed else None
 
@@ -64,32 +64,32 @@ class Joining:
             position for position, move in self._moves.items() if any(name in nodes for name in move.plan.placements)
         }
 
-    def _replace(self, touched: Iterable[int], found: Iterable[Move]) -> None:
+    def _replace(self, touched: Iterable[int], replacing_moves: Iterable[Move]) -> None:
         for position in touched:
             del self._moves[position]
-        for each in found:
-            self._moves[self._next] = each
+        for move in replacing_moves:
+            self._moves[self._next] = move
             self._next += 1
 
     def _put_together(self, move: Move, touched: Collection[int], after: CarriedOut) -> list[Move] | None:
         """Return the moves that have the same effect as those touched and this one after them; None if one may not."""
         before = [self._moves[position] for position in sorted(touched)]
-        leaving = [claim for each in before for claim in each.claims]
+        leaving = [claim for earlier_move in before for claim in earlier_move.claims]
         leaving += [claim for claim in move.claims if claim not in after.new]
-        gone = {after.model.details[claim].node for claim in move.claims}
+        moved_nodes = {after.model.details[claim].node for claim in move.claims}
         planner = Planner(self._model, self._terms)
         claims: list[PlannedClaim] = []
         placements: dict[str, tuple[Pod, ...]] = {}
-        for each in before:
-            for name, planned in after.named(each.claims, each.plan):
-                if name not in gone:
+        for earlier_move in before:
+            for name, planned in after.named(earlier_move.claims, earlier_move.plan):
+                if name not in moved_nodes:
                     arriving = move.plan.placements.get(name, ())
                     larger = planner.larger(planned, arriving) if arriving else planned
                     if larger is None:
                         return None
                     claims.append(larger)
-            for node, pods in each.plan.placements.items():
-                if node not in gone:
+            for node, pods in earlier_move.plan.placements.items():
+                if node not in moved_nodes:
                     placements[node] = (*placements.get(node, ()), *pods)
         claims += move.plan.claims
         for node, pods in move.plan.placements.items():
@@ -98,26 +98,26 @@ class Joining:
         together = Plan(tuple(claims), placements)
         if before and has_rules(together):
             return None  # each was planned for the pods as they were at that time
-        found = []
+        new_moves = []
         for part, own in independent_parts(together, leaving, self._model.details):
             priced = planner.priced(part, own)
             if priced is None or len(part) > max(MAX_JOINED, len(move.claims)):
                 return None
-            found.append(priced)
-        return found if self._worth(found) > self._worth(before) + LEAST_SAVING else None
+            new_moves.append(priced)
+        return new_moves if self._worth(new_moves) > self._worth(before) + LEAST_SAVING else None
 
     def _planned_again(self, move: Move, touched: Collection[int], new: Mapping[str, int]) -> list[Move] | None:
         """Return the engine's moves for the nodes of those touched and this one; None if they save no more."""
         own = [claim for claim in move.claims if claim not in new]
         before = [self._moves[position] for position in sorted(touched)]
-        if before and len(own) + sum(len(each.claims) for each in before) > MAX_JOINED:
+        if before and len(own) + sum(len(earlier_move.claims) for earlier_move in before) > MAX_JOINED:
             return None
         others = [other for position, other in self._moves.items() if position not in touched]
         planner = Planner(self._model, self._terms)
         planner.accept(others)
-        every = [*own, *(claim for each in before for claim in each.claims)]
-        found = self._best(planner, every, others)
-        return found if self._worth(found) > self._worth(before) + LEAST_SAVING else None
+        every = [*own, *(claim for earlier_move in before for claim in earlier_move.claims)]
+        best_moves = self._best(planner, every, others)
+        return best_moves if self._worth(best_moves) > self._worth(before) + LEAST_SAVING else None
 
     def _best(self, planner: Planner, claims: Sequence[str], others: Sequence[Move]) -> list[Move]:
         """Return the best moves of these nodes, of which one, or all of a type, may stay if the others need it."""
@@ -133,25 +133,25 @@ class Joining:
             ]
         best: list[Move] = []
         for attempt in attempts:
-            found = planner.moves_of(attempt)
+            attempt_moves = planner.moves_of(attempt)
             budget = Budget(dict(self._left), self._terms.pool_of)
-            affordable = budget.take(claim for each in (*others, *found) for claim in each.claims)
-            if affordable and self._worth(found) > self._worth(best) + LEAST_SAVING:
-                best = found
+            affordable = budget.take(claim for move in (*others, *attempt_moves) for claim in move.claims)
+            if affordable and self._worth(attempt_moves) > self._worth(best) + LEAST_SAVING:
+                best = attempt_moves
         return best
 
     def _bought_again(self, planner: Planner, claims: Sequence[str]) -> set[str]:
         """Return nodes that could stay because the engine would replace these nodes by nodes of the same types."""
         plan = planner.rescheduler.simulate(claims, expired=self._terms.expired)
-        found: set[str] = set()
+        replaced: set[str] = set()
         for planned in plan.claims:
             for claim in claims:
                 detail = self._model.details[claim]
                 own = (detail.capacity_type, detail.instance_type)
-                if claim not in found and own == planned.offering[:2]:
-                    found.add(claim)
+                if claim not in replaced and own == planned.offering[:2]:
+                    replaced.add(claim)
                     break
-        return found
+        return replaced
 
     def _worth(self, moves: Iterable[Move]) -> float:
         charge = self._model.problem.node_charge

@@ -15,8 +15,10 @@ class LeastSavings:
 
     def __init__(self, situation: Situation) -> None:
         """Take the nodes of the pools that have the annotation."""
-        asking = {name: policy.least_saving for name, policy in situation.policies.items() if policy.least_saving}
-        self._by_node = {node.node: asking[node.pool] for node in situation.nodes if node.pool in asking}
+        least_savings = {
+            name: policy.least_saving for name, policy in situation.policies.items() if policy.least_saving
+        }
+        self._by_node = {node.node: least_savings[node.pool] for node in situation.nodes if node.pool in least_savings}
 
     def of(self, leaving: Iterable[NodeDetail]) -> float:
         """Return the dollars an hour that a move of these nodes must save. The strictest of their pools counts."""
@@ -24,5 +26,5 @@ class LeastSavings:
             return 0.0
         nodes = list(leaving)
         cost = sum(node.price for node in nodes)
-        asked = (self._by_node[node.node].of(cost) for node in nodes if node.node in self._by_node)
-        return max(asked, default=0.0) - _ROUNDING
+        least_savings = (self._by_node[node.node].of(cost) for node in nodes if node.node in self._by_node)
+        return max(least_savings, default=0.0) - _ROUNDING

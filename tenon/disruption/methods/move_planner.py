@@ -44,10 +44,10 @@ class Budget:
 
     def take(self, claims: Iterable[str]) -> bool:
         """Take nodes from their pools' budgets; False, with nothing taken, if one has not enough."""
-        asked = Counter(self.pool_of[claim] for claim in claims if claim in self.pool_of)
-        if any(self.left.get(pool, 0) < count for pool, count in asked.items()):
+        counts = Counter(self.pool_of[claim] for claim in claims if claim in self.pool_of)
+        if any(self.left.get(pool, 0) < count for pool, count in counts.items()):
             return False
-        for pool, count in asked.items():
+        for pool, count in counts.items():
             self.left[pool] -= count
         return True
 
@@ -65,16 +65,16 @@ class Planner:
 
     def moves_of(self, claims: Sequence[str], closed: Collection[str] = frozenset()) -> list[Move]:
         """Return the independent moves in the engine's plan for these nodes that meet the terms. Accepts none."""
-        kept = list(claims)
-        while kept:
-            plan = self.rescheduler.simulate(kept, closed=closed, expired=self.terms.expired)
-            parts = independent_parts(plan, kept, self.model.details)
-            found = [move for part, own in parts if (move := self.priced(part, own)) is not None]
-            staying = sum(len(move.claims) for move in found)
-            if staying == len(kept) or not has_rules(plan):
-                return found
+        kept_claims = list(claims)
+        while kept_claims:
+            plan = self.rescheduler.simulate(kept_claims, closed=closed, expired=self.terms.expired)
+            parts = independent_parts(plan, kept_claims, self.model.details)
+            moves = [move for part, own in parts if (move := self.priced(part, own)) is not None]
+            staying = sum(len(move.claims) for move in moves)
+            if staying == len(kept_claims) or not has_rules(plan):
+                return moves
             # rules between pods were judged with all of these nodes gone
-            kept = [claim for move in found for claim in move.claims]
+            kept_claims = [claim for move in moves for claim in move.claims]
         return []
 
     def priced(self, claims: tuple[str, ...], plan: Plan) -> Move | None:
@@ -101,8 +101,8 @@ class Planner:
         plan = solve(alone, self.terms.expired, self.model.tables)
         if not is_complete(plan) or len(plan.claims) != 1:
             return None
-        (found,) = plan.claims
-        return found if reservation_of(found) in {"", reservation_of(planned)} else None
+        (larger_claim,) = plan.claims
+        return larger_claim if reservation_of(larger_claim) in {"", reservation_of(planned)} else None
 
     def accept(self, moves: Sequence[Move]) -> None:
         """Change the cluster as the moves say."""

@@ -61,12 +61,12 @@ def independent_parts(
         (
             tuple(claims),
             Plan(
-                tuple(plan.claims[number] for number in bought.get(each, ())),
-                {node: tuple(pods) for node, pods in moved.get(each, {}).items()},
+                tuple(plan.claims[number] for number in bought.get(part_root, ())),
+                {node: tuple(pods) for node, pods in moved.get(part_root, {}).items()},
             ),
         )
-        for each, claims in members.items()
-        if each not in stuck
+        for part_root, claims in members.items()
+        if part_root not in stuck
     ]
 
 

@@ -82,20 +82,20 @@ class RoomEstimate:
         filling = self._filling(order, (self._number[name] for name in closed))
         position = {number: place for place, number in enumerate(order)}
         busy = {position[self._number[name]] for name in settled if name in self._number}
-        found = []
+        removable_claims = []
         for claim, number in zip(candidates, own, strict=True):
             place = position[number]
             if place in busy:
                 continue
             was_open = filling.close(place)
-            taken = filling.place(self._details[claim].pods)
-            if taken is None or not may_take(claim):
-                filling.undo(taken or ())
+            placements = filling.place(self._details[claim].pods)
+            if placements is None or not may_take(claim):
+                filling.undo(placements or ())
                 filling.open[place] = was_open
                 continue
-            busy.update(where for where, _ in taken)
-            found.append(claim)
-        return found
+            busy.update(where for where, _ in placements)
+            removable_claims.append(claim)
+        return removable_claims
 
     def left_over(self, claim: str, closed: Collection[str]) -> list[Pod]:
         """Return the pods of a node that fit on no other node; ``closed``: names of nodes that must take no pods."""
@@ -149,14 +149,14 @@ class _Filling:
 
     def place(self, pods: Sequence[Pod]) -> list[_Taken] | None:
         """Place the pods, largest first. Return what they took, or None, with nothing placed."""
-        taken: list[_Taken] = []
+        placements: list[_Taken] = []
         for pod in largest_first(pods, self._names):
-            one = self.place_one(pod)
-            if one is None:
-                self.undo(taken)
+            placement = self.place_one(pod)
+            if placement is None:
+                self.undo(placements)
                 return None
-            taken.append(one)
-        return taken
+            placements.append(placement)
+        return placements
 
     def place_one(self, pod: Pod) -> _Taken | None:
         """Place a pod. Return what it took, or None if it fits nowhere."""
@@ -175,9 +175,9 @@ class _Filling:
             self._free[resource, position] -= amount
         return position, amounts
 
-    def undo(self, taken: Iterable[_Taken]) -> None:
+    def undo(self, placements: Iterable[_Taken]) -> None:
         """Give back what pods took."""
-        for position, amounts in taken:
+        for position, amounts in placements:
             for resource, amount in amounts:
                 self._free[resource, position] += amount
 
@@ -200,20 +200,20 @@ class PriceEstimate:
 
     def __init__(self, names: Sequence[str], room_and_price: Iterable[tuple[Mapping[str, int], float]]) -> None:
         """Take the allocatable resources and the price of every type that may be launched."""
-        sold = list(room_and_price)
+        rooms_and_prices = list(room_and_price)
         self._names = names
         self._room: Floats = np.array(
-            [[room.get(name, 0) for name in names] for room, _ in sold], dtype=np.float64
-        ).reshape(len(sold), len(names))
-        self._price: Floats = np.array([price for _, price in sold], dtype=np.float64)
+            [[room.get(name, 0) for name in names] for room, _ in rooms_and_prices], dtype=np.float64
+        ).reshape(len(rooms_and_prices), len(names))
+        self._price: Floats = np.array([price for _, price in rooms_and_prices], dtype=np.float64)
 
     def shared(self, pods: Iterable[Pod]) -> float:
         """Return the price of the share of a node that the pods need, on the type where it is cheapest."""
-        asked = self._asked(pods)
+        amounts = self._asked(pods)
         if not len(self._price):
             return float("inf")
         parts = np.divide(
-            asked, self._room, out=np.where(asked > 0, np.inf, np.zeros_like(self._room)), where=self._room > 0
+            amounts, self._room, out=np.where(amounts > 0, np.inf, np.zeros_like(self._room)), where=self._room > 0
         )
         return float((parts.max(axis=1) * self._price).min())
 
@@ -225,10 +225,10 @@ class PriceEstimate:
         """Return the price of the cheapest type with as much CPU and memory; infinite if there is none."""
         return self._cheapest(np.array([room.get(name, 0) if name in (CPU, MEMORY) else 0 for name in self._names]))
 
-    def _cheapest(self, asked: Floats) -> float:
-        held = (self._room >= asked).all(axis=1)
-        return float(self._price[held].min()) if held.any() else float("inf")
+    def _cheapest(self, amounts: Floats) -> float:
+        has_room = (self._room >= amounts).all(axis=1)
+        return float(self._price[has_room].min()) if has_room.any() else float("inf")
 
     def _asked(self, pods: Iterable[Pod]) -> Floats:
         requests = [pod.requests for pod in pods]  # one array for each pod would take most of an estimate's time
-        return np.array([sum([each.get(name, 0) for each in requests]) for name in self._names], dtype=np.float64)
+        return np.array([sum([request.get(name, 0) for request in requests]) for name in self._names], dtype=np.float64)

@@ -30,32 +30,32 @@ def shortage(
     """
     if text := _too_large(pod_class, template, states):
         allowed = [(state, state.types) for state in states]
-        return ", and ".join(part for part in (text, _beyond_limits(template, allowed, limits)) if part)
-    held = [(state, template.fitting(state, pod_class.amounts)) for state in states]
-    if not any(types for _, types in held):
+        return ", and ".join(clause for clause in (text, _beyond_limits(template, allowed, limits)) if clause)
+    state_types = [(state, template.fitting(state, pod_class.amounts)) for state in states]
+    if not any(types for _, types in state_types):
         return _not_at_once(pod_class, template, states)
-    if pod_class.ports and not any(types & ~template.blocked(state, pod_class.ports) for state, types in held):
+    if pod_class.ports and not any(types & ~template.blocked(state, pod_class.ports) for state, types in state_types):
         return "a DaemonSet takes the pod's host port on every type"
-    if not any(types and template.diverse(state, types) for state, types in held):
-        return _too_uniform(template, held)
-    return _beyond_limits(template, held, limits) or obstacle
+    if not any(types and template.diverse(state, types) for state, types in state_types):
+        return _too_uniform(template, state_types)
+    return _beyond_limits(template, state_types, limits) or obstacle
 
 
 def _too_large(pod_class: PodClass, template: Template, states: Sequence[State]) -> str:
     types = 0
     for state in states:
         types |= state.types
-    found = []
+    reasons = []
     for number, (name, amount) in enumerate(zip(template.table.names, pod_class.amounts, strict=True)):
         largest = template.table.largest(number, types)
         if amount > largest and not largest:
-            found.append(f"needs {name}, which none of the types that it allows has")
+            reasons.append(f"needs {name}, which none of the types that it allows has")
         elif amount > largest:
             unit = " (millicores are written with a small m)" if name == CPU and amount >= _UNLIKELY_CPU else ""
-            found.append(
+            reasons.append(
                 f"needs {_amount(name, amount)}{unit}; the largest type it allows has {_amount(name, largest)}"
             )
-    return ", and ".join(found)
+    return ", and ".join(reasons)
 
 
 def _not_at_once(pod_class: PodClass, template: Template, states: Sequence[State]) -> str:
@@ -76,40 +76,45 @@ def _not_at_once(pod_class: PodClass, template: Template, states: Sequence[State
 
 def _room_left(pod_class: PodClass, template: Template, states: Sequence[State], number: int) -> int:
     """How much of one resource is left on a node that holds the rest of the pod; 0 if no node holds the rest."""
-    rest = tuple(0 if n == number else amount for n, amount in enumerate(pod_class.amounts))
-    most = 0
+    other_amounts = tuple(0 if n == number else amount for n, amount in enumerate(pod_class.amounts))
+    largest = 0
     for state in states:
-        holding = template.fitting(state, rest)
+        holding = template.fitting(state, other_amounts)
         for types, overhead in state.groups:
-            if both := holding & types:
-                most = max(most, template.table.largest(number, both) - overhead[number])
-    return most
+            if holding_types := holding & types:
+                largest = max(largest, template.table.largest(number, holding_types) - overhead[number])
+    return largest
 
 
-def _too_uniform(template: Template, held: StateCounts) -> str:
+def _too_uniform(template: Template, state_types: StateCounts) -> str:
     offered = {
-        key: max(template.offered(state, types, key) if types else 0 for state, types in held) for key in template.least
+        key: max(template.offered(state, types, key) if types else 0 for state, types in state_types)
+        for key in template.least
     }
-    lacking = [key for key, least in template.least.items() if offered[key] < least] or template.least
-    wanted = [f"{template.least[key]} values of {key}, of which they have {offered[key]}" for key in sorted(lacking)]
-    return f"the types that hold the pod do not offer the minValues of the pool ({'; '.join(wanted)})"
+    lacking = [key for key, min_values in template.least.items() if offered[key] < min_values] or template.least
+    min_values_texts = [
+        f"{template.least[key]} values of {key}, of which they have {offered[key]}" for key in sorted(lacking)
+    ]
+    return f"the types that hold the pod do not offer the minValues of the pool ({'; '.join(min_values_texts)})"
 
 
-def _beyond_limits(template: Template, held: StateCounts, limits: Limits) -> str:
+def _beyond_limits(template: Template, state_types: StateCounts, limits: Limits) -> str:
     types = 0
-    for _, some in held:
-        types |= some
+    for _, state_holds in state_types:
+        types |= state_holds
     if limits.allowed(types):
         return ""
-    stated = template.pool.limits or {}
-    least = {name: 1 if name == NODES else _least_capacity(template, name, types) for name in stated}
-    reached = [name for name in sorted(stated) if limits.left.get(name, 0) < least[name]] or sorted(stated)
+    pool_limits = template.pool.limits or {}
+    least_amounts = {name: 1 if name == NODES else _least_capacity(template, name, types) for name in pool_limits}
+    reached = [name for name in sorted(pool_limits) if limits.left.get(name, 0) < least_amounts[name]] or sorted(
+        pool_limits
+    )
     if not reached:
         return ""
-    text = ", ".join(f"{name} {format_quantity(name, stated[name])}" for name in reached)
+    text = ", ".join(f"{name} {format_quantity(name, pool_limits[name])}" for name in reached)
     lacking = [
         f"{format_quantity(name, max(0, limits.left[name]))} of {name} is left, and the smallest node for the pod has "
-        f"{format_quantity(name, least[name])}"
+        f"{format_quantity(name, least_amounts[name])}"
         for name in reached
         if name != NODES
     ]

@@ -25,28 +25,28 @@ class Division:
         self._kinds = sorted(((dict(amounts), count) for amounts, count in kinds.items()), key=_size, reverse=True)
         self._divisible = len(self._kinds) <= MAX_KINDS and not _belong_together(claim.pods)
 
-    def nodes(self, room: Resources, most: int) -> int | None:
+    def nodes(self, room: Resources, max_nodes: int) -> int | None:
         """Return how many nodes with this room hold the pods; None if it is more than ``most``, or impossible."""
         if not self._divisible or not self._kinds:
             return None
         empty = subtract(room, self._daemons)
-        left: list[Resources] = []
+        free_amounts: list[Resources] = []
         for amounts, count in self._kinds:
-            waiting = count
-            for place, free in enumerate(left):
-                taken = min(waiting, _times(amounts, free))
-                left[place] = _without(free, amounts, taken)
-                waiting -= taken
-            each = _times(amounts, empty)
-            if waiting and not each:
+            unplaced = count
+            for place, free in enumerate(free_amounts):
+                placed_pods = min(unplaced, _times(amounts, free))
+                free_amounts[place] = _without(free, amounts, placed_pods)
+                unplaced -= placed_pods
+            pods_per_node = _times(amounts, empty)
+            if unplaced and not pods_per_node:
                 return None
-            while waiting:
-                if len(left) == most:
+            while unplaced:
+                if len(free_amounts) == max_nodes:
                     return None
-                taken = min(waiting, each)
-                left.append(_without(empty, amounts, taken))
-                waiting -= taken
-        return len(left)
+                placed_pods = min(unplaced, pods_per_node)
+                free_amounts.append(_without(empty, amounts, placed_pods))
+                unplaced -= placed_pods
+        return len(free_amounts)
 
 
 def _belong_together(pods: Iterable[Pod]) -> bool:

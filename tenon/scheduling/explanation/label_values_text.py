@@ -10,16 +10,16 @@ from tenon.kube.requirements import IN, Requirement
 _VALUES_SHOWN = 5
 
 
-def beyond_subnets(wanted: Requirement, zones: frozenset[str]) -> str:
+def beyond_subnets(requirement: Requirement, zones: frozenset[str]) -> str:
     """Say that the required zones have no subnet in the EC2NodeClass, whose subnets are in ``zones``; empty if one has.
 
     If ``zones`` is empty, the subnets are unknown and nothing is said.
     """
-    if wanted.key != labels.ZONE or wanted.operator != IN or not zones or any(map(wanted.has, zones)):
+    if requirement.key != labels.ZONE or requirement.operator != IN or not zones or any(map(requirement.has, zones)):
         return ""
-    named = listed(wanted.values)
-    verb = "zones {} are" if len(wanted.values) > 1 else "zone {} is"
-    return f"{verb.format(named)} in no subnet of its EC2NodeClass (there is {listed(zones)})"
+    values_text = listed(requirement.values)
+    verb = "zones {} are" if len(requirement.values) > 1 else "zone {} is"
+    return f"{verb.format(values_text)} in no subnet of its EC2NodeClass (there is {listed(zones)})"
 
 
 def format_values(values: Iterable[str]) -> str:
@@ -31,5 +31,5 @@ def format_values(values: Iterable[str]) -> str:
 def listed(values: Iterable[str]) -> str:
     """Format the first few values, numbers in numeric order, and the number of others."""
     ordered = sorted(values, key=lambda value: (len(value), value) if value.isdecimal() else (0, value))
-    more = len(ordered) - _VALUES_SHOWN
-    return f"{', '.join(ordered[:_VALUES_SHOWN])}{f' and {more} others' if more > 0 else ''}"
+    hidden_count = len(ordered) - _VALUES_SHOWN
+    return f"{', '.join(ordered[:_VALUES_SHOWN])}{f' and {hidden_count} others' if hidden_count > 0 else ''}"

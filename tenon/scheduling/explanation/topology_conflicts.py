@@ -44,29 +44,29 @@ def obstacle(pod_class: PodClass, placer: Placer, counts: TopologyCounts) -> str
         else:
             blocked.setdefault(name, set()).add(choice.chosen[key] or "")
     if not settled:
-        wanted = [key for key in pod_class.area.keys if not any(key in c.chosen for c in choices)]
-        return (
-            f"its rules between pods need label {' and '.join(wanted)}, and no node that it may use is known to get it"
-        )
+        missing_keys = [key for key in pod_class.area.keys if not any(key in c.chosen for c in choices)]
+        keys = " and ".join(missing_keys)
+        return f"its rules between pods need label {keys}, and no node that it may use is known to get it"
     if not blocked:
         return ""
-    missing = {name for name, _, rules in _single(pod_class.area) if _matches_no_pod(rules, counts)}
-    said = " and ".join(
-        f"{rule} rules out {_listed(where)}{', because no matching pod has a node' if rule in missing else ''}"
+    unmatched_rules = {name for name, _, rules in _single(pod_class.area) if _matches_no_pod(rules, counts)}
+    clauses = " and ".join(
+        f"{rule} rules out {_listed(where)}{', because no matching pod has a node' if rule in unmatched_rules else ''}"
         for rule, where in sorted(blocked.items())
     )
-    return f"{said}, and in {_listed(open_to)} no node can take it" if open_to else said
+    return f"{clauses}, and in {_listed(open_to)} no node can take it" if open_to else clauses
 
 
-def single_values(pod_class: PodClass, least: Mapping[str, int]) -> str:
+def single_values(pod_class: PodClass, min_domains: Mapping[str, int]) -> str:
     """The rule between pods that gives a node one value of a label of which minValues need more; may be empty.
 
     ``least`` are the minValues of a NodePool. Such a NodePool can never take the pod.
     """
     for name, key, _ in _single(pod_class.area or AreaRules()):
-        if least.get(key, 1) > 1:
+        if min_domains.get(key, 1) > 1:
             return (
-                f"{name} puts each node into one {key}, but the minValues of the pool ask for {least[key]} values of "
+                f"{name} puts each node into one {key}, but the minValues of the pool ask for "
+                f"{min_domains[key]} values of "
                 "it: lower them to 1, or set MIN_VALUES_POLICY to BestEffort"
             )
     return ""
@@ -89,8 +89,8 @@ def _matches_no_pod(rules: AreaRules, counts: TopologyCounts) -> bool:
 def _single(rules: AreaRules) -> Iterator[tuple[str, str, AreaRules]]:
     """Yield each rule by itself, with its name and its topology key."""
     for spread in rules.spreads:
-        least = f", minDomains {spread.min_domains}" if spread.min_domains > 1 else ""
-        name = f"its topology spread over {spread.key} (maxSkew {spread.max_skew}{least})"
+        min_domains_text = f", minDomains {spread.min_domains}" if spread.min_domains > 1 else ""
+        name = f"its topology spread over {spread.key} (maxSkew {spread.max_skew}{min_domains_text})"
         yield name, spread.key, AreaRules(spreads=(spread,))
     for term in rules.affine:
         yield f"its pod affinity over {term.key}", term.key, AreaRules(affine=(term,))
@@ -102,5 +102,5 @@ def _single(rules: AreaRules) -> Iterator[tuple[str, str, AreaRules]]:
 
 def _listed(domains: set[str]) -> str:
     shown = sorted(domains)[:_DOMAINS_SHOWN]
-    more = len(domains) - len(shown)
-    return ", ".join(shown) + (f" and {more} others" if more else "")
+    hidden_count = len(domains) - len(shown)
+    return ", ".join(shown) + (f" and {hidden_count} others" if hidden_count else "")

@@ -104,7 +104,7 @@ class TypeChoiceExplainer:
     def __init__(
         self,
         problem: Problem,
-        sold: Mapping[str, Sequence[InstanceType]] | None = None,
+        types_without_refusals: Mapping[str, Sequence[InstanceType]] | None = None,
         refused_until: RefusedUntil = nothing_refused,
     ) -> None:
         """Take the problem that was solved.
@@ -114,7 +114,7 @@ class TypeChoiceExplainer:
             sold: for each pool all instance types, because the problem lacks types of which nothing is available.
             refused_until: which offerings EC2 refused.
         """
-        self._sold = sold or {}
+        self._sold = types_without_refusals or {}
         self._refused_until = refused_until
         self._pools = {pool.name: pool for pool in problem.pools}
         self._shelves: dict[str, _PoolTypes] = {}
@@ -125,11 +125,11 @@ class TypeChoiceExplainer:
         if claim.pool not in self._pools:
             return ""
         shelf = self._pool_types(claim.pool)
-        asked = _asked(claim, shelf)
-        same = (claim.pool, asked, tuple(sorted(claim.requests.items())), claim.instance_types)
-        if same not in self._explanations:
-            self._explanations[same] = self._explain(claim, shelf, asked)
-        return self._explanations[same]
+        requirements = _asked(claim, shelf)
+        cache_key = (claim.pool, requirements, tuple(sorted(claim.requests.items())), claim.instance_types)
+        if cache_key not in self._explanations:
+            self._explanations[cache_key] = self._explain(claim, shelf, requirements)
+        return self._explanations[cache_key]
 
     def usual(self, claim: PlannedClaim) -> UsualNodes | None:
         """Return what would be bought if EC2 had not refused it; None if EC2 refused nothing cheaper.
@@ -138,28 +138,28 @@ class TypeChoiceExplainer:
         """
         if claim.pool not in self._pools:
             return None
-        found: UsualNodes | None = None
-        tried: set[tuple[str, float]] = set()
+        cheapest: UsualNodes | None = None
+        tried_sales: set[tuple[str, float]] = set()
         division: Division | None = None
         for sale, until in self._refused_sales(claim, self._market_of(claim)):
-            if found is not None and sale.price >= found.price:
+            if cheapest is not None and sale.price >= cheapest.price:
                 break
-            if sale.offering.capacity_type != claim.offering.capacity_type or (sale.name, sale.price) in tried:
+            if sale.offering.capacity_type != claim.offering.capacity_type or (sale.name, sale.price) in tried_sales:
                 continue
-            tried.add((sale.name, sale.price))
+            tried_sales.add((sale.name, sale.price))
             count: int | None = 1
             if _missing(claim.requests, sale.room):
                 division = division or Division(claim)
-                affordable = (found.price if found is not None else claim.price) / sale.price if sale.price else 0
+                affordable = (cheapest.price if cheapest is not None else claim.price) / sale.price if sale.price else 0
                 count = division.nodes(sale.room, int(affordable))
-            if count and (found is None or count * sale.price < found.price):
-                found = UsualNodes(sale.name, count, count * sale.price, until)
-        return found
+            if count and (cheapest is None or count * sale.price < cheapest.price):
+                cheapest = UsualNodes(sale.name, count, count * sale.price, until)
+        return cheapest
 
     def usual_price(self, claim: PlannedClaim) -> float | None:
         """Return the price of `usual`; None if EC2 refused nothing cheaper."""
-        found = self.usual(claim)
-        return None if found is None else found.price
+        usual_nodes = self.usual(claim)
+        return None if usual_nodes is None else usual_nodes.price
 
     def types_up_to(self, claim: PlannedClaim, price: float) -> tuple[str, ...]:
         """Return the claim's types that cost at most so much an hour, cheapest first."""
@@ -191,46 +191,52 @@ class TypeChoiceExplainer:
         first, until = next(iter(cheaper.values()))
         return _RefusedTypes(len(cheaper), first.name, first.price, until)
 
-    def _explain(self, claim: PlannedClaim, shelf: _PoolTypes, asked: Requirements) -> str:
+    def _explain(self, claim: PlannedClaim, shelf: _PoolTypes, requirements: Requirements) -> str:
         capacity_type, name, zone = claim.offering
-        market = _market(shelf, asked)
-        count, refused = len(claim.instance_types), self._refused(claim, market)
+        market = _market(shelf, requirements)
+        count, refusal_text = len(claim.instance_types), self._refused(claim, market)
         place = f"{f'the cheapest of {count} types' if count > 1 else 'the only type'} that {_condition(claim, count)}"
-        if refused is not None:
+        if refusal_text is not None:
             place += " and that EC2 did not refuse"
         if capacity_type == labels.RESERVED:
             place = f"{_reservation(claim)} is paid for already; {place}"
-        parts = [f"{name} in {zone} ({capacity_type}): {place}"]
-        if refused is not None:
-            first = f"{refused.first} at ${refused.price:.4f} an hour{' first' if refused.count > 1 else ''}"
-            types = counted(refused.count, "cheaper type")
-            parts.append(f"EC2 refused {types}, {first}, until {format_instant(refused.until)}")
+        clauses = [f"{name} in {zone} ({capacity_type}): {place}"]
+        if refusal_text is not None:
+            first = (
+                f"{refusal_text.first} at ${refusal_text.price:.4f} an hour{' first' if refusal_text.count > 1 else ''}"
+            )
+            types = counted(refusal_text.count, "cheaper type")
+            clauses.append(f"EC2 refused {types}, {first}, until {format_instant(refusal_text.until)}")
         if count > 1:
             after = claim.instance_types[1]
-            parts.append(f"next is {after}, {_price_difference(market.prices.get(after, claim.price), claim.price)}")
-        if refused is None:
-            parts += [clause for clause in (_too_small(claim, market), _ruled_out(claim, market)) if clause]
-        return "; ".join(parts)
+            clauses.append(f"next is {after}, {_price_difference(market.prices.get(after, claim.price), claim.price)}")
+        if refusal_text is None:
+            clauses += [clause for clause in (_too_small(claim, market), _ruled_out(claim, market)) if clause]
+        return "; ".join(clauses)
 
     def _pool_types(self, name: str) -> _PoolTypes:
         if name not in self._shelves:
             pool = self._pools[name]
-            there = {kind.name for kind in pool.instance_types}
-            gone = (kind for kind in self._sold.get(name, ()) if kind.name not in there and _has_sold_out(kind))
-            kinds = [*pool.instance_types, *gone]
+            pool_type_names = {kind.name for kind in pool.instance_types}
+            unavailable_types = (
+                kind for kind in self._sold.get(name, ()) if kind.name not in pool_type_names and _has_sold_out(kind)
+            )
+            kinds = [*pool.instance_types, *unavailable_types]
             rooms = ((kind, kind.allocatable) for kind in kinds)
             sales = [_Sale(o.price, kind.name, kind, o, room) for kind, room in rooms for o in kind.offerings]
-            known = {key for kind in kinds for key in kind.requirements}
+            known_keys = {key for kind in kinds for key in kind.requirements}
             ordered = sorted(sales, key=lambda s: (s.price, s.name, s.offering.zone, s.offering.capacity_type))
-            known |= {labels.INSTANCE_TYPE, *OFFERING_KEYS}
-            own = Requirements({key: wanted for key, wanted in pool.requirements.items() if key in known})
-            self._shelves[name] = _PoolTypes(kinds, own, frozenset(known), ordered)
+            known_keys |= {labels.INSTANCE_TYPE, *OFFERING_KEYS}
+            own = Requirements(
+                {key: requirement for key, requirement in pool.requirements.items() if key in known_keys}
+            )
+            self._shelves[name] = _PoolTypes(kinds, own, frozenset(known_keys), ordered)
         return self._shelves[name]
 
 
 def _asked(claim: PlannedClaim, shelf: _PoolTypes) -> Requirements:
     """The claim's requirements on labels that types or their offerings determine."""
-    return Requirements({key: wanted for key, wanted in claim.requirements.items() if key in shelf.known})
+    return Requirements({key: requirement for key, requirement in claim.requirements.items() if key in shelf.known})
 
 
 def _has_sold_out(kind: InstanceType) -> bool:
@@ -241,9 +247,9 @@ def _condition(claim: PlannedClaim, types: int) -> str:
     """What the claim's types have in common. A node of a static NodePool needs to hold no pods."""
     if not claim.requests and not claim.pods:
         return "its NodePool allows"
-    *most, last = _amounts(claim.requests) or ["its pods"]
-    held = f"{', '.join(most)} and {last}" if most else last
-    return f"{'hold' if types > 1 else 'holds'} {held}"
+    *first_amounts, last = _amounts(claim.requests) or ["its pods"]
+    amounts_text = f"{', '.join(first_amounts)} and {last}" if first_amounts else last
+    return f"{'hold' if types > 1 else 'holds'} {amounts_text}"
 
 
 def _reservation(claim: PlannedClaim) -> str:
@@ -251,28 +257,35 @@ def _reservation(claim: PlannedClaim) -> str:
     return f"reservation {names[0]}" if names else "its reservation"
 
 
-def _market(shelf: _PoolTypes, asked: Requirements) -> _Market:
-    if asked in shelf.markets:
-        return shelf.markets[asked]
-    forbidding = {kind.name: _forbidding(kind, asked) for kind in shelf.kinds}
+def _market(shelf: _PoolTypes, requirements: Requirements) -> _Market:
+    if requirements in shelf.markets:
+        return shelf.markets[requirements]
+    forbidding = {kind.name: _forbidding(kind, requirements) for kind in shelf.kinds}
     closed = {kind.name for kind in shelf.kinds if _forbidding(kind, shelf.own)}
     best: dict[str, _Sale] = {}
     sold_out: list[_Sale] = []
-    others: list[tuple[_Sale, str]] = []
+    other_sales: list[tuple[_Sale, str]] = []
     for sale in shelf.sales:
-        wanted = forbidding[sale.name] or _refusing(sale.offering, asked)
-        if wanted is None and sale.offering.available:
+        forbidding_requirement = forbidding[sale.name] or _refusing(sale.offering, requirements)
+        if forbidding_requirement is None and sale.offering.available:
             best.setdefault(sale.name, sale)
         elif sale.name not in closed and not _refusing(sale.offering, shelf.own):
             name = sale.offering.reservation_id
-            if wanted is None and not name:
+            if forbidding_requirement is None and not name:
                 sold_out.append(sale)
             if name and not sale.offering.available:
-                others.append((sale, f"capacity reservation {name} takes no more nodes"))
+                other_sales.append((sale, f"capacity reservation {name} takes no more nodes"))
             elif not name:  # how many places this plan leaves in a reservation is not known here
-                others.append((sale, f"its pods need {wanted}" if wanted is not None else "it is sold out"))
+                other_sales.append(
+                    (
+                        sale,
+                        f"its pods need {forbidding_requirement}"
+                        if forbidding_requirement is not None
+                        else "it is sold out",
+                    )
+                )
     prices = {name: sale.price for name, sale in best.items()}
-    market = shelf.markets[asked] = _Market(list(best.values()), prices, sold_out, others)
+    market = shelf.markets[requirements] = _Market(list(best.values()), prices, sold_out, other_sales)
     return market
 
 
@@ -284,9 +297,9 @@ def _too_small(claim: PlannedClaim, market: _Market) -> str:
     listed = set(claim.instance_types)
     cheaper = bisect_left(market.best, claim.price, key=lambda sale: sale.price)
     for sale in reversed(market.best[:cheaper]):
-        missing = "" if sale.name in listed else _missing(claim.requests, sale.room)
-        if missing and sale.room.get(missing):
-            have, need = _distinct_amounts(missing, sale.room.get(missing, 0), claim.requests[missing])
+        missing_text = "" if sale.name in listed else _missing(claim.requests, sale.room)
+        if missing_text and sale.room.get(missing_text):
+            have, need = _distinct_amounts(missing_text, sale.room.get(missing_text, 0), claim.requests[missing_text])
             return f"{sale.name} is cheaper but has {have}, {need} {'is' if need.startswith('1 ') else 'are'} needed"
     return ""
 
@@ -302,28 +315,28 @@ def _ruled_out(claim: PlannedClaim, market: _Market) -> str:
     return ""
 
 
-def _forbidding(kind: InstanceType, asked: Requirements) -> Requirement | None:
+def _forbidding(kind: InstanceType, requirements: Requirements) -> Requirement | None:
     """A requirement that the type cannot meet; None if it meets all."""
-    for key in sorted(asked):
+    for key in sorted(requirements):
         if key in OFFERING_KEYS:
             continue
-        wanted = asked[key]
+        requirement = requirements[key]
         if key == labels.INSTANCE_TYPE and key not in kind.requirements:
-            met = wanted.has(kind.name)
+            met = requirement.has(kind.name)
         elif key in kind.requirements:
-            met = kind.requirements[key].overlaps(wanted)
+            met = kind.requirements[key].overlaps(requirement)
         else:
-            met = wanted.may_be_absent
+            met = requirement.may_be_absent
         if not met:
-            return wanted
+            return requirement
     return None
 
 
-def _refusing(offering: Offering, asked: Requirements) -> Requirement | None:
+def _refusing(offering: Offering, requirements: Requirements) -> Requirement | None:
     """A requirement that the offering does not meet; None if it meets all."""
     for key, value in zip(OFFERING_KEYS, offering.values, strict=True):
-        if key in asked and not (asked[key].has(value) if value else asked[key].may_be_absent):
-            return asked[key]
+        if key in requirements and not (requirements[key].has(value) if value else requirements[key].may_be_absent):
+            return requirements[key]
     return None
 
 
@@ -367,5 +380,5 @@ def _price_difference(price: float, than: float) -> str:
     return f"{_percent(price / than - 1)} more expensive" if price < 2 * than else f"{price / than:.0f} times the price"
 
 
-def _percent(part: float) -> str:
-    return f"{round(100 * part)} %"
+def _percent(share: float) -> str:
+    return f"{round(100 * share)} %"

@@ -38,13 +38,15 @@ def explain(pod_class: PodClass, templates: Sequence[tuple[Template, Limits]], o
         return impossible(pod_class.terms[0])
     undefined = _undefined_everywhere(pod_class, [template for template, _ in templates])
     if undefined:
-        known = {key for template, _ in templates for key in (*template.known, *template.requirements)}
-        return (restricted_reason(undefined) or f"no NodePool defines label {undefined}") + hint(undefined, known)
-    named = [(t, limits) for t, limits in templates if accepts_pool(pod_class.terms, t.pool.name)]
-    if not named:
-        wanted = " or ".join(dict.fromkeys(str(term[labels.NODEPOOL]) for term in pod_class.terms))
-        return f"no NodePool that can launch nodes meets {wanted}"
-    return "; ".join(f"NodePool {t.pool.name}: {_reason(pod_class, t, limits, obstacle)}" for t, limits in named)
+        known_keys = {key for template, _ in templates for key in (*template.known, *template.requirements)}
+        return (restricted_reason(undefined) or f"no NodePool defines label {undefined}") + hint(undefined, known_keys)
+    accepted_templates = [(t, limits) for t, limits in templates if accepts_pool(pod_class.terms, t.pool.name)]
+    if not accepted_templates:
+        pool_names = " or ".join(dict.fromkeys(str(term[labels.NODEPOOL]) for term in pod_class.terms))
+        return f"no NodePool that can launch nodes meets {pool_names}"
+    return "; ".join(
+        f"NodePool {t.pool.name}: {_reason(pod_class, t, limits, obstacle)}" for t, limits in accepted_templates
+    )
 
 
 def accepts_pool(terms: Sequence[Requirements], name: str) -> bool:
@@ -60,14 +62,14 @@ def _undefined_everywhere(pod_class: PodClass, templates: Sequence[Template]) ->
     """A label that every term of the pod needs and no pool defines; empty if there is none."""
     if len(templates) < 2:
         return ""
-    known = frozenset[str]().union(*(template.known for template in templates))
+    known_keys = frozenset[str]().union(*(template.known for template in templates))
     needed = [
-        {key for key, wanted in term.items() if not wanted.may_be_absent and key not in known}
+        {key for key, requirement in term.items() if not requirement.may_be_absent and key not in known_keys}
         for term in pod_class.terms
     ]
     common = set.intersection(*needed)
-    missing = sorted(key for key in common if not any(key in t.requirements for t in templates))
-    return missing[0] if missing else ""
+    missing_keys = sorted(key for key in common if not any(key in t.requirements for t in templates))
+    return missing_keys[0] if missing_keys else ""
 
 
 def _reason(pod_class: PodClass, template: Template, limits: Limits, obstacle: str) -> str:
@@ -94,25 +96,25 @@ def _daemons_to_avoid(pod_class: PodClass, template: Template) -> str:
     if pod_class.daemons is None or not template.successors(template.start, replace(pod_class, daemons=None)):
         return ""
     avoided = pod_class.daemons.avoided
-    named = [daemon.name for daemon, _ in template.start.daemons if daemon.groups & avoided]
-    return " or ".join(f"DaemonSet {name}" for name in named[:_TERMS_SHOWN])
+    daemon_names = [daemon.name for daemon, _ in template.start.daemons if daemon.groups & avoided]
+    return " or ".join(f"DaemonSet {name}" for name in daemon_names[:_TERMS_SHOWN])
 
 
 def _alternatives(pod_class: PodClass, template: Template, limits: Limits) -> str:
     """What prevents each of the terms, and what prevents the pod once these terms are met."""
-    found = dict.fromkeys(_against(pod_class, template, term, limits) for term in pod_class.terms)
-    shown = list(found)[:_TERMS_SHOWN]
-    more = f" or {len(found) - len(shown)} other alternatives fail" if len(found) > len(shown) else ""
-    return f"{' or '.join(shown)}{more}"
+    texts = dict.fromkeys(_against(pod_class, template, term, limits) for term in pod_class.terms)
+    shown = list(texts)[:_TERMS_SHOWN]
+    hidden_text = f" or {len(texts) - len(shown)} other alternatives fail" if len(texts) > len(shown) else ""
+    return f"{' or '.join(shown)}{hidden_text}"
 
 
 def _against(pod_class: PodClass, template: Template, term: Requirements, limits: Limits) -> str:
-    found, met = conflicts(template, term)
-    if found:
-        found[-1] += _by_volumes(pod_class, template)
+    texts, met = conflicts(template, term)
+    if texts:
+        texts[-1] += _by_volumes(pod_class, template)
     if states := template.successors(template.start, pod_class.narrowed((met,))):
-        found += _shortage(pod_class, template, states, limits)
-    return _AND.join(found)
+        texts += _shortage(pod_class, template, states, limits)
+    return _AND.join(texts)
 
 
 def _shortage(pod_class: PodClass, template: Template, states: Sequence[State], limits: Limits) -> list[str]:
@@ -126,10 +128,10 @@ def _shown(taint: Taint) -> str:
     return f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
 
 
-def _named(what: str, names: Iterable[str]) -> str:
+def _named(noun: str, names: Iterable[str]) -> str:
     """Format 'taint a is' or 'taints a and b are'."""
     listed = list(names)
-    return f"{what} {listed[0]} is" if len(listed) == 1 else f"{what}s {' and '.join(listed)} are"
+    return f"{noun} {listed[0]} is" if len(listed) == 1 else f"{noun}s {' and '.join(listed)} are"
 
 
 def _by_volumes(pod_class: PodClass, template: Template) -> str:

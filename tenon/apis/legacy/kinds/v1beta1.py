@@ -22,9 +22,9 @@ from tenon.apis.nodepool import BUDGET_NODES_PATTERN, SCHEDULE_PATTERN, SCHEDULE
 from tenon.apis.nodepool import TemplateMetadata as TemplateMetadataV1
 
 
-def _unchanged(said: str, sentence: str) -> Rule:
+def _unchanged(adjective: str, sentence: str) -> Rule:
     """Return a transition rule: the value of the expression over ``self`` must not change."""
-    return Rule(f"({said}) == ({said.replace('self.', 'oldSelf.')})", sentence, SERVER)
+    return Rule(f"({adjective}) == ({adjective.replace('self.', 'oldSelf.')})", sentence, SERVER)
 
 
 class ClassReference(ApiModel):
