@@ -11,9 +11,8 @@ with workflow.unsafe.imports_passed_through():
     from tenon.lifecycle.messages.nodeclass import NodeClassInput, NodeClassResult
     from workflows.options import OPTIONS
 
-REFRESH = timedelta(minutes=10)
-"""The refresh interval if the activity returns none. The activity knows the settings."""
 REFRESH_UNREADY = timedelta(minutes=1)
+"""The refresh interval of a class that is not ready. For a ready class, the activity says it from the settings."""
 
 
 @workflow.defn(name="NodeClass")
@@ -60,6 +59,6 @@ class NodeClassWorkflow:
 
 
 def _pause(result: NodeClassResult) -> timedelta:
-    if result.deleting or not result.ready:
+    if result.deleting or not result.ready or result.refresh_seconds is None:
         return REFRESH_UNREADY
-    return REFRESH if result.refresh_seconds is None else timedelta(seconds=result.refresh_seconds)
+    return timedelta(seconds=result.refresh_seconds)

@@ -1,6 +1,6 @@
 """The state of a node's workflow: everything needed to resume after a restart, in a few kilobytes.
 
-The state is the argument of every continue-as-new, so only add fields, with defaults.
+The state is the argument of every continue-as-new, so from release 0.1.0 on, only add fields, with defaults.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def test_the_details_of_a_node_say_why_it_was_bought() -> None:
     ],
 )
 def test_a_node_says_how_many_pods_really_run_on_it(result: BindResult, said: str) -> None:
-    """The last answer is of a worker of an earlier version, which did not count the others."""
+    """In the last case, nothing counted the others."""
     state = NodeState(claim=REF, stage=Stage.BINDING, planned_pods=5, initialized=True)
     live = machine.apply(state, result, NOW)
     assert said in [entry.text for entry in live.timeline]

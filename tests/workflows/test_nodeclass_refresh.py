@@ -11,7 +11,7 @@ from temporalio.worker import Worker
 
 from tenon.lifecycle.messages.base import ActivityName
 from tenon.lifecycle.messages.nodeclass import NodeClassInput, NodeClassResult
-from workflows.nodeclass import REFRESH, REFRESH_UNREADY, NodeClassWorkflow
+from workflows.nodeclass import REFRESH_UNREADY, NodeClassWorkflow
 
 pytestmark = pytest.mark.integration
 
@@ -33,11 +33,10 @@ class Resolver:
     ("answer", "pause"),
     [
         (NodeClassResult(ready=True, refresh_seconds=3600), timedelta(hours=1)),
-        (NodeClassResult(ready=True), REFRESH),
         (NodeClassResult(ready=False, refresh_seconds=3600), REFRESH_UNREADY),
         (NodeClassResult(ready=True, deleting=True, refresh_seconds=3600), REFRESH_UNREADY),
     ],
-    ids=["as the settings say", "by an older worker", "not ready", "being deleted"],
+    ids=["as the settings say", "not ready", "being deleted"],
 )
 async def test_set29_a_class_is_resolved_as_often_as_the_settings_say(
     temporal: WorkflowEnvironment, cluster: str, answer: NodeClassResult, pause: timedelta

@@ -56,7 +56,7 @@ class Loaded:
     warnings: Sequence[str] = ()
     """Settings that do not do what their name says, one sentence each."""
     notes: Sequence[str] = field(default=())
-    """What the settings of earlier versions were converted to."""
+    """What settings of earlier Karpenter versions were converted to."""
     named_gates: frozenset[str] = frozenset()
     """The feature gates that any source sets. The others have their defaults."""
 

@@ -15,7 +15,7 @@ class NodeClassInput(Message):
 class NodeClassResult(Message):
     """``exists`` is false once the class is gone; ``deleting`` is true while claims still hold it.
 
-    ``refresh_seconds``: when to resolve a ready class again; None lets the workflow choose.
+    ``refresh_seconds``: when to resolve a ready class again; None if it is not ready.
     """
 
     exists: bool = True
