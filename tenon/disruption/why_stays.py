@@ -213,7 +213,7 @@ def _text(budget: Budget) -> str:
 def _bought(claims: Sequence[PlannedClaim]) -> str:
     texts = []
     for claim in claims[:SHOWN]:
-        capacity_type, instance_type, zone = claim.offering
+        capacity_type, instance_type, zone = claim.offering[:3]
         texts.append(f"{instance_type} ({capacity_type}, {zone}, ${claim.price:.4f} an hour)")
     more = f" and {len(claims) - SHOWN} more" if len(claims) > SHOWN else ""
     return f"{counted(len(claims), 'new node')}, at best {', '.join(texts)}{more}"

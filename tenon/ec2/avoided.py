@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timedelta
 
 from tenon.ec2.vcpu_quotas import quota_of
-from tenon.kube.offerings import OfferingKey
+from tenon.kube.offerings import QUOTA, OfferingKey
 from tenon.kube.timestamps import format_instant
 from tenon.lifecycle.messages.provisioning import RefusedTypes
 from tenon.sentences import counted, first_few
@@ -30,12 +30,11 @@ class UnavailableOfferings(frozenset[OfferingKey]):
             return True
         if not self or not isinstance(offering, OfferingKey):
             return False
-        capacity_type, name, _ = offering
-        quota = quota_of(name, capacity_type)
+        quota = quota_of(offering.instance_type, offering.capacity_type)
         return (
             super().__contains__(offering.whole_capacity_type)
             or super().__contains__(offering.in_all_zones)
-            or (quota != "" and super().__contains__(OfferingKey.of_quota(capacity_type, quota)))
+            or (quota != "" and super().__contains__(OfferingKey.of_quota(offering.capacity_type, quota)))
         )
 
 
@@ -49,22 +48,27 @@ def avoided_until(until: Mapping[OfferingKey, datetime], offering: OfferingKey) 
 
 def concerns_types(key: OfferingKey, instance_types: Collection[str]) -> bool:
     """True if a refusal with this key rules out an offering of one of the types, in its capacity type."""
-    if not key.instance_type:
-        return True
-    if key.quota:
-        return any(quota_of(name, key.capacity_type) == key.quota for name in instance_types)
-    return key.instance_type in instance_types or key.type_in_group in instance_types
+    if key.scope == QUOTA:
+        return any(quota_of(name, key.capacity_type) == key.scope_name for name in instance_types)
+    return key == key.whole_capacity_type or key.instance_type in instance_types
 
 
 def grouped(until: Mapping[OfferingKey, datetime]) -> list[RefusedTypes]:
     """Group offerings by zone for messages. Listing them one by one would make messages five times as long."""
     newest = sorted(until.items(), key=lambda item: (item[1], item[0]), reverse=True)[:MAX_AVOIDED]
-    groups: dict[tuple[str, str, datetime], list[str]] = {}
-    for (capacity_type, name, zone), instant in newest:
-        groups.setdefault((capacity_type, zone, instant), []).append(name)
+    groups: dict[tuple[OfferingKey, datetime], list[str]] = {}
+    for key, instant in newest:
+        groups.setdefault((key._replace(instance_type=""), instant), []).append(key.instance_type)
     return [
-        RefusedTypes(capacity_type=capacity_type, zone=zone, instance_types=sorted(names), until=instant)
-        for (capacity_type, zone, instant), names in sorted(groups.items())
+        RefusedTypes(
+            capacity_type=key.capacity_type,
+            zone=key.zone,
+            scope=key.scope,
+            scope_name=key.scope_name,
+            instance_types=sorted(names),
+            until=instant,
+        )
+        for (key, instant), names in sorted(groups.items())
     ]
 
 
@@ -74,17 +78,15 @@ def shortages(refused: Iterable[RefusedTypes], now: datetime) -> list[str]:
     sentences: list[str] = []
     offerings: dict[str, list[OfferingKey]] = {}
     for key in sorted(until):
-        if key.quota:
-            sentences.append(
-                f"the account's {key.capacity_type} vCPU quota {key.quota} is used up: {_again(until[key])}"
-            )
-        elif not key.instance_type:
-            where = f" in {key.zone}" if key.zone else ""
-            sentences.append(f"EC2 refuses all {key.capacity_type} capacity{where}: {_again(until[key])}")
+        if key.scope == QUOTA:
+            quota = f"the account's {key.capacity_type} vCPU quota {key.scope_name}"
+            sentences.append(f"{quota} is used up: {_again(until[key])}")
+        elif key == key.whole_capacity_type:
+            sentences.append(f"EC2 refuses all {key.capacity_type} capacity: {_again(until[key])}")
         else:
             offerings.setdefault(key.capacity_type, []).append(key)
     for capacity_type, keys in offerings.items():
-        names = [f"{key.instance_type} in {key.zone or 'every zone'}" for key in keys]
+        names = list(map(str, keys))
         last = max(until[key] for key in keys)
         sentences.append(
             f"EC2 refuses {counted(len(keys), f'{capacity_type} offering')} "
@@ -103,6 +105,6 @@ def by_offering(refused: Iterable[RefusedTypes], now: datetime) -> dict[Offering
     for group in refused:
         if group.until > now:
             for name in group.instance_types:
-                key = OfferingKey(group.capacity_type, name, group.zone)
+                key = OfferingKey(group.capacity_type, name, group.zone, group.scope, group.scope_name)
                 until_by_offering[key] = max(group.until, until_by_offering.get(key, group.until))
     return until_by_offering

@@ -12,5 +12,4 @@ def offering_of(claim: ClaimRecord) -> list[OfferingRef]:
     """Return the offering of a NodeClaim, if its labels say all of it."""
     values = [claim.labels.get(key, "") for key in (labels.CAPACITY_TYPE, labels.INSTANCE_TYPE, labels.ZONE)]
     key = OfferingKey.refusable(values[0], values[1], values[2], claim.labels.get(labels.RESERVATION_ID, ""))
-    offering = OfferingRef(capacity_type=key.capacity_type, instance_type=key.instance_type, zone=key.zone)
-    return [offering] if all(values) else []
+    return [OfferingRef.of(key)] if all(values) else []

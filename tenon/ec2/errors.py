@@ -257,7 +257,7 @@ def unavailable_offerings(
     for error in failures:
         code = error.get("ErrorCode", "")
         if code == SPOT_ROLE_MISSING:
-            return [OfferingRef(capacity_type=capacity_type, instance_type="", zone="")]
+            return [OfferingRef.of(OfferingKey(capacity_type, "", ""))]
         named_pairs = _meant(error, pairs)
         quotas = {quota_of(name, capacity_type) for name, _ in named_pairs}
         if code in QUOTA_USED_UP and len(quotas) == 1 and capacity_type != labels.RESERVED:
@@ -283,7 +283,7 @@ def unavailable_offerings(
         for zone in full
         for launched_as in (labels.RESERVED, labels.SPOT, labels.ON_DEMAND)
     }
-    return [OfferingRef(capacity_type=key[0], instance_type=key[1], zone=key[2]) for key in sorted(keys)]
+    return [OfferingRef.of(key) for key in sorted(keys)]
 
 
 def refused_type(fleet_errors: Iterable[Mapping[str, Any]], tried: Iterable[tuple[str, str]]) -> str:

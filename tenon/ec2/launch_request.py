@@ -177,7 +177,7 @@ def _reservation(offering: Offering) -> Reservation | None:
 
 def _reference(name: str, offering: Offering) -> OfferingRef:
     key = OfferingKey.refusable(offering.capacity_type, name, offering.zone, offering.reservation_id)
-    return OfferingRef(capacity_type=key.capacity_type, instance_type=key.instance_type, zone=key.zone)
+    return OfferingRef.of(key)
 
 
 def best_subnets(subnets: Iterable[Subnet], free_addresses: Mapping[str, int]) -> dict[str, Subnet]:

@@ -1,26 +1,34 @@
-"""The key of an offering: the label values that identify one way to buy an instance type."""
+"""The key of an offering: the label values that identify one way to buy an instance type, or all that EC2 refuses at
+once.
+"""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, Literal, NamedTuple, get_args
 
-_IN_GROUP = ":"
-_QUOTA = "quota="
+Scope = Literal["", "reservation", "placement-group", "quota"]
+"""What a refusal is about besides a capacity type, an instance type and a zone; empty for nothing else."""
+SCOPES: Final[frozenset[str]] = frozenset(get_args(Scope))
+RESERVATION: Final = "reservation"
+PLACEMENT_GROUP: Final = "placement-group"
+QUOTA: Final = "quota"
 
 
 class OfferingKey(NamedTuple):
     """One way to buy an instance type. Its field order is the sort order of offerings.
 
-    A key without instance type and zone means all offerings of its capacity type. One without zone means the instance
-    type in every zone, and `of_quota` all instance types that share a quota. Messages carry the same fields by
-    name (`tenon.lifecycle.messages.launch.OfferingRef`), because a tuple would become a JSON list. What EC2 refuses of
-    a capacity reservation is about this reservation alone, so `refusable` names it in place of its instance type. In
-    the same way, what EC2 refuses in a placement group is about this group alone, so the group precedes the type.
+    As what EC2 refuses, the key may stand for several offerings: an empty instance type means all, an empty zone every
+    zone. With a ``scope``, it is about offerings in one capacity reservation or placement group only, or about all that
+    count against one vCPU quota. Messages carry the same fields by name
+    (`tenon.lifecycle.messages.launch.OfferingRef`), because a tuple would become a JSON list.
     """
 
     capacity_type: str
     instance_type: str
     zone: str
+    scope: Scope = ""
+    scope_name: str = ""
+    """The ID of the reservation or group, or the name of the quota."""
 
     @classmethod
     def refusable(
@@ -28,34 +36,35 @@ class OfferingKey(NamedTuple):
     ) -> OfferingKey:
         """The key by which EC2's refusals are remembered: of a reservation, if the offering is of one.
 
-        Otherwise of the placement group that the launch names, if it names one. An empty ``instance_type`` then means
-        all types in the group.
+        A reservation is for one instance type, which the key therefore leaves out. Otherwise the key is about the
+        placement group that the launch names, if it names one.
         """
-        group = f"{placement_group}{_IN_GROUP}" if placement_group else ""
-        return cls(capacity_type, reservation_id or f"{group}{instance_type}", zone)
+        if reservation_id:
+            return cls(capacity_type, "", zone, RESERVATION, reservation_id)
+        if placement_group:
+            return cls(capacity_type, instance_type, zone, PLACEMENT_GROUP, placement_group)
+        return cls(capacity_type, instance_type, zone)
 
     @classmethod
     def of_quota(cls, capacity_type: str, quota: str) -> OfferingKey:
         """The key for all instance types that count against this quota of the account."""
-        return cls(capacity_type, f"{_QUOTA}{quota}", "")
-
-    @property
-    def quota(self) -> str:
-        """The quota if the key is about one; else empty."""
-        return self.instance_type.removeprefix(_QUOTA) if self.instance_type.startswith(_QUOTA) else ""
-
-    @property
-    def type_in_group(self) -> str | None:
-        """The instance type if the key is about a placement group, empty for all types; else None."""
-        group, separator, name = self.instance_type.partition(_IN_GROUP)
-        return name if group and separator else None
+        return cls(capacity_type, "", "", QUOTA, quota)
 
     @property
     def in_all_zones(self) -> OfferingKey:
         """The key for this instance type in every zone."""
-        return OfferingKey(self.capacity_type, self.instance_type, "")
+        return self._replace(zone="")
 
     @property
     def whole_capacity_type(self) -> OfferingKey:
         """The key for all offerings of this capacity type."""
         return OfferingKey(self.capacity_type, "", "")
+
+    def __str__(self) -> str:
+        """What the key is about, without its capacity type, as sentences name it."""
+        where = self.zone or "every zone"
+        if self.scope == RESERVATION:
+            return f"capacity reservation {self.scope_name} in {where}"
+        if self.scope == PLACEMENT_GROUP:
+            return f"{self.instance_type or 'any type'} in placement group {self.scope_name} in {where}"
+        return f"{self.instance_type} in {where}"

@@ -16,7 +16,7 @@ from tenon.apis.conditions import get_condition, set_condition
 from tenon.apis.nodepool import CAPACITY_AVAILABLE
 from tenon.apis.reasons import Reason
 from tenon.ec2.avoided import UNAVAILABLE_OFFERINGS_TTL, concerns_types
-from tenon.kube.offerings import OfferingKey
+from tenon.kube.offerings import QUOTA, OfferingKey
 from tenon.kube.timestamps import format_instant
 from tenon.sentences import counted
 
@@ -80,9 +80,9 @@ def what_ec2_lacks(launches: Sequence[TriedLaunch], until: Mapping[OfferingKey, 
 
 def _lacking(capacity_type: str, keys: Collection[OfferingKey]) -> str:
     """What EC2 lacks of one capacity type."""
-    if any(not key.instance_type and not key.zone for key in keys):
+    if any(key == key.whole_capacity_type for key in keys):
         return f"no {capacity_type} capacity at all"
-    offerings = [key for key in keys if not key.quota]
+    offerings = [key for key in keys if key.scope != QUOTA]
     if not offerings:
         return f"no {capacity_type} vCPU quota left"
     return f"no {capacity_type} capacity for {counted(len(offerings), 'offering')} tried"

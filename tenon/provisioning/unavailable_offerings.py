@@ -7,10 +7,11 @@ may combine to such an offering. So the claim names them, and whichever replica 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from typing import cast
 
 from tenon.apis import labels
-from tenon.ec2.vcpu_quotas import quota_of
-from tenon.kube.offerings import OfferingKey
+from tenon.ec2.avoided import concerns_types
+from tenon.kube.offerings import QUOTA, SCOPES, OfferingKey, Scope
 
 MAX_NAMED = 100
 """How many a NodeClaim names."""
@@ -21,26 +22,29 @@ def unavailable_annotation(instance_types: Collection[str], avoided: Iterable[Of
 
     Reservations are named whatever type they have, and full placement groups whatever group the claim launches into.
     """
-    types = frozenset(("", *instance_types))
-    selected_keys = (
-        key
-        for key in avoided
-        if key.zone
-        and (key.instance_type in types or key.type_in_group in types or key.capacity_type == labels.RESERVED)
-    )
-    everywhere = (key for key in avoided if not key.zone and key.instance_type and _concerns(key, instance_types))
-    names = sorted("/".join(key) for key in (*selected_keys, *everywhere))
+    names = sorted(_text(key) for key in avoided if _may_be_asked_for(key, instance_types))
     return {labels.UNAVAILABLE_OFFERINGS: ",".join(names[:MAX_NAMED])} if names else {}
 
 
 def unavailable_offerings(annotations: Mapping[str, str]) -> frozenset[OfferingKey]:
     """Return the offerings that a claim's annotation names, without parts that cannot be read."""
-    parts = (text.split("/") for text in annotations.get(labels.UNAVAILABLE_OFFERINGS, "").split(","))
-    return frozenset(OfferingKey(*part) for part in parts if len(part) == 3 and all(part[:2]))
+    keys = map(_key, annotations.get(labels.UNAVAILABLE_OFFERINGS, "").split(","))
+    return frozenset(key for key in keys if key is not None)
 
 
-def _concerns(key: OfferingKey, instance_types: Collection[str]) -> bool:
-    """Whether a key without a zone is about one of the types."""
-    if key.quota:
-        return any(quota_of(name, key.capacity_type) == key.quota for name in instance_types)
-    return key.instance_type in instance_types
+def _may_be_asked_for(key: OfferingKey, instance_types: Collection[str]) -> bool:
+    """Whether a claim with these types may ask for what the key is about. A whole capacity type is not named."""
+    if key.scope != QUOTA and not key.instance_type:
+        return key != key.whole_capacity_type
+    return concerns_types(key, instance_types)
+
+
+def _text(key: OfferingKey) -> str:
+    return "/".join(key if key.scope else key[:3])
+
+
+def _key(text: str) -> OfferingKey | None:
+    capacity_type, instance_type, zone, scope, scope_name = (*text.split("/"), *("",) * 5)[:5]
+    if text.count("/") not in (2, 4) or not capacity_type or not (instance_type or scope_name) or scope not in SCOPES:
+        return None
+    return OfferingKey(capacity_type, instance_type, zone, cast("Scope", scope), scope_name)

@@ -85,7 +85,7 @@ def plan_document(
 
 def claim_entry(claim: PlannedClaim, name: str, why: str = "") -> Document:
     """Format one planned node. ``why`` explains the choice of its cheapest type."""
-    capacity_type, instance_type, zone = claim.offering
+    capacity_type, instance_type, zone = claim.offering[:3]
     return {
         "name": name,
         "nodePool": claim.pool,

@@ -101,7 +101,7 @@ def report(decision: Decision, document: Document) -> Report:
     types = {pool.name: {kind.name: kind for kind in pool.instance_types} for pool in decision.problem.pools}
     nodes = []
     for claim, entry in zip(decision.plan.claims, document["nodeClaims"], strict=True):
-        capacity_type, instance_type, zone = claim.offering
+        capacity_type, instance_type, zone = claim.offering[:3]
         shares = shares_of(claim.pods)
         daemons = subtract(claim.requests, total(share.requests for share in shares))
         if any(daemons.values()):

@@ -252,7 +252,11 @@ def test_aws002_reserved_comes_before_spot_and_spot_before_on_demand(provider: E
     avoided: set[OfferingKey] = set()
     for _ in range(3):
         bought_as.append(provider.prepare_launch(anywhere, chosen, 1, avoided).capacity_type)
-        avoided |= {OfferingKey("reserved", made.id, ZONE)} if len(avoided) == 0 else spot_of_m5(provider, chosen)
+        avoided |= (
+            {OfferingKey("reserved", "", ZONE, "reservation", made.id)}
+            if len(avoided) == 0
+            else spot_of_m5(provider, chosen)
+        )
     assert bought_as == ["reserved", "spot", "on-demand"]
 
 
@@ -271,7 +275,7 @@ def test_aws045_a_full_reservation_is_avoided_and_no_other(provider: Ec2Provider
     assert refused.instance is None
     assert refused.waits is None, "the claim is deleted, and its pods are planned again"
     avoided = {each.key for each in refused.unavailable}
-    assert avoided == {OfferingKey("reserved", first.id, ZONE)}
+    assert avoided == {OfferingKey("reserved", "", ZONE, "reservation", first.id)}
     with pytest.raises(InsufficientCapacityError):
         launch(provider, chosen, "full-3", one, unavailable=avoided)
     assert bought(launch(provider, chosen, "full-4", unavailable=avoided)).reservation_id == second.id
@@ -283,7 +287,7 @@ def test_a_reservation_that_ended_since_the_plan_is_avoided(provider: Ec2Provide
     server.world.reservations.end(made.id)
     refused = launch(provider, chosen, "ended-1")
     assert refused.waits is None
-    assert [each.key for each in refused.unavailable] == [OfferingKey("reserved", made.id, ZONE)]
+    assert [each.key for each in refused.unavailable] == [OfferingKey("reserved", "", ZONE, "reservation", made.id)]
 
 
 @pytest.mark.parametrize(

@@ -71,9 +71,7 @@ def test_a_refused_offering_that_costs_more_does_not_count() -> None:
     "refusal",
     [
         OfferingRef(capacity_type=labels.ON_DEMAND, instance_type="c5.large", zone=""),
-        OfferingRef(
-            capacity_type=labels.ON_DEMAND, instance_type=OfferingKey.of_quota("", "Standard").instance_type, zone=""
-        ),
+        OfferingRef.of(OfferingKey.of_quota(labels.ON_DEMAND, "Standard")),
     ],
     ids=["the type in every zone", "the quota of the type"],
 )

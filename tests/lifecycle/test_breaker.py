@@ -119,11 +119,18 @@ def test_what_ec2_refuses_is_said_in_sentences() -> None:
         OfferingKey("spot", "", ""),
         OfferingKey("on-demand", "p5.48xlarge", ""),
         *(OfferingKey("on-demand", f"c{n}.large", "us-west-2a") for n in range(5, 9)),
+        OfferingKey.refusable("reserved", "m5.large", "us-west-2a", reservation_id="cr-1"),
+        OfferingKey.refusable("spot", "m5.large", "us-west-2a", placement_group="pg-1"),
+        OfferingKey.refusable("spot", "", "us-west-2b", placement_group="pg-1"),
     ]
     assert shortages(grouped(dict.fromkeys(refused_keys, until)), NOW) == [
         "the account's on-demand vCPU quota G and VT is used up: tried again after 2026-11-21T12:03:00Z",
         "EC2 refuses all spot capacity: tried again after 2026-11-21T12:03:00Z",
         "EC2 refuses 5 on-demand offerings (c5.large in us-west-2a, c6.large in us-west-2a, c7.large in us-west-2a "
         "and 2 more): tried again after 2026-11-21T12:03:00Z",
+        "EC2 refuses 1 reserved offering (capacity reservation cr-1 in us-west-2a): tried again after "
+        "2026-11-21T12:03:00Z",
+        "EC2 refuses 2 spot offerings (any type in placement group pg-1 in us-west-2b, m5.large in placement group "
+        "pg-1 in us-west-2a): tried again after 2026-11-21T12:03:00Z",
     ]
     assert shortages(grouped(dict.fromkeys(refused_keys, until)), until) == []

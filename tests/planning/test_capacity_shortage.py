@@ -172,7 +172,7 @@ async def test_only_what_was_asked_for_is_named() -> None:
         until = of.at.now + AVOIDED
         of.refused["spot"] = RefusedTypes(capacity_type="spot", zone="", instance_types=[""], until=until)
         of.refused["quota"] = RefusedTypes(
-            capacity_type="on-demand", zone="", instance_types=["quota=Standard"], until=until
+            capacity_type="on-demand", zone="", scope="quota", scope_name="Standard", instance_types=[""], until=until
         )
     await of.plan()
     (said,) = of.said("FailedScheduling")

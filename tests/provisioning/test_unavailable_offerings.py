@@ -26,7 +26,7 @@ def test_aws041_aws044_a_claim_names_what_its_placement_group_lacks() -> None:
 
 
 def test_aws041_what_cannot_be_read_avoids_nothing() -> None:
-    for text in ("", ",", "spot", "spot//", "spot/m5.large", "a/b/c/d"):
+    for text in ("", ",", "spot", "spot//", "spot/m5.large", "a/b/c/d", "a/b/c/d/e", "a///quota/"):
         assert unavailable_offerings({labels.UNAVAILABLE_OFFERINGS: text}) == frozenset()
     assert unavailable_offerings({}) == frozenset()
     many = [OfferingKey("spot", "m5.large", f"zone-{number:04}") for number in range(1000)]

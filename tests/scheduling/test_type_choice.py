@@ -221,7 +221,7 @@ def test_every_claim_of_every_plan_has_a_true_sentence(sizes: list[tuple[int, in
     winners, known = TypeChoiceExplainer(batch), {kind.name: kind for kind in CATALOG}
     for claim in solve(batch).claims:
         head, *clauses = winners.why(claim).split("; ")
-        capacity_type, instance_type, zone = claim.offering
+        capacity_type, instance_type, zone = claim.offering[:3]
         assert head.startswith(f"{instance_type} in {zone} ({capacity_type}): ")
         for clause in clauses:
             if " is cheaper but has " in clause:

@@ -285,7 +285,7 @@ async def test_aws125_aws145_a_node_whose_reservation_is_taken_back_leaves_it(
     async with reading(world):
         await world.emptied()
     assert world.leaving() == world.tainted() == [taken_back] != [other]
-    assert [each.key for each in world.sold_out] == [OfferingKey("reserved", "cr-1", "us-west-2a")]
+    assert [each.key for each in world.sold_out] == [OfferingKey("reserved", "", "us-west-2a", "reservation", "cr-1")]
     assert {"CapacityReservationInstanceInterrupted", "TerminatingOnInterruption"} <= set(world.recorder.reasons())
 
 

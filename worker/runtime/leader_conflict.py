@@ -222,8 +222,8 @@ class LeaderConflict:
             )
             why = (
                 f"{ignored_lease.holder or 'its holder'} is no Pod of namespace {ignored_lease.namespace} whose "
-                "ServiceAccount may write NodeClaims: Tenon does not stand by. If a Karpenter holds this Lease, add the "
-                "namespace to STAND_BY_NAMESPACES of Tenon"
+                "ServiceAccount may write NodeClaims: Tenon does not stand by. If a Karpenter holds this Lease, add "
+                "the namespace to STAND_BY_NAMESPACES of Tenon"
             )
             await self._recorder.publish(ignored_lease.lease, LEASE_IGNORED, why, "Warning")
 

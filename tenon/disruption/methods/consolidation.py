@@ -188,7 +188,7 @@ def explain(move: Move, details: Mapping[str, NodeDetail], scores: Mapping[str, 
     lines = [f"Removes {counted(len(leaving), 'node')}: {first_few(leaving, SHOWN)}"]
     plan = move.plan
     for claim in plan.claims[:SHOWN]:
-        capacity_type, instance_type, zone = claim.offering
+        capacity_type, instance_type, zone = claim.offering[:3]
         others = len(claim.instance_types) - 1
         choice = f" or one of {counted(others, 'other type')}" if others else ""
         lines.append(

@@ -6,17 +6,17 @@ from datetime import datetime
 
 from pydantic import Field
 
+from tenon.kube.offerings import Scope
 from tenon.lifecycle.messages.base import Message
 
 
 class RefusedTypes(Message):
-    """Instance types for which EC2 has no capacity in a zone, and until when to avoid them.
-
-    An empty zone together with an empty type name stands for the whole capacity type.
-    """
+    """The `OfferingKey` of several instance types for which EC2 has no capacity, and until when to avoid them."""
 
     capacity_type: str
     zone: str
+    scope: Scope = ""
+    scope_name: str = ""
     instance_types: list[str]
     until: datetime
 

@@ -192,7 +192,7 @@ class TypeChoiceExplainer:
         return _RefusedTypes(len(cheaper), first.name, first.price, until)
 
     def _explain(self, claim: PlannedClaim, shelf: _PoolTypes, requirements: Requirements) -> str:
-        capacity_type, name, zone = claim.offering
+        capacity_type, name, zone = claim.offering[:3]
         market = _market(shelf, requirements)
         count, refusal_text = len(claim.instance_types), self._refused(claim, market)
         place = f"{f'the cheapest of {count} types' if count > 1 else 'the only type'} that {_condition(claim, count)}"
