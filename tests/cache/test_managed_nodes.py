@@ -94,7 +94,7 @@ def test_a_node_that_was_bought_in_a_capacity_shortage_is_known_as_such() -> Non
 
 
 def test_wsh01_a_node_knows_which_pods_commands_moved_to_it() -> None:
-    text = '[["2026-11-21T11:30:00Z", {"0a0b0c0d": 2}]]'
+    text = '[["2026-11-21T11:30:00Z", {"0a0b0c0d": 2}, {}]]'
     moved = claim("moved", meta={"annotations": {"tenon.sh/moved-here": text}})
     view = PlanningView(state(claims=[moved, claim("other", node_name="m")]))  # type: ignore[arg-type]
     arrived = Arrival(datetime(2026, 11, 21, 11, 30, tzinfo=UTC), {"0a0b0c0d": 2})

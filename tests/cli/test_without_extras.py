@@ -10,6 +10,8 @@ import pytest
 from cli.main import COMMANDS
 from cli.missing_extra import PACKAGES
 
+pytestmark = pytest.mark.integration
+
 OF_THE_SANDBOX = (*PACKAGES["sandbox"], "hypothesis", "pytest")
 """What only the extra `sandbox` and the dependency group of tests bring."""
 OF_BOTH = (*PACKAGES["worker"], "botocore", "google", *OF_THE_SANDBOX)

@@ -82,9 +82,9 @@ class Swept:
 
     async def act(self, kind: Kind, **fields: Any) -> bool:
         actions = SweepActions(self.kube, cast("Any", self.ec2), cast("Any", self.workflows), GRACES)
-        seen = fields.pop("seen", Observations(now=START))
+        observations = fields.pop("observations", Observations(now=START))
         fields = {"claim": REF.name, "instance_id": INSTANCE, **fields}
-        return await actions.act(Finding(kind, fields["claim"], START, **fields), seen)
+        return await actions.act(Finding(kind, fields["claim"], START, **fields), observations)
 
 
 def ready(value: str) -> dict[str, Any]:

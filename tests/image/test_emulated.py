@@ -18,6 +18,8 @@ from deploy.image.debian import PYTHON
 from deploy.image.wheels import SITE, unpack
 from tests.image.container import ROOT
 
+pytestmark = pytest.mark.integration
+
 RELEASE = ROOT / "build/release"
 QEMU = "qemu-aarch64-static"
 INTERPRETER = (f"/{QEMU}", f"/usr/bin/python{PYTHON}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
+import pytest
 from temporalio.client import Client
 from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
 
@@ -16,6 +17,8 @@ from tests.workflows.fake_activities import FakeWorld
 from tests.workflows.node_workflow import at, live, newest, node
 from tests.workflows.waiting import until
 from workflows.nodeclaim import NodeClaimWorkflow
+
+pytestmark = pytest.mark.integration
 
 CLAIM = "default-x1"
 
