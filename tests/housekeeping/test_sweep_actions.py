@@ -256,7 +256,7 @@ async def test_a_template_of_a_class_that_was_written_since_the_list_stays() -> 
         if exists:
             swept.kube.add(EC2NODECLASSES, node_class())
         seen = Observations(now=START, classes=frozenset({"default"} if seen_ else ()))
-        found = {"claim": "t", "node_class": "default", "template": "t", "seen": seen}
+        found = {"claim": "t", "node_class": "default", "template": "t", "observations": seen}
         assert await swept.act(Kind.UNUSED_TEMPLATE, **found) is deletes
 
 
