@@ -21,9 +21,9 @@ from moto.ec2.models.instance_types import INSTANCE_TYPES
 
 from activities.ec2.price_tables import built_in_table
 from tenon.apis.crd import custom_resource_definitions
-from tenon.ec2.capacity import NodeSettings
 from tenon.ec2.families import FAMILIES
-from tenon.ec2.instance_types import Prices, build
+from tenon.ec2.types.capacity import NodeSettings
+from tenon.ec2.types.instance_types import Prices, build
 from tenon.errors import TenonError
 from tenon.resources import to_units
 from tools.cloudformation import POLICY, PSEUDO_PARAMETERS

@@ -21,12 +21,12 @@ from unittest.mock import patch
 
 from benchmarks.wasteful import Wasteful, wasteful_cluster
 from tenon.disruption.deciding import decide
-from tenon.disruption.methods import consolidation_search
 from tenon.disruption.methods.consolidation import Consolidation
-from tenon.disruption.methods.move_planner import Planner
-from tenon.disruption.methods.moves import Move
 from tenon.disruption.model import Command, Decision
-from tenon.lifecycle.messages.disruption import LookCursor
+from tenon.disruption.search import consolidation_search
+from tenon.disruption.search.move_planner import Planner
+from tenon.disruption.search.moves import Move
+from tenon.messages.disruption import LookCursor
 from tenon.scheduling.bound import lower_bound
 from tenon.scheduling.engine import solve
 from tenon.scheduling.model import Problem

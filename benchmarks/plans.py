@@ -11,8 +11,8 @@ from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
 
 from sandbox.cluster import Sandbox
-from tenon.lifecycle.messages.base import ActivityName
-from tenon.lifecycle.messages.provisioning import PlanResult
+from tenon.messages.base import ActivityName
+from tenon.messages.provisioning import PlanResult
 from workflows import names
 
 

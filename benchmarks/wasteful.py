@@ -15,12 +15,12 @@ from benchmarks.catalogue import ec2_pool
 from benchmarks.mixes import CPU, MEMORY
 from tenon.apis import labels
 from tenon.apis.nodepool import Budget
-from tenon.disruption.carried_out import carried_out
-from tenon.disruption.cost import rescheduling_cost
 from tenon.disruption.model import ClusterModel, Command, ManagedNode, NodeDetail, PoolPolicy, Situation
+from tenon.disruption.search.carried_out import carried_out
+from tenon.disruption.search.cost import rescheduling_cost
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import IN, Requirement
-from tenon.lifecycle.messages.disruption import LookCursor
+from tenon.messages.disruption import LookCursor
 from tenon.resources import CPU as CORES
 from tenon.resources import parse_resources, total
 from tenon.scheduling.model import InstanceType, Node, Offering, Plan, Problem

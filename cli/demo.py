@@ -26,7 +26,7 @@ from cli.application import create_app
 from cli.demo_progress import DemoProgress, NotSeenError
 from tenon.apis.conditions import READY
 from tenon.kube.conditions import is_true
-from tenon.lifecycle.state import NodeClaimResult
+from tenon.node.state import NodeClaimResult
 from worker.runtime.temporal_client import TemporalError, connect
 from workflows import names
 

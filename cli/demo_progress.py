@@ -17,7 +17,7 @@ from tenon.apis.nodeclaim import DRAINED
 from tenon.errors import TenonError
 from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord
-from tenon.lifecycle.state import NodeState
+from tenon.node.state import NodeState
 from tenon.sentences import counted
 from workflows import names
 from workflows.nodeclaim import NodeClaimWorkflow

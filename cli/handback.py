@@ -27,7 +27,7 @@ from tenon.apis.json_object import JsonObject
 from tenon.apis.managed import manages_claim
 from tenon.errors import TenonError
 from tenon.kube.claim_record import ClaimRecord
-from tenon.lifecycle.handback import handed_back
+from tenon.node.handback import handed_back
 from tenon.sentences import counted
 from worker.runtime.lease import LEASE_NAME, is_tenons
 from worker.runtime.temporal_client import TemporalError, connect

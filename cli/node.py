@@ -28,16 +28,16 @@ from cli.application import create_app
 from cli.console import output_console
 from cli.context import Context, ContextError, resolve
 from cli.refusals import QUERY_TIMEOUT, RefusalsUnknownError, purchase_pauses_of, refusals_of
-from tenon.ec2.avoided import shortages
+from tenon.ec2.refusals.avoided import shortages
 from tenon.errors import TenonError
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.timestamps import format_instant
-from tenon.lifecycle.breaker import sentence, subject
-from tenon.lifecycle.messages.node import Keep, Operator
-from tenon.lifecycle.messages.provisioning import LaunchBreaker, LaunchReport, PurchasePause, ShortageWait
-from tenon.lifecycle.remedies import remedies, report
-from tenon.lifecycle.state import NodeState
-from tenon.lifecycle.timeline import blocked_since, blocked_text, details, why_blocked
+from tenon.messages.node import Keep, Operator
+from tenon.messages.provisioning import LaunchBreaker, LaunchReport, PurchasePause, ShortageWait
+from tenon.node.breaker import sentence, subject
+from tenon.node.remedies import remedies, report
+from tenon.node.state import NodeState
+from tenon.node.timeline import blocked_since, blocked_text, details, why_blocked
 from tenon.provisioning.purchase_pauses import list_sentence
 from tenon.provisioning.shortage_waits import waiting_sentence
 from worker.runtime.encrypted_payloads import PayloadCodecError

@@ -11,8 +11,8 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from tenon.errors import TenonError
 from tenon.evolve import evolve
-from tenon.lifecycle.breaker import is_open
-from tenon.lifecycle.messages.provisioning import LaunchReport, PurchasePause
+from tenon.messages.provisioning import LaunchReport, PurchasePause
+from tenon.node.breaker import is_open
 from workflows import names
 from workflows.provisioner import ProvisionerWorkflow
 

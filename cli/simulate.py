@@ -25,9 +25,9 @@ from cli.simulating.files import Filenames, read_catalogue_file, read_files
 from cli.simulating.progress import show_progress
 from tenon.apis import labels
 from tenon.apis.nodeoverlay import NodeOverlay
-from tenon.ec2.avoided import UnavailableOfferings, avoided_until
-from tenon.ec2.capacity_reservations import without_reservations
-from tenon.ec2.instance_types import without
+from tenon.ec2.refusals.avoided import UnavailableOfferings, avoided_until
+from tenon.ec2.types.capacity_reservations import without_reservations
+from tenon.ec2.types.instance_types import without
 from tenon.errors import TenonError
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.scheduler_config import KIND, NOTHING, DefaultSpread, scheduler_config

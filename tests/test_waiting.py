@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from activities.kubernetes.resources import NODEPOOLS
-from tests.kubernetes.fake_api import FakeApi, http_handler, serve
+from tests.activities.kubernetes.fake_api import FakeApi, http_handler, serve
 from tests.watching_kube import WatchingKube
 from tests.workflows import waiting
 from tests.workflows.waiting import Changing, reads, until

@@ -18,10 +18,10 @@ from tenon.evolve import evolve
 
 with workflow.unsafe.imports_passed_through():
     from tenon.apis.reasons import camel_case
-    from tenon.disruption.open_commands import commands_without
-    from tenon.disruption.savings import is_forgotten, remember
-    from tenon.lifecycle.messages.base import ActivityName, Message
-    from tenon.lifecycle.messages.disruption import (
+    from tenon.disruption.commands.open_commands import commands_without
+    from tenon.disruption.history.savings import is_forgotten, remember
+    from tenon.messages.base import ActivityName, Message
+    from tenon.messages.disruption import (
         AwaitDisruptionInput,
         DisruptInput,
         DisruptionCommand,

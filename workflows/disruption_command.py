@@ -17,12 +17,12 @@ from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
     from tenon.apis.reasons import traits_of
-    from tenon.disruption.leaving_together import VALIDATION_DELAY
-    from tenon.disruption.savings import total
+    from tenon.disruption.commands.leaving_together import VALIDATION_DELAY
+    from tenon.disruption.history.savings import total
     from tenon.errors import TenonError
     from tenon.evolve import evolve
-    from tenon.lifecycle.messages.base import ActivityName, Message
-    from tenon.lifecycle.messages.disruption import (
+    from tenon.messages.base import ActivityName, Message
+    from tenon.messages.disruption import (
         DisruptInput,
         DisruptionCommand,
         DisruptResult,

@@ -10,7 +10,7 @@ from temporalio.common import RetryPolicy
 from tenon.evolve import evolve
 
 with workflow.unsafe.imports_passed_through():
-    from tenon.housekeeping.messages import COLLECT_GARBAGE, HousekeepingInput, HousekeepingResult
+    from tenon.messages.cleanup import COLLECT_GARBAGE, HousekeepingInput, HousekeepingResult
 
 SWEEP_WITHIN = timedelta(minutes=10)
 HEARTBEAT_TIMEOUT = timedelta(minutes=3)

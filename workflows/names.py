@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from temporalio.common import SearchAttributeKey
 
-from tenon.lifecycle import ids
-from tenon.lifecycle.ids import UID_MEMO, blocked_nodeclaims_query, nodeclaim_id, open_nodeclaims_query
+from tenon.node import ids
+from tenon.node.ids import UID_MEMO, blocked_nodeclaims_query, nodeclaim_id, open_nodeclaims_query
 
 __all__ = [
     "SEARCH_ATTRIBUTES",

@@ -1,4 +1,4 @@
-"""The workflow of one node, from launch to termination. `tenon.lifecycle` decides each step, and the workflow runs it.
+"""The workflow of one node, from launch to termination. `tenon.node` decides each step, and the workflow runs it.
 
 `machine.next_step` determines the order of the commands, on which replay depends. The run continues as new each time
 the node enters stage `live` after the workflow did something, the first time a minute later. An idle node therefore has
@@ -20,13 +20,13 @@ from tenon.evolve import evolve
 
 with workflow.unsafe.imports_passed_through():
     from tenon.apis.reasons import Reason, camel_case
-    from tenon.lifecycle import disruption_requests, expiration, machine
-    from tenon.lifecycle.leave_text import operator_text
-    from tenon.lifecycle.messages.base import ActivityName, ErrorType, Message
-    from tenon.lifecycle.messages.node import Disrupt, DisruptAnswer, Keep, Operator, Poke
-    from tenon.lifecycle.state import NodeClaimInput, NodeClaimResult, NodeState, Stage
-    from tenon.lifecycle.steps import DeadlinePassed, End, Failed, LeaveRequest, Run, Wait
-    from tenon.lifecycle.timeline import details, result_of
+    from tenon.messages.base import ActivityName, ErrorType, Message
+    from tenon.messages.node import Disrupt, DisruptAnswer, Keep, Operator, Poke
+    from tenon.node import disruption_requests, expiration, machine
+    from tenon.node.leave_text import operator_text
+    from tenon.node.state import NodeClaimInput, NodeClaimResult, NodeState, Stage
+    from tenon.node.steps import DeadlinePassed, End, Failed, LeaveRequest, Run, Wait
+    from tenon.node.timeline import details, result_of
     from workflows import names
     from workflows.options import OPTIONS
 

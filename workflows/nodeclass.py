@@ -7,8 +7,8 @@ from datetime import timedelta
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
-    from tenon.lifecycle.messages.base import ActivityName
-    from tenon.lifecycle.messages.nodeclass import NodeClassInput, NodeClassResult
+    from tenon.messages.base import ActivityName
+    from tenon.messages.nodeclass import NodeClassInput, NodeClassResult
     from workflows.options import OPTIONS
 
 REFRESH_UNREADY = timedelta(minutes=1)

@@ -11,10 +11,10 @@ from datetime import timedelta
 from temporalio.common import RetryPolicy
 from temporalio.workflow import ActivityCancellationType
 
-from tenon.lifecycle.messages.base import ActivityName, ErrorType, Message
-from tenon.lifecycle.messages.disruption import DisruptionDecision, DisruptResult, MeasureResult, StepResult
-from tenon.lifecycle.messages.launch import LaunchResult, PrepareLaunchResult
-from tenon.lifecycle.messages.node import (
+from tenon.messages.base import ActivityName, ErrorType, Message
+from tenon.messages.disruption import DisruptionDecision, DisruptResult, MeasureResult, StepResult
+from tenon.messages.launch import LaunchResult, PrepareLaunchResult
+from tenon.messages.node import (
     BindResult,
     CordonResult,
     DetachResult,
@@ -25,9 +25,9 @@ from tenon.lifecycle.messages.node import (
     ReleaseResult,
     TerminateResult,
 )
-from tenon.lifecycle.messages.nodeclass import NodeClassResult
-from tenon.lifecycle.messages.provisioning import BatchSummary, PlanResult
-from tenon.lifecycle.steps import KeepRecorded, Withdrawn
+from tenon.messages.nodeclass import NodeClassResult
+from tenon.messages.provisioning import BatchSummary, PlanResult
+from tenon.node.steps import KeepRecorded, Withdrawn
 
 LAUNCH_TIMEOUT = timedelta(minutes=5)
 """The workflow starts a launch again if it has no outcome after this time, for example because no worker serves it."""
@@ -95,7 +95,7 @@ OPTIONS: dict[ActivityName, Options] = {
     ActivityName.INITIALIZE: Options(
         InitializeResult, _seconds(30), first_pause=_seconds(0.2), tries=TRIES, local_for=LOCAL_FOR
     ),
-    # Before and after it binds, this step waits for watches that are behind (activities/kubernetes/binding.py).
+    # Before and after it binds, this step waits for watches that are behind (activities/node/binding.py).
     ActivityName.BIND: Options(BindResult, _seconds(60), first_pause=_seconds(0.2), tries=TRIES),
     ActivityName.KEEP: Options(KeepRecorded, _seconds(30), first_pause=_seconds(0.2), tries=TRIES),
     ActivityName.WITHDRAW: Options(Withdrawn, _seconds(30), first_pause=_seconds(0.2)),

@@ -14,7 +14,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 with workflow.unsafe.imports_passed_through():
-    from tenon.lifecycle.messages.base import ActivityName, Message
+    from tenon.messages.base import ActivityName, Message
     from workflows.options import OPTIONS
 
 Answer = TypeVar("Answer", bound=Message)

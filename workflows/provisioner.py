@@ -19,10 +19,9 @@ from temporalio import workflow
 from tenon.evolve import evolve
 
 with workflow.unsafe.imports_passed_through():
-    from tenon.ec2.avoided import by_offering, grouped
-    from tenon.lifecycle import breaker
-    from tenon.lifecycle.messages.base import ActivityName, Message
-    from tenon.lifecycle.messages.provisioning import (
+    from tenon.ec2.refusals.avoided import by_offering, grouped
+    from tenon.messages.base import ActivityName, Message
+    from tenon.messages.provisioning import (
         AwaitBatchInput,
         BatchSummary,
         LaunchBreaker,
@@ -32,6 +31,7 @@ with workflow.unsafe.imports_passed_through():
         PurchasePause,
         RefusedTypes,
     )
+    from tenon.node import breaker
     from workflows.planner_call import PlannerCaller
 
 MAX_REPORTS = 200

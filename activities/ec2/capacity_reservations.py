@@ -14,7 +14,7 @@ from activities.ec2.errors import EC2Error, translated
 from activities.ec2.network import tag_filters
 from tenon.apis.ec2nodeclass import CapacityReservation, EC2NodeClass
 from tenon.apis.ec2terms import CapacityReservationSelectorTerm
-from tenon.ec2.capacity_reservations import Places, reservation_of
+from tenon.ec2.types.capacity_reservations import Places, reservation_of
 
 if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import CapacityReservationTypeDef, FilterTypeDef

@@ -27,13 +27,13 @@ from activities.ec2.pricing import Pricing
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import CapacityReservation, EC2NodeClass
 from tenon.apis.kubelet import expressions_in
-from tenon.ec2.capacity import Item, NodeSettings
-from tenon.ec2.capacity_reservations import offerings_by_type, with_places
-from tenon.ec2.expressions import evaluate_settings
-from tenon.ec2.instance_types import Prices, build, supported, without
-from tenon.ec2.learned_amounts import Figure, learned_amounts
-from tenon.ec2.learned_memory import learned_memory
-from tenon.ec2.settings import kubelet_map, settings_of
+from tenon.ec2.types.capacity import Item, NodeSettings
+from tenon.ec2.types.capacity_reservations import offerings_by_type, with_places
+from tenon.ec2.types.expressions import evaluate_settings
+from tenon.ec2.types.instance_types import Prices, build, supported, without
+from tenon.ec2.types.learned_amounts import Figure, learned_amounts
+from tenon.ec2.types.learned_memory import learned_memory
+from tenon.ec2.types.settings import kubelet_map, settings_of
 from tenon.kube.offerings import OfferingKey
 from tenon.scheduling.model import InstanceType
 

@@ -8,7 +8,7 @@ from typing import Any
 from activities import loggers
 from activities.ec2.client import Ec2
 from activities.ec2.errors import EC2Error, ThrottledError, translated
-from tenon.ec2.cluster import Cluster
+from tenon.ec2.families.cluster import Cluster
 
 log = loggers.CLUSTER
 

@@ -9,9 +9,9 @@ from typing import TypeVar
 
 from activities import loggers, metrics
 from activities.gate import StandingByError
-from tenon.ec2 import errors as codes
+from tenon.ec2.refusals import errors as codes
 from tenon.errors import TenonError
-from tenon.lifecycle.messages.launch import OfferingRef
+from tenon.messages.launch import OfferingRef
 
 log = loggers.RIGHTS
 

@@ -14,9 +14,9 @@ from activities.ec2.errors import EC2Error, translated
 from activities.ec2.network import tag_filters
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.ec2terms import AMISelectorTerm
-from tenon.ec2.amis import Image, Term, described_image, newest_per_requirements, usable
-from tenon.ec2.cluster import minor_version
 from tenon.ec2.families import FAMILIES
+from tenon.ec2.families.amis import Image, Term, described_image, newest_per_requirements, usable
+from tenon.ec2.families.cluster import minor_version
 
 if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import FilterTypeDef

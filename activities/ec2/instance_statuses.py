@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from activities.ec2.client import Ec2
 from activities.ec2.errors import translated
-from tenon.ec2.instance_status import EVENT_CODES, InstanceStatus
+from tenon.ec2.instances.status import EVENT_CODES, InstanceStatus
 
 if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import FilterTypeDef, InstanceStatusSummaryTypeDef, InstanceStatusTypeDef

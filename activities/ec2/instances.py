@@ -13,12 +13,12 @@ from activities.ec2.client import Ec2
 from activities.ec2.errors import EC2Error, retry_throttled, translated
 from activities.ec2.request_batching import RequestBatcher, Turns
 from tenon.apis import labels
-from tenon.ec2 import errors as codes
-from tenon.ec2.capacity_reservations import launched_into
-from tenon.housekeeping.facts import GONE_STATES, ObservedInstance
-from tenon.housekeeping.instances import NAME, tags_to_write
+from tenon.cleanup.facts import GONE_STATES, ObservedInstance
+from tenon.cleanup.instances import NAME, tags_to_write
+from tenon.ec2.refusals import errors as codes
+from tenon.ec2.types.capacity_reservations import launched_into
 from tenon.kube.claim_record import provider_id_of
-from tenon.lifecycle.messages.launch import Instance, LaunchGroup
+from tenon.messages.launch import Instance, LaunchGroup
 
 if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import FilterTypeDef, InstanceTypeDef

@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tenon.ec2 import errors as codes
+from tenon.ec2.refusals import errors as codes
 from tenon.errors import TenonError
 
 if TYPE_CHECKING:

@@ -13,13 +13,13 @@ from activities.ec2.instances import Instances
 from activities.ec2.launch_templates import LaunchTemplates
 from activities.ec2.single_flight import SingleFlight
 from tenon.apis import labels
-from tenon.ec2 import errors as codes
-from tenon.ec2.class_faults import class_fault
-from tenon.ec2.launch_template import tag_list
-from tenon.ec2.tags import group_tags
+from tenon.ec2.launch.tags import group_tags
+from tenon.ec2.launch.template import tag_list
+from tenon.ec2.refusals import errors as codes
+from tenon.ec2.refusals.class_faults import class_fault
 from tenon.evolve import evolve
 from tenon.kube.claim_record import provider_id_of
-from tenon.lifecycle.messages.launch import (
+from tenon.messages.launch import (
     FleetOverride,
     Instance,
     LaunchRequest,

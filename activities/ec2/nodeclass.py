@@ -22,9 +22,9 @@ from activities.ec2.ttl_cache import DEFAULT, Refresh, TtlCache
 from tenon.apis import ec2nodeclass as api
 from tenon.apis.conditions import READY, get_condition, is_true
 from tenon.apis.ec2nodeclass import AMI, EC2NodeClass, EC2NodeClassStatus, PlacementGroup, Subnet
-from tenon.ec2.amis import UnsupportedAliasError
-from tenon.ec2.cluster import Cluster
-from tenon.ec2.nodeclass_status import PASSED, CheckResult, Resolved, ami, new_status
+from tenon.ec2.families.amis import UnsupportedAliasError
+from tenon.ec2.families.cluster import Cluster
+from tenon.ec2.nodeclass.status import PASSED, CheckResult, Resolved, ami, new_status
 
 ClassCheck = Callable[[EC2NodeClass], CheckResult]
 Found = TypeVar("Found")

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from activities.ec2.client import Ec2
 from activities.ec2.errors import EC2Error, translated
 from tenon.apis.ec2nodeclass import EC2NodeClass, PlacementGroup
-from tenon.ec2.errors import PLACEMENT_GROUP_UNKNOWN
-from tenon.ec2.placement_groups import group_of
+from tenon.ec2.refusals.errors import PLACEMENT_GROUP_UNKNOWN
+from tenon.ec2.types.placement_groups import group_of
 
 if TYPE_CHECKING:
     from types_boto3_ec2.type_defs import PlacementGroupTypeDef

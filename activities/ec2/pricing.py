@@ -19,8 +19,8 @@ from activities.ec2.client import Ec2
 from activities.ec2.errors import EC2Error, translated
 from activities.ec2.price_list import dedicated_prices, list_prices
 from activities.ec2.price_tables import OLD_AFTER, PriceTableError, built_in_table, read_table
-from tenon.ec2.capacity import Item
-from tenon.ec2.instance_types import Prices, without_list_price
+from tenon.ec2.types.capacity import Item
+from tenon.ec2.types.instance_types import Prices, without_list_price
 
 log = loggers.PRICING
 

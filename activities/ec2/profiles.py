@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from activities.ec2.client import Ec2
 from activities.ec2.errors import EC2Error, translated
 from tenon.apis.ec2nodeclass import EC2NodeClass
-from tenon.ec2 import errors as codes
-from tenon.ec2.launch_template import tag_list
-from tenon.ec2.tags import profile_tags
+from tenon.ec2.launch.tags import profile_tags
+from tenon.ec2.launch.template import tag_list
+from tenon.ec2.refusals import errors as codes
 from tenon.errors import TenonError
 
 LIMIT_EXCEEDED = "LimitExceeded"

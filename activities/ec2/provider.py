@@ -36,21 +36,21 @@ from activities.ec2.zonal_shifts import ZonalShifts
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus
 from tenon.apis.nodeclaim import NodeClaim
-from tenon.ec2.cluster import Cluster
-from tenon.ec2.expressions_check import check_expressions
+from tenon.cleanup.facts import ObservedInstance, ObservedTemplate
 from tenon.ec2.families import family_of
-from tenon.ec2.instance_types import without
-from tenon.ec2.launch_filters import NoOfferingError, few_types, named_types
-from tenon.ec2.launch_request import plan_launch, without_addresses
-from tenon.ec2.launched_labels import tenancy
-from tenon.ec2.nodeclass_status import CheckResult, not_ready, readiness_unknown, user_data_bytes
-from tenon.ec2.refused_price import cheapest_left_out
-from tenon.ec2.zonal_shifts import without_zones
+from tenon.ec2.families.cluster import Cluster
+from tenon.ec2.instances.zonal_shifts import without_zones
+from tenon.ec2.launch.filters import NoOfferingError, few_types, named_types
+from tenon.ec2.launch.launched_labels import tenancy
+from tenon.ec2.launch.request import plan_launch, without_addresses
+from tenon.ec2.nodeclass.expressions_check import check_expressions
+from tenon.ec2.nodeclass.status import CheckResult, not_ready, readiness_unknown, user_data_bytes
+from tenon.ec2.refusals.refused_price import cheapest_left_out
+from tenon.ec2.types.instance_types import without
 from tenon.evolve import evolve
-from tenon.housekeeping.facts import ObservedInstance, ObservedTemplate
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import Requirements
-from tenon.lifecycle.messages.launch import Instance, LaunchGroup, LaunchRequest, LaunchResult
+from tenon.messages.launch import Instance, LaunchGroup, LaunchRequest, LaunchResult
 from tenon.resources import parse_resources
 from tenon.scheduling.model import InstanceType
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from activities import loggers
-from tenon.ec2 import errors as codes
+from tenon.ec2.refusals import errors as codes
 
 if TYPE_CHECKING:
     from types_boto3_ec2 import EC2Client

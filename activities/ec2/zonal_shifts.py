@@ -10,7 +10,7 @@ from activities import loggers
 from activities.ec2.client import Ec2
 from activities.ec2.cluster import arn_of
 from activities.ec2.errors import EC2Error, translated
-from tenon.ec2.zonal_shifts import shifted_zones, without_zones
+from tenon.ec2.instances.zonal_shifts import shifted_zones, without_zones
 from tenon.scheduling.model import InstanceType
 
 log = loggers.INSTANCE_TYPES

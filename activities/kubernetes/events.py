@@ -20,8 +20,8 @@ from activities.kubernetes.errors import ApiError, ConflictError
 from activities.kubernetes.rate_limit import RequestClass, requests_as
 from activities.kubernetes.resources import EVENTS
 from tenon.apis.json_object import JsonObject
-from tenon.ec2.interruption import EVENTS as EVENTS_OF_NOTICES
-from tenon.ec2.interruption import LEAVES
+from tenon.ec2.instances.interruption import EVENTS as EVENTS_OF_NOTICES
+from tenon.ec2.instances.interruption import LEAVES
 from tenon.kube.timestamps import format_instant
 from tenon.sentences import shortened
 

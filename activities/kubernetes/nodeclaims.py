@@ -26,11 +26,11 @@ from tenon.kube import object_json
 from tenon.kube.claim_record import ClaimRecord, instance_id_of
 from tenon.kube.structs import Object
 from tenon.kube.timestamps import format_instant
-from tenon.lifecycle import consistency, leave_text
-from tenon.lifecycle.messages.base import ClaimRef, ErrorType
-from tenon.lifecycle.messages.launch import ClaimView, Instance
-from tenon.lifecycle.messages.node import Removal
-from tenon.lifecycle.release import with_finalizer
+from tenon.messages.base import ClaimRef, ErrorType
+from tenon.messages.launch import ClaimView, Instance
+from tenon.messages.node import Removal
+from tenon.node import consistency, leave_text
+from tenon.node.release import with_finalizer
 from tenon.provisioning.purchase import bounded_lines
 from tenon.resources import Resources, format_resources
 

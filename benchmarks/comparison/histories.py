@@ -11,7 +11,7 @@ from typing import Any
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client
 
-from tenon.lifecycle.ids import CLUSTER_ATTRIBUTE, NODECLAIM_WORKFLOW
+from tenon.node.ids import CLUSTER_ATTRIBUTE, NODECLAIM_WORKFLOW
 
 READERS = 8
 LOCAL_ACTIVITY = "core_local_activity"

@@ -19,7 +19,7 @@ from activities.ec2.errors import EC2Error, translated
 from activities.ec2.price_tables import PriceTableError
 from activities.ec2.pricing import Pricing
 from cli.diagnosis.finding import Finding, fault, ok, unknown, warning
-from tenon.ec2.errors import BAD_CREDENTIALS
+from tenon.ec2.refusals.errors import BAD_CREDENTIALS
 from worker.settings import Settings
 
 CLOCK_LATE = timedelta(seconds=30)

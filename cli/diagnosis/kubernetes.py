@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from activities.cluster_version import server_version
 from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
@@ -19,6 +18,7 @@ from activities.kubernetes.resources import (
     NODEPOOLS,
     Resource,
 )
+from activities.nodeclass.cluster_version import server_version
 from cli.diagnosis.finding import Finding, fault, ok, unknown, warning
 from cli.diagnosis.rights import RIGHTS, Right
 from tenon.apis import managed
@@ -26,7 +26,7 @@ from tenon.apis.crd import custom_resource_definitions
 from tenon.apis.json_object import JsonObject
 from tenon.kube import object_json
 from tenon.kube.conditions import condition, is_true, true_since
-from tenon.lifecycle.registration import JOINS_WITHIN, NOT_JOINED
+from tenon.node.registration import JOINS_WITHIN, NOT_JOINED
 from tenon.sentences import first_few
 from worker.runtime.lease import is_tenons
 

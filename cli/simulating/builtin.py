@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tenon.ec2.capacity import Item
+from tenon.ec2.types.capacity import Item
 
 PACKED = Path(__file__).parent / "data" / "ec2-us-west-2.json.gz"
 DESCRIPTIONS = Path(__file__).parent / "data" / "ec2-descriptions.json.gz"

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from tenon.disruption.carried_out import carried_out
 from tenon.disruption.deciding import decide
+from tenon.disruption.history.slowed_condition import slowed_by_conditions
 from tenon.disruption.methods import METHODS, moving_methods
 from tenon.disruption.model import ClusterModel, Command, ManagedNode, Situation, policy_of
-from tenon.disruption.pods_elsewhere import PodsElsewhere
-from tenon.disruption.slowed_condition import slowed_by_conditions
+from tenon.disruption.search.carried_out import carried_out
+from tenon.disruption.search.pods_elsewhere import PodsElsewhere
 from tenon.disruption.why_stays import WhyStays, why_leaving
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.records import NodeRecord

@@ -10,10 +10,10 @@ from datetime import datetime, timedelta
 from activities.clock import utc_now
 from cli.context import ContextError, resolve
 from cli.refusals import RefusalsUnknownError, refusals_of
-from tenon.ec2.avoided import by_offering, shortages
+from tenon.ec2.refusals.avoided import by_offering, shortages
 from tenon.kube.offerings import OfferingKey
-from tenon.lifecycle.breaker import sentence, subject
-from tenon.lifecycle.messages.provisioning import LaunchReport
+from tenon.messages.provisioning import LaunchReport
+from tenon.node.breaker import sentence, subject
 from tenon.sentences import counted
 from worker.runtime.encrypted_payloads import PayloadCodecError
 from worker.runtime.temporal_client import TemporalError, connect

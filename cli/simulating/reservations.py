@@ -8,7 +8,7 @@ from activities.ec2.capacity_reservations import CapacityReservations
 from activities.ec2.client import Ec2
 from activities.ec2.errors import EC2Error
 from tenon.apis.ec2nodeclass import EC2NodeClass
-from tenon.ec2.capacity_reservations import Places, region_of
+from tenon.ec2.types.capacity_reservations import Places, region_of
 
 
 def read_places(node_classes: Iterable[EC2NodeClass], notes: list[str]) -> dict[str, Places]:

@@ -13,11 +13,11 @@ from tenon.disruption.methods import METHODS
 from tenon.disruption.methods.base import Method
 from tenon.disruption.methods.drift import BLOCKED_AFTER
 from tenon.disruption.model import Command, Decision, ManagedNode, Proposal, Situation, Verdict
-from tenon.disruption.pool_budgets import PoolBudgets
-from tenon.disruption.rescheduling import after_commands
 from tenon.disruption.rules.blockers import free_at, holds, is_free, reported
+from tenon.disruption.rules.pool_budgets import PoolBudgets
+from tenon.disruption.search.rescheduling import after_commands
 from tenon.errors import TenonError
-from tenon.lifecycle.messages.disruption import LookCursor
+from tenon.messages.disruption import LookCursor
 
 Around = Callable[[Method], AbstractContextManager[object]]
 """Returns a context in which a method is evaluated. Callers measure the time with it, because `tenon` has no clock."""

@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from tenon.apis.reasons import MOVING, Reason
-from tenon.disruption.consolidatable import takes_pods
 from tenon.disruption.methods import moving_methods
 from tenon.disruption.model import ManagedNode, PoolPolicy, Situation
-from tenon.disruption.pool_budgets import PoolBudgets
 from tenon.disruption.rules.blockers import is_free
+from tenon.disruption.rules.consolidatable import takes_pods
+from tenon.disruption.rules.pool_budgets import PoolBudgets
 from tenon.kube.offerings import OfferingKey
 from tenon.resources import Resources
 from tenon.scheduling.deadline import never

@@ -14,9 +14,9 @@ from tenon.apis.disruption_windows import DisruptionWindow, read_windows
 from tenon.apis.expiration import expires_within_budgets
 from tenon.apis.nodepool import NODES, Budget, ConsolidationPolicy, NodePool
 from tenon.apis.reasons import Reason
-from tenon.disruption.arrivals import Arrival
+from tenon.disruption.history.arrivals import Arrival
 from tenon.kube.pod import Pod
-from tenon.lifecycle.messages.disruption import LookCursor
+from tenon.messages.disruption import LookCursor
 from tenon.scheduling.model import PlannedClaim, Pool, Problem
 from tenon.scheduling.type_table import TypeTables
 

@@ -12,16 +12,16 @@ from dataclasses import dataclass, replace
 from tenon.apis import labels
 from tenon.apis.nodepool import NODES
 from tenon.apis.reasons import Reason, traits_of
+from tenon.disruption.commands.pod_mark import pod_mark
 from tenon.disruption.deciding import eligible
 from tenon.disruption.methods import has_cause
 from tenon.disruption.methods.drift import replacement_of
 from tenon.disruption.model import Command, ManagedNode, Situation
-from tenon.disruption.pod_mark import pod_mark
-from tenon.disruption.pool_budgets import PoolBudgets
-from tenon.disruption.rescheduling import Rescheduler, is_complete, nodes_in_commands
 from tenon.disruption.rules.blockers import holds
+from tenon.disruption.rules.pool_budgets import PoolBudgets
+from tenon.disruption.search.rescheduling import Rescheduler, is_complete, nodes_in_commands
 from tenon.kube.requirements import Requirements
-from tenon.lifecycle.messages.disruption import DisruptionCandidate, DisruptionCommand, Replacement
+from tenon.messages.disruption import DisruptionCandidate, DisruptionCommand, Replacement
 from tenon.resources import Resources, add
 from tenon.scheduling.deadline import Expired, never
 from tenon.scheduling.model import Plan, PlannedClaim

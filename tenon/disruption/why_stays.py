@@ -8,16 +8,16 @@ from tenon.apis import labels
 from tenon.apis.nodeclaim import DISRUPTION_REASON, DRIFTED
 from tenon.apis.nodepool import Budget
 from tenon.apis.reasons import Reason
-from tenon.disruption.budgets import binding, opens_at
 from tenon.disruption.methods import moving_methods
 from tenon.disruption.methods.balanced import LEAST_SCORE, Balance, approved
 from tenon.disruption.methods.consolidation import closed_nodes
-from tenon.disruption.methods.consolidation_price import LEAST_SAVING, SPOT_FLEXIBILITY, PriceRule, may_be_spot
 from tenon.disruption.model import ManagedNode, NodeDetail, Situation
-from tenon.disruption.pool_budgets import Members, members_of, unavailable_nodes
-from tenon.disruption.rescheduling import Rescheduler, is_complete
 from tenon.disruption.rules.blockers import Hold, holds, is_free
-from tenon.disruption.windows import why_closed
+from tenon.disruption.rules.budgets import binding, opens_at
+from tenon.disruption.rules.pool_budgets import Members, members_of, unavailable_nodes
+from tenon.disruption.rules.windows import why_closed
+from tenon.disruption.search.consolidation_price import LEAST_SAVING, SPOT_FLEXIBILITY, PriceRule, may_be_spot
+from tenon.disruption.search.rescheduling import Rescheduler, is_complete
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.timestamps import format_instant
 from tenon.scheduling.deadline import never

@@ -18,7 +18,7 @@ from tenon.apis.legacy.global_settings import convert_settings, is_settings
 from tenon.apis.managed import manages_pool
 from tenon.apis.nodepool import REPAIR_REASON, NodePool
 from tenon.apis.validation import parse, unknown_values
-from tenon.ec2.expressions_check import GATE_IS_OFF
+from tenon.ec2.nodeclass.expressions_check import GATE_IS_OFF
 from tenon.kube.requirements import hint
 from tenon.manifests.autofix import Fix, fixed_line
 from tenon.manifests.batch_conversion import is_older

@@ -16,7 +16,7 @@ from tenon.apis.json_object import parse_json_object
 from tenon.apis.nodepool import NodePool
 from tenon.apis.reasons import Reason
 from tenon.apis.shortage_price import copied_factor
-from tenon.ec2.own_kubelet import own_kubelet
+from tenon.ec2.families.own_kubelet import own_kubelet
 from tenon.kube.planned_pods import format_planned_pods, format_pod_groups
 from tenon.kube.pod import Pod
 from tenon.provisioning.pools import instance_type_requirement, template_labels

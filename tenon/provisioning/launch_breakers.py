@@ -16,11 +16,11 @@ from datetime import datetime, timedelta
 from tenon.apis.common import Condition
 from tenon.apis.conditions import get_condition, is_true, set_condition
 from tenon.apis.nodepool import NODE_LAUNCH_HEALTHY, NodePool
-from tenon.ec2.errors import PROFILE_INVALID
+from tenon.ec2.refusals.errors import PROFILE_INVALID
 from tenon.evolve import evolve
 from tenon.kube.claim_record import ClaimRecord
-from tenon.lifecycle.breaker import holds_back, key_of, keys_of, sentence
-from tenon.lifecycle.messages.provisioning import LaunchBreaker
+from tenon.messages.provisioning import LaunchBreaker
+from tenon.node.breaker import holds_back, key_of, keys_of, sentence
 from tenon.scheduling.model import InstanceType, Plan
 
 PROFILE_APPEARS_WITHIN = timedelta(minutes=1)
@@ -33,7 +33,7 @@ OpenBreakers = Mapping[str, LaunchBreaker]
 def by_pool(open_breakers: OpenBreakers, pools: Iterable[NodePool]) -> dict[str, LaunchBreaker]:
     """Return the breaker that holds each pool back: its own, its EC2NodeClass's, or the account's.
 
-    ``open_breakers``: by key (`tenon.lifecycle.breaker.key_of`). Of several, one that holds back all types comes first.
+    ``open_breakers``: by key (`tenon.node.breaker.key_of`). Of several, one that holds back all types comes first.
     If each holds back some types, the first stands for all and has the types of all.
     """
     breakers_by_pool = {}

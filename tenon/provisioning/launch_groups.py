@@ -15,7 +15,7 @@ from typing import Any
 
 from tenon.apis import labels
 from tenon.kube.claim_record import ClaimRecord
-from tenon.lifecycle.messages.launch import LaunchGroup
+from tenon.messages.launch import LaunchGroup
 
 MAX_MEMBERS = 100
 """The most members of a group. It keeps EC2's answers small, and limits how many claims a failed request delays."""

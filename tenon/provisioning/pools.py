@@ -9,7 +9,7 @@ from difflib import get_close_matches
 
 from tenon.apis import labels
 from tenon.apis.nodepool import NodePool
-from tenon.ec2.launched_labels import tenancy
+from tenon.ec2.launch.launched_labels import tenancy
 from tenon.kube.requirements import IN, Requirement, Requirements
 from tenon.kube.taints import of_model
 from tenon.resources import Resources, parse_resources

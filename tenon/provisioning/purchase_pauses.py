@@ -15,7 +15,7 @@ from tenon.evolve import evolve
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirements
 from tenon.kube.timestamps import format_instant
-from tenon.lifecycle.messages.provisioning import PurchasePause
+from tenon.messages.provisioning import PurchasePause
 from tenon.sentences import counted, shortened
 
 FREE_NODES = 2

@@ -12,7 +12,7 @@ from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.managed import is_managed
 from tenon.apis.nodepool import NODECLASS_READY, READY_DEPENDENTS, VALIDATION_SUCCEEDED, NodePool
 from tenon.apis.validation import check_nodepool
-from tenon.ec2.own_kubelet import own_kubelet_errors
+from tenon.ec2.families.own_kubelet import own_kubelet_errors
 
 NodeClasses = Callable[[str], EC2NodeClass | None]
 

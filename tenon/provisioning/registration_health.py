@@ -15,9 +15,9 @@ from tenon.apis.nodeclaim import LAUNCHED, REGISTERED
 from tenon.apis.nodepool import NODE_REGISTRATION_HEALTHY, NodePool
 from tenon.apis.reasons import Reason
 from tenon.kube.claim_record import ClaimRecord
-from tenon.lifecycle.launch_retry import LAUNCH_TIMEOUT
-from tenon.lifecycle.registration import NOT_JOINED
-from tenon.lifecycle.startup_stages import REGISTRATION_TIMEOUT
+from tenon.node.launch_retry import LAUNCH_TIMEOUT
+from tenon.node.registration import NOT_JOINED
+from tenon.node.startup_stages import REGISTRATION_TIMEOUT
 
 RESULTS = 4
 """How many results count."""

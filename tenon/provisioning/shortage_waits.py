@@ -16,7 +16,7 @@ from tenon.evolve import evolve
 from tenon.kube.pod import Pod
 from tenon.kube.requirements import Requirement, Requirements
 from tenon.kube.timestamps import format_instant
-from tenon.lifecycle.messages.provisioning import ShortageWait
+from tenon.messages.provisioning import ShortageWait
 from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
 from tenon.scheduling.model import Plan, PlannedClaim
 from tenon.sentences import counted

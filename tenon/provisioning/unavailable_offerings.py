@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import cast
 
 from tenon.apis import labels
-from tenon.ec2.avoided import concerns_types
+from tenon.ec2.refusals.avoided import concerns_types
 from tenon.kube.offerings import QUOTA, SCOPES, OfferingKey, Scope
 
 MAX_NAMED = 100

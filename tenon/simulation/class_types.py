@@ -15,10 +15,10 @@ from typing import Any
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.expressions import ExpressionError
-from tenon.ec2.capacity import Item, NodeSettings
-from tenon.ec2.instance_types import Description, described, requirement_of, supported
-from tenon.ec2.learned_amounts import learned_amounts
-from tenon.ec2.learned_memory import learned_memory
+from tenon.ec2.types.capacity import Item, NodeSettings
+from tenon.ec2.types.instance_types import Description, described, requirement_of, supported
+from tenon.ec2.types.learned_amounts import learned_amounts
+from tenon.ec2.types.learned_memory import learned_memory
 from tenon.kube.requirements import Requirements
 from tenon.resources import CPU, MEMORY, PODS, Resources
 from tenon.scheduling.model import InstanceType

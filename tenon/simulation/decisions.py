@@ -10,8 +10,8 @@ from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NODES, NodePool
 from tenon.disruption.model import ClusterModel, NodeDetail, model_of
-from tenon.ec2.capacity_reservations import Places, with_reservations
-from tenon.ec2.own_kubelet import with_own_kubelet
+from tenon.ec2.families.own_kubelet import with_own_kubelet
+from tenon.ec2.types.capacity_reservations import Places, with_reservations
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.pod import Pod
 from tenon.provisioning.overlays import PoolTypes, apply_overlays

@@ -9,7 +9,7 @@ from typing import Any
 
 from tenon.apis.json_object import JsonObject
 from tenon.apis.kubelet import expressions_in
-from tenon.ec2.expressions_check import expressions_are_off
+from tenon.ec2.nodeclass.expressions_check import expressions_are_off
 from tenon.kube.requirements import hint
 from tenon.kube.timestamps import parse_instant
 from tenon.manifests.faults import Source

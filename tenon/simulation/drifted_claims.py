@@ -17,7 +17,7 @@ from tenon.apis.hashing import EC2NODECLASS_VERSION, changed_class_fields, ec2no
 from tenon.apis.json_object import JsonObject
 from tenon.apis.nodeclaim import DRIFTED
 from tenon.apis.nodepool import NodePool
-from tenon.disruption.drifted import DesiredNode, DriftReason, may_still_hold
+from tenon.disruption.rules.drifted import DesiredNode, DriftReason, may_still_hold
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.timestamps import format_instant
 from tenon.simulation.objects import Found, Objects

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from tenon.apis.ec2nodeclass import EC2NodeClass
-from tenon.ec2.capacity import NodeSettings
-from tenon.ec2.settings import settings_of
+from tenon.ec2.types.capacity import NodeSettings
+from tenon.ec2.types.settings import settings_of
 from tenon.manifests.faults import ManifestError, Source
 from tenon.provisioning.gates import AwsFeatureGates, FeatureGates, parse_aws_feature_gates, parse_feature_gates
 from tenon.provisioning.planning_policy import PlanPolicy

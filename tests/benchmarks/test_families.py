@@ -7,7 +7,7 @@ import pytest
 from benchmarks.families import Family, as_table, problem_for, run
 from benchmarks.random_families import FAMILIES, LARGEST, SMALLEST, case
 from tenon.scheduling.model import InstanceType, Problem
-from tests.scheduling.builders import CATALOG
+from tests.tenon.scheduling.builders import CATALOG
 
 TYPES: list[InstanceType] = list(CATALOG)
 

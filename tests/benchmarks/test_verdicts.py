@@ -12,9 +12,9 @@ from benchmarks.bill import bill, pending, price_of
 from benchmarks.pending import judge
 from benchmarks.plans import planned
 from tenon.apis import labels
-from tenon.lifecycle.messages.base import ActivityName
-from tenon.lifecycle.messages.provisioning import PlanResult
-from tests.scheduling.builders import pool as make_pool
+from tenon.messages.base import ActivityName
+from tenon.messages.provisioning import PlanResult
+from tests.tenon.scheduling.builders import pool as make_pool
 
 Object = dict[str, Any]
 

@@ -22,9 +22,9 @@ from cli.diagnosis.finding import Finding, State
 from cli.diagnosis.rights import RIGHTS, Right
 from sandbox.ec2.authorization.identities import ADMINISTRATOR_KEY, POLICY, environment, worker_key
 from tenon.apis.crd import custom_resource_definitions
-from tenon.lifecycle.registration import NOT_JOINED
+from tenon.node.registration import NOT_JOINED
+from tests.activities.node.fake_kube import Clock, FakeKube
 from tests.ec2.few_types import offer_few_types
-from tests.lifecycle_k8s.fake_kube import Clock, FakeKube
 from worker.settings import Settings
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from typer.testing import CliRunner, Result
 
 from cli.node import app
 from tenon.evolve import evolve
-from tenon.lifecycle.messages.base import ClaimRef
-from tenon.lifecycle.messages.provisioning import PurchasePause, ShortageWait
-from tenon.lifecycle.state import NodeClaimInput
+from tenon.messages.base import ClaimRef
+from tenon.messages.provisioning import PurchasePause, ShortageWait
+from tenon.node.state import NodeClaimInput
 from tests.workflows.guarded_node import BUDGET, Guarded, state_of
 from tests.workflows.node_workflow import Handle, live, newest
 from tests.workflows.refusing_ec2 import Planning, provisioner, refusing

@@ -14,10 +14,10 @@ import yaml
 from temporalio.testing import WorkflowEnvironment
 
 from tenon.apis import labels
-from tenon.lifecycle.messages.launch import OfferingRef
-from tests.scheduling.builders import CATALOG, ZONES
+from tenon.messages.launch import OfferingRef
 from tests.simulate.api_server import ApiServer, api_server
 from tests.simulate.running import POOL, Answer, catalogue, command
+from tests.tenon.scheduling.builders import CATALOG, ZONES
 from tests.workflows.refusing_ec2 import Planning, provisioner, refusing
 from workflows.provisioner import ProvisionerWorkflow
 

@@ -13,25 +13,25 @@ from pydantic import Field, model_validator
 
 from tenon.apis import labels
 from tenon.apis.reasons import Reason
-from tenon.disruption.budgets import UNLIMITED
-from tenon.disruption.carried_out import carried_out
-from tenon.disruption.commands import to_message
+from tenon.disruption.commands.command_messages import to_message
 from tenon.disruption.deciding import decide
 from tenon.disruption.methods import METHODS, moving_methods
 from tenon.disruption.methods.base import Method
 from tenon.disruption.methods.consolidation import Consolidation
-from tenon.disruption.methods.consolidation_price import LEAST_SAVING
 from tenon.disruption.model import Command, Decision, Situation
-from tenon.disruption.pool_budgets import PoolBudgets, budget_states
+from tenon.disruption.rules.budgets import UNLIMITED
+from tenon.disruption.rules.pool_budgets import PoolBudgets, budget_states
+from tenon.disruption.search.carried_out import carried_out
+from tenon.disruption.search.consolidation_price import LEAST_SAVING
 from tenon.disruption.validation import why_invalid
 from tenon.disruption.why_stays import WhyStays
-from tenon.lifecycle.messages.disruption import DisruptionCommand, Replacement
+from tenon.messages.disruption import DisruptionCommand, Replacement
 from tenon.provisioning.pools import instance_type_requirement
 from tenon.scheduling.deadline import never
 from tenon.scheduling.model import Plan, PlannedClaim
 from tests.conformance.disruption_expected import ExpectedCommand, differences
 from tests.conformance.disruption_head import DescribedScenario
-from tests.disruption.clusters import Cluster, Spec, duration, findings, situation
+from tests.tenon.disruption.clusters import Cluster, Spec, duration, findings, situation
 
 Name = Literal["expiration", "emptiness", "static drift", "drift", "consolidation"]
 

@@ -8,13 +8,13 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from tenon.disruption.drifted import DesiredNode
+from tenon.disruption.rules.drifted import DesiredNode
 from tenon.scheduling.model import InstanceType
-from tests.apis.case import REMOVED
 from tests.conformance.disruption_head import DescribedScenario
-from tests.disruption import drifting
-from tests.disruption.clusters import Spec, duration
-from tests.scheduling.builders import CATALOG
+from tests.tenon.apis.case import REMOVED
+from tests.tenon.disruption import drifting
+from tests.tenon.disruption.clusters import Spec, duration
+from tests.tenon.scheduling.builders import CATALOG
 
 
 class Origin(Spec):

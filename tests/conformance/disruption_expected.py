@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from tenon.apis.reasons import Reason
 from tenon.disruption.model import Command
 from tenon.scheduling.model import PlannedClaim
-from tests.disruption.clusters import Spec
+from tests.tenon.disruption.clusters import Spec
 
 
 class ExpectedNode(Spec):

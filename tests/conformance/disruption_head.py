@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from tests.disruption.clusters import Spec
+from tests.tenon.disruption.clusters import Spec
 
 
 class DescribedScenario(Spec):

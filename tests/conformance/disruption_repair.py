@@ -7,10 +7,10 @@ from datetime import UTC
 
 from pydantic import Field
 
-from tenon.disruption.repair import Breaker, fault_of
+from tenon.disruption.rules.repair import Breaker, fault_of
 from tenon.kube.records import NodeCondition
 from tests.conformance.disruption_head import DescribedScenario
-from tests.disruption.clusters import NOW, Spec, duration
+from tests.tenon.disruption.clusters import NOW, Spec, duration
 
 
 class SickNode(Spec):

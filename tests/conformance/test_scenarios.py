@@ -11,7 +11,7 @@ import pytest
 
 from tests.conformance.running import failure, run
 from tests.conformance.scenario import BUILT_IN, CATALOGS, ROW, SCENARIOS, read, scenario_files, title_of
-from tests.scheduling.builders import ordinary_entries
+from tests.tenon.scheduling.builders import ordinary_entries
 
 MIN_SCENARIOS = 300
 """Scenarios that there are at least."""

@@ -16,7 +16,7 @@ import pytest
 from hcl2.api import loads
 from moto import mock_aws
 
-from tenon.ec2.interruption import Kind, read_notice
+from tenon.ec2.instances.interruption import Kind, read_notice
 from tests.deploy import stack as stacks
 from tests.deploy.stack import ACCOUNT
 from tests.ec2.interruption_events import HEALTH, INTERRUPTIBLE, REBALANCE, RESERVATION, SPOT, state

@@ -5,8 +5,8 @@ from __future__ import annotations
 from temporalio.client import Client
 
 from sandbox.cluster import Sandbox
-from tenon.lifecycle.ids import nodeclaim_id
-from tenon.lifecycle.state import NodeClaimResult
+from tenon.node.ids import nodeclaim_id
+from tenon.node.state import NodeClaimResult
 
 
 async def life_of(client: Client, sandbox: Sandbox, claim: str) -> NodeClaimResult:

@@ -7,8 +7,8 @@ from temporalio.client import Client
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import PODS
 from sandbox.cluster import Sandbox
-from tenon.lifecycle.messages.base import ActivityName
-from tenon.lifecycle.state import Stage
+from tenon.messages.base import ActivityName
+from tenon.node.state import Stage
 from tests.e2e.conftest import MakePool
 from tests.e2e.histories import activities, billable, kind, runs_of
 from tests.e2e.pools import NAMESPACE, SMALL

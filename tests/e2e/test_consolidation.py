@@ -11,7 +11,7 @@ from temporalio.client import Client
 from activities.kubernetes.resources import NODEPOOLS
 from sandbox.cluster import Sandbox
 from tenon.apis import labels
-from tenon.lifecycle.messages.disruption import MeasuredSaving, SavingReport
+from tenon.messages.disruption import MeasuredSaving, SavingReport
 from tests.e2e.conftest import MakePool
 from tests.e2e.pools import WITHIN, Pool, condition
 from tests.workflows.waiting import until

@@ -7,7 +7,7 @@ from typing import Any
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import EC2NODECLASSES
 from tenon.apis import labels
-from tenon.ec2.learned_memory import read_figures
+from tenon.ec2.types.learned_memory import read_figures
 from tenon.resources import MEMORY, to_units
 from tests.e2e.conftest import MakePool
 from tests.workflows.waiting import until

@@ -15,9 +15,9 @@ from activities.kubernetes.resources import NODECLAIMS, PODS
 from sandbox.cluster import Sandbox
 from tenon.apis import labels
 from tenon.kube.timestamps import parse_instant
-from tenon.lifecycle.messages.node import Keep
-from tenon.lifecycle.state import Stage
-from tenon.lifecycle.timeline import why_blocked
+from tenon.messages.node import Keep
+from tenon.node.state import Stage
+from tenon.node.timeline import why_blocked
 from tests.e2e.conftest import MakePool, NewPool, Run
 from tests.e2e.lives import life_of
 from tests.e2e.pools import NAMESPACE, SMALL, Pool, condition

@@ -11,9 +11,9 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import NODEOVERLAYS, NODES
 from sandbox.cluster import Sandbox
 from tenon.apis import labels
-from tests.apis.case import term
 from tests.e2e.conftest import MakePool
 from tests.e2e.pools import Pool, condition
+from tests.tenon.apis.case import term
 from tests.workflows.waiting import until
 
 ON_DEMAND = term(labels.CAPACITY_TYPE, "In", "on-demand")

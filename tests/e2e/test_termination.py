@@ -11,8 +11,8 @@ from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS, PDBS, PODS
 from sandbox.cluster import Sandbox
 from tenon.apis import labels
 from tenon.kube.timestamps import parse_instant
-from tenon.lifecycle.expiration import EXPIRY_WAITS
-from tenon.lifecycle.leave_text import SOMEBODY
+from tenon.node.expiration import EXPIRY_WAITS
+from tenon.node.leave_text import SOMEBODY
 from tests.e2e.conftest import MakePool, Run
 from tests.e2e.lives import life_of
 from tests.e2e.moments import recorded

@@ -7,7 +7,7 @@ import asyncio
 from temporalio.client import Client
 
 from sandbox.cluster import Sandbox
-from tenon.lifecycle.timeline import details, pods_text
+from tenon.node.timeline import details, pods_text
 from tests.e2e.conftest import MakePool, Run
 from tests.e2e.pools import ROOMY
 from tests.workflows.waiting import until

@@ -11,7 +11,7 @@ from temporalio.client import Client
 
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import LEASES, NODECLAIMS, NODES, PODS
-from tenon.lifecycle.state import NodeState
+from tenon.node.state import NodeState
 from tests.e2e.pools import NAMESPACE, WITHIN, Object, Pool, condition
 from tests.e2e.upstream import LEASE, LEASE_NAMESPACE, Karpenter
 from tests.e2e.upstream_beta import OldKarpenter

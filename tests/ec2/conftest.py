@@ -18,7 +18,7 @@ from sandbox.ec2.consistency import USUAL, Delays
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tests.ec2.few_types import offer_few_types
 from tests.ec2.samples import node_class
-from tests.ec2sandbox.conftest import make_client
+from tests.sandbox.ec2.conftest import make_client
 from tests.workflows.waiting import until
 
 if TYPE_CHECKING:

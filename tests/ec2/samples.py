@@ -9,9 +9,9 @@ from typing import Any
 
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeclaim import NodeClaim
-from tenon.ec2.capacity import NodeSettings
-from tenon.ec2.cluster import Cluster
-from tenon.ec2.instance_types import Prices, build
+from tenon.ec2.families.cluster import Cluster
+from tenon.ec2.types.capacity import NodeSettings
+from tenon.ec2.types.instance_types import Prices, build
 from tenon.scheduling.model import InstanceType
 
 CLUSTER = Cluster(

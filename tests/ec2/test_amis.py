@@ -9,9 +9,9 @@ import pytest
 
 from activities.ec2.images import Images
 from tenon.apis.ami_families import AMIFamily
-from tenon.ec2.amis import Image, UnsupportedAliasError, described_image, newest_per_requirements
 from tenon.ec2.families import FAMILIES
-from tenon.ec2.launch_request import images_by_type
+from tenon.ec2.families.amis import Image, UnsupportedAliasError, described_image, newest_per_requirements
+from tenon.ec2.launch.request import images_by_type
 from tests.ec2.samples import AMD, ARM, GPU, instance_type, node_class
 
 EKS = "/aws/service/eks/optimized-ami"

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from tenon.apis.ami_families import AMIFamily
-from tenon.ec2 import capacity
-from tenon.ec2.branch_interfaces import POD_ENI, branch_interfaces
-from tenon.ec2.capacity import MIB, NodeSettings
 from tenon.ec2.families import FAMILIES
 from tenon.ec2.families.base import GIB, EbsVolume
-from tenon.ec2.settings import settings_of
+from tenon.ec2.types import capacity
+from tenon.ec2.types.branch_interfaces import POD_ENI, branch_interfaces
+from tenon.ec2.types.capacity import MIB, NodeSettings
+from tenon.ec2.types.settings import settings_of
 from tenon.resources import parse_resources
 from tests.ec2.samples import instance_type, item, node_class, rows
 

@@ -17,11 +17,11 @@ from activities.ec2.errors import InsufficientCapacityError
 from activities.ec2.provider import Ec2Provider
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import CapacityReservation, EC2NodeClass
-from tenon.ec2.capacity_reservations import Places, drains, launched_into, reservation_ids, without_taken
-from tenon.ec2.launched_labels import launched_labels
+from tenon.ec2.launch.launched_labels import launched_labels
+from tenon.ec2.types.capacity_reservations import Places, drains, launched_into, reservation_ids, without_taken
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
-from tenon.lifecycle.messages.launch import Instance, LaunchResult
+from tenon.messages.launch import Instance, LaunchResult
 from tests.ec2.conftest import until_shown
 from tests.ec2.reserving import ZONE, offered, reserve, selecting
 from tests.ec2.samples import node_claim, node_class

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tenon.ec2.class_faults import ClassFault, class_fault
+from tenon.ec2.refusals.class_faults import ClassFault, class_fault
 
 DENIED = "You are not authorized to perform: {right} on resource: {resource}"
 

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
-from activities.cluster_version import KEPT, ClusterVersion
 from activities.ec2.client import Ec2
 from activities.ec2.cluster import describe_cluster, version_by_eks
 from activities.ec2.errors import EC2Error, ThrottledError
 from activities.ec2.pricing import TTL_SECONDS, Pricing
 from activities.ec2.provider import Ec2Provider
 from activities.ec2.ttl_cache import Refresh, TtlCache
+from activities.nodeclass.cluster_version import KEPT, ClusterVersion
 from tenon.apis.conditions import is_true
 from tests.ec2.samples import node_claim, node_class
 from worker.runtime.assembly import _ec2

@@ -11,7 +11,7 @@ from activities.ec2.provider import Ec2Provider
 from sandbox.ec2.consistency import AT_ONCE, Delays
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tests.ec2.samples import node_claim, node_class
-from tests.ec2sandbox.conftest import Clock
+from tests.sandbox.ec2.conftest import Clock
 
 if TYPE_CHECKING:
     from sandbox.ec2.server import Server

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenon.ec2.console_output import QUOTED_CHARACTERS, READ_CHARACTERS, explain_console
+from tenon.ec2.instances.console_output import QUOTED_CHARACTERS, READ_CHARACTERS, explain_console
 
 API = '"https://ABC.gr7.us-west-2.eks.amazonaws.com/api/v1/nodes\\"'
 

@@ -18,7 +18,7 @@ from sandbox.ec2.faults import Fault
 from tenon.apis.common import Condition
 from tenon.apis.conditions import get_condition
 from tenon.apis.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus
-from tenon.ec2.dry_runs import MOST_RESERVATIONS
+from tenon.ec2.launch.dry_runs import MOST_RESERVATIONS
 from tests.ec2.samples import node_class
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import pytest
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 from activities.ec2.errors import EC2Error, ThrottledError, translated
-from tenon.ec2 import errors
-from tenon.ec2.errors import reason_for, unavailable_offerings
+from tenon.ec2.refusals import errors
+from tenon.ec2.refusals.errors import reason_for, unavailable_offerings
 from tenon.kube.offerings import OfferingKey
 
 SOLD = ("reserved", "spot", "on-demand")

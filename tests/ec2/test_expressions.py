@@ -15,10 +15,10 @@ from tenon.apis import labels
 from tenon.apis.conditions import get_condition
 from tenon.apis.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus
 from tenon.apis.expressions import ExpressionError
-from tenon.ec2.capacity import NodeSettings
-from tenon.ec2.expressions import evaluate_settings
 from tenon.ec2.families import mime
-from tenon.ec2.own_kubelet import own_kubelet_errors, with_own_kubelet
+from tenon.ec2.families.own_kubelet import own_kubelet_errors, with_own_kubelet
+from tenon.ec2.types.capacity import NodeSettings
+from tenon.ec2.types.expressions import evaluate_settings
 from tests.ec2.conftest import Administrator
 from tests.ec2.samples import instance_type, item, node_claim, node_class
 

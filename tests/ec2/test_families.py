@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tenon.apis.ami_families import CUSTOM, FAMILY_OF_ALIAS, KUBELET, AMIFamily, require_every_family
-from tenon.ec2.bootstrap import Bootstrap, node_labels, node_taints
-from tenon.ec2.cluster import minor_version
 from tenon.ec2.families import FAMILIES, al2
+from tenon.ec2.families.bootstrap import Bootstrap, node_labels, node_taints
+from tenon.ec2.families.cluster import minor_version
 from tests.ec2.samples import CLUSTER
 
 

@@ -11,10 +11,10 @@ from activities.ec2.errors import EC2Error
 from activities.ec2.instances import Purchase
 from activities.ec2.launch import Launcher
 from activities.ec2.launch_templates import LaunchTemplates
-from tenon.ec2.avoided import UnavailableOfferings
-from tenon.ec2.class_faults import ClassFault
+from tenon.ec2.refusals.avoided import UnavailableOfferings
+from tenon.ec2.refusals.class_faults import ClassFault
 from tenon.kube.offerings import OfferingKey
-from tenon.lifecycle.messages.launch import FleetOverride, FleetTemplate, Instance, LaunchRequest, LaunchResult
+from tenon.messages.launch import FleetOverride, FleetTemplate, Instance, LaunchRequest, LaunchResult
 
 BOUGHT = Instance(
     id="i-1",

@@ -14,7 +14,7 @@ from activities.ec2.provider import Ec2Provider
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeclaim import NodeClaim
 from tenon.kube.offerings import OfferingKey
-from tenon.lifecycle.messages.launch import LaunchRequest
+from tenon.messages.launch import LaunchRequest
 from tests.ec2.conftest import Administrator
 from tests.ec2.samples import node_claim, node_class
 

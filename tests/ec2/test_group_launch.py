@@ -12,7 +12,7 @@ from activities.ec2.client import Ec2
 from activities.ec2.provider import Ec2Provider
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
-from tenon.lifecycle.messages.launch import LaunchGroup, LaunchRequest, LaunchResult
+from tenon.messages.launch import LaunchGroup, LaunchRequest, LaunchResult
 from tests.ec2.conftest import until_shown
 from tests.ec2.samples import node_claim
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tenon.apis import labels
-from tenon.ec2.instance_profiles import unused_profiles
+from tenon.ec2.nodeclass.instance_profiles import unused_profiles
 from tenon.kube.claim_record import ClaimRecord
 
 

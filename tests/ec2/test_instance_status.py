@@ -11,8 +11,8 @@ from activities.ec2.client import Ec2
 from activities.ec2.instance_statuses import failing
 from sandbox.ec2.client import Ec2Admin
 from tenon.apis import labels
-from tenon.ec2.instance_status import InstanceStatus, unhealthy
-from tenon.ec2.interruption import Kind
+from tenon.ec2.instances.interruption import Kind
+from tenon.ec2.instances.status import InstanceStatus, unhealthy
 
 if TYPE_CHECKING:
     from sandbox.ec2.server import Server

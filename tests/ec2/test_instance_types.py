@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tenon.apis import labels
-from tenon.ec2.capacity import NodeSettings
 from tenon.ec2.families import FAMILIES
-from tenon.ec2.instance_labels import label_values
-from tenon.ec2.instance_types import Prices, build, supported, without
+from tenon.ec2.types.capacity import NodeSettings
+from tenon.ec2.types.instance_labels import label_values
+from tenon.ec2.types.instance_types import Prices, build, supported, without
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import Requirement, Requirements
 from tests.ec2.samples import ZONES, instance_type, item, rows

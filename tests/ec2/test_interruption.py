@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenon.ec2.interruption import EVENTS, Kind, MalformedNoticeError, Notice, read_notice
+from tenon.ec2.instances.interruption import EVENTS, Kind, MalformedNoticeError, Notice, read_notice
 from tests.ec2.interruption_events import (
     HEALTH,
     HOSTILE,

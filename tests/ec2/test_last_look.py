@@ -15,14 +15,14 @@ from activities.ec2 import last_look
 from activities.ec2.client import Ec2
 from activities.ec2.provider import Ec2Provider
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
-from activities.launching import Launching
+from activities.node.launching import Launching
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
-from tenon.lifecycle.messages.base import ClaimRef
-from tenon.lifecycle.messages.launch import LaunchInput
+from tenon.messages.base import ClaimRef
+from tenon.messages.launch import LaunchInput
+from tests.activities.node.fake_kube import stamp
+from tests.activities.node.world import World
 from tests.ec2.test_group_launch import SIZE, fleets, group, launched
-from tests.lifecycle_k8s.fake_kube import stamp
-from tests.lifecycle_k8s.world import World
 
 if TYPE_CHECKING:
     from sandbox.ec2.server import Server

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tenon.ec2.instance_types import without
-from tenon.ec2.launch_filters import NoOfferingError, choose, few_types, named_types
+from tenon.ec2.launch.filters import NoOfferingError, choose, few_types, named_types
+from tenon.ec2.types.instance_types import without
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import Requirements
 from tenon.scheduling.model import InstanceType

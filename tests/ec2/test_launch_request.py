@@ -11,7 +11,7 @@ import pytest
 from activities.ec2.launch import fleet_parameters
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeclaim import NodeClaim
-from tenon.ec2.launch_request import LaunchPlan, best_subnets, client_token, plan_launch
+from tenon.ec2.launch.request import LaunchPlan, best_subnets, client_token, plan_launch
 from tests.ec2.samples import AMD, ARM, CLUSTER, GPU, instance_type, node_claim, node_class
 
 FREE = {"subnet-a1": 5, "subnet-a2": 50, "subnet-b1": 7}

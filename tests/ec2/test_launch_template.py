@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tenon.ec2 import launch_template
-from tenon.ec2.launch_template import LaunchTemplate
+from tenon.ec2.launch import template as launch_template
+from tenon.ec2.launch.template import LaunchTemplate
 from tests.ec2.samples import node_class
 
 

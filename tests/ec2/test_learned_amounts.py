@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from activities.ec2.provider import Ec2Provider
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
-from tenon.ec2.capacity import NodeSettings
-from tenon.ec2.learned_amounts import MOST, Figure, learned_amounts, read_amounts, with_amounts
+from tenon.ec2.types.capacity import NodeSettings
+from tenon.ec2.types.learned_amounts import MOST, Figure, learned_amounts, read_amounts, with_amounts
 from tenon.evolve import evolve
 from tenon.resources import CPU, MEMORY, PODS, Resources
 from tests.ec2.samples import AMD, ARM, instance_type, node_class

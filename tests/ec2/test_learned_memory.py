@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from activities.ec2.provider import Ec2Provider
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
-from tenon.ec2.capacity import MIB, NodeSettings
-from tenon.ec2.learned_memory import MOST, learned_memory, read_figures, with_figure
+from tenon.ec2.types.capacity import MIB, NodeSettings
+from tenon.ec2.types.learned_memory import MOST, learned_memory, read_figures, with_figure
 from tenon.evolve import evolve
 from tests.ec2.samples import AMD, ARM, instance_type, node_class
 

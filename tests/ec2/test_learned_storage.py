@@ -8,9 +8,9 @@ import pytest
 
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
-from tenon.ec2.capacity import MIB, capacity, overhead
-from tenon.ec2.learned_storage import MOST, learned_storage, read_storage, with_storage
-from tenon.ec2.settings import settings_of
+from tenon.ec2.types.capacity import MIB, capacity, overhead
+from tenon.ec2.types.learned_storage import MOST, learned_storage, read_storage, with_storage
+from tenon.ec2.types.settings import settings_of
 from tenon.evolve import evolve
 from tenon.resources import EPHEMERAL_STORAGE
 from tests.ec2.samples import AMD, ARM, item, node_class

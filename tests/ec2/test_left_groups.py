@@ -10,14 +10,14 @@ import pytest
 from activities.ec2.client import Ec2
 from activities.ec2.provider import Ec2Provider
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
-from activities.launching import Launching
+from activities.node.launching import Launching
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
-from tenon.lifecycle.messages.base import ClaimRef
-from tenon.lifecycle.messages.launch import LaunchInput, LaunchRequest, LaunchResult, PrepareLaunchInput
+from tenon.messages.base import ClaimRef
+from tenon.messages.launch import LaunchInput, LaunchRequest, LaunchResult, PrepareLaunchInput
+from tests.activities.node.fake_kube import Clock, FakeKube, Recorder, stamp
 from tests.ec2.samples import node_claim
 from tests.ec2.test_group_launch import ON_DEMAND, ONE_TYPE, SIZE, bought, ids
-from tests.lifecycle_k8s.fake_kube import Clock, FakeKube, Recorder, stamp
 
 if TYPE_CHECKING:
     from sandbox.ec2.server import Server

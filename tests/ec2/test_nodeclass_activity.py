@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 from prometheus_client import REGISTRY
 
-from activities.cluster_version import ClusterVersion
 from activities.ec2.client import Ec2
 from activities.ec2.nodeclass import UnansweredError
 from activities.ec2.provider import Ec2Provider
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
-from activities.nodeclasses import NodeClassActivities
+from activities.nodeclass.cluster_version import ClusterVersion
+from activities.nodeclass.nodeclasses import NodeClassActivities
 from sandbox.ec2.faults import Fault
 from tenon.apis import labels
-from tenon.lifecycle.messages.nodeclass import NodeClassInput, NodeClassResult
+from tenon.messages.nodeclass import NodeClassInput, NodeClassResult
+from tests.activities.node.fake_kube import Clock, FakeKube, Recorder
 from tests.ec2.samples import node_class
-from tests.lifecycle_k8s.fake_kube import Clock, FakeKube, Recorder
 
 if TYPE_CHECKING:
     from sandbox.ec2.server import Server

@@ -10,8 +10,8 @@ import pytest
 
 from tenon.apis.conditions import get_condition
 from tenon.apis.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus, SecurityGroup, Subnet
-from tenon.ec2.amis import Image
-from tenon.ec2.nodeclass_status import CheckResult, Resolved, ami, new_status, not_ready, readiness_unknown
+from tenon.ec2.families.amis import Image
+from tenon.ec2.nodeclass.status import CheckResult, Resolved, ami, new_status, not_ready, readiness_unknown
 from tests.ec2.samples import CLUSTER, node_class
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)

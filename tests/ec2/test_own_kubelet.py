@@ -10,11 +10,11 @@ from tenon.apis.conditions import READY
 from tenon.apis.ec2nodeclass import AMIS_READY, EC2NodeClass
 from tenon.apis.nodepool import NodePool
 from tenon.apis.versions.objects import converted
-from tenon.ec2.own_kubelet import own_kubelet, own_kubelet_errors, with_own_kubelet
-from tenon.ec2.settings import kubelet_map
+from tenon.ec2.families.own_kubelet import own_kubelet, own_kubelet_errors, with_own_kubelet
+from tenon.ec2.types.settings import kubelet_map
 from tenon.provisioning.readiness import why_class_unready
-from tests.apis.case import is_false
 from tests.ec2.samples import node_class
+from tests.tenon.apis.case import is_false
 
 
 def annotated(text: str) -> dict[str, str]:

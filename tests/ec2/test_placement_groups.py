@@ -14,9 +14,9 @@ from tenon.apis import labels
 from tenon.apis.common import Condition
 from tenon.apis.conditions import get_condition
 from tenon.apis.ec2nodeclass import EC2NodeClass
-from tenon.ec2.launched_labels import launched_labels
-from tenon.ec2.nodeclass_status import not_ready
-from tenon.lifecycle.messages.launch import Instance
+from tenon.ec2.launch.launched_labels import launched_labels
+from tenon.ec2.nodeclass.status import not_ready
+from tenon.messages.launch import Instance
 from tests.ec2.conftest import until_shown
 from tests.ec2.samples import node_claim, node_class
 

@@ -17,7 +17,7 @@ from activities.ec2.price_tables import PriceTable, built_in_table, table_text
 from activities.ec2.pricing import RETRY_SECONDS, TTL_SECONDS, Pricing
 from sandbox.ec2.authorization.identities import worker_key
 from tenon.apis.ec2nodeclass import EC2NodeClass
-from tenon.ec2.instance_types import Prices
+from tenon.ec2.types.instance_types import Prices
 from tests.ec2.conftest import clients_of
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from activities.ec2.provider import Ec2Provider
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.kube.claim_record import instance_id_of
 from tenon.kube.offerings import OfferingKey
-from tenon.lifecycle.messages.launch import Instance, LaunchRequest
+from tenon.messages.launch import Instance, LaunchRequest
 from tests.ec2.conftest import Administrator, until_shown
 from tests.ec2.samples import node_claim, node_class
 

@@ -9,15 +9,15 @@ import pytest
 from activities.ec2.provider import Ec2Provider
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
-from tenon.ec2.avoided import UnavailableOfferings
-from tenon.ec2.refused_price import cheapest_left_out, cheapest_refused
+from tenon.ec2.refusals.avoided import UnavailableOfferings
+from tenon.ec2.refusals.refused_price import cheapest_left_out, cheapest_refused
 from tenon.evolve import evolve
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.requirements import Requirements
-from tenon.lifecycle.messages.launch import FleetOverride, FleetTemplate, Instance, LaunchRequest, OfferingRef
+from tenon.messages.launch import FleetOverride, FleetTemplate, Instance, LaunchRequest, OfferingRef
 from tenon.resources import parse_resources
 from tests.ec2.samples import node_claim
-from tests.scheduling.builders import AMD64, CATALOG, ZONES
+from tests.tenon.scheduling.builders import AMD64, CATALOG, ZONES
 
 PRICES = {"c5.large": 0.085, "m5.large": 0.096, "r5.large": 0.126, "m5.16xlarge": 3.072}
 

@@ -16,7 +16,7 @@ from activities.ec2.instances import COLLECT_SECONDS, SPACING_SECONDS, Instances
 from activities.ec2.provider import Ec2Provider
 from activities.ec2.request_batching import RequestBatcher, Turns
 from tenon.apis.ec2nodeclass import EC2NodeClass
-from tenon.lifecycle.messages.launch import LaunchGroup
+from tenon.messages.launch import LaunchGroup
 from tests.ec2.instances import bought
 
 if TYPE_CHECKING:

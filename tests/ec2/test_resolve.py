@@ -18,7 +18,7 @@ from sandbox.ec2.authorization.identities import POLICY
 from sandbox.ec2.faults import Fault
 from tenon.apis.conditions import get_condition, is_true
 from tenon.apis.ec2nodeclass import EC2NodeClass, EC2NodeClassStatus
-from tenon.ec2.nodeclass_status import not_ready
+from tenon.ec2.nodeclass.status import not_ready
 from tests.ec2.conftest import Administrator
 from tests.ec2.samples import node_class
 

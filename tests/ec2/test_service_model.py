@@ -8,7 +8,7 @@ import pytest
 
 from activities.ec2.client import Ec2
 from activities.ec2.service_model import OPERATIONS
-from tests.ec2sandbox.conftest import make_client
+from tests.sandbox.ec2.conftest import make_client
 
 if TYPE_CHECKING:
     from sandbox.ec2.server import Server

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from activities.ec2.provider import Ec2Provider
-from activities.planning.offerings import instance_types_by_pool
+from activities.provisioning.offerings import instance_types_by_pool
 from cli.simulating.cluster import FiledCache
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.kube.decode import decode_daemonset, decode_node, decode_object, decode_pod

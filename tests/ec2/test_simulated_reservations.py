@@ -16,7 +16,7 @@ from activities.ec2.client import Ec2
 from activities.ec2.provider import Ec2Provider
 from sandbox.ec2.faults import Fault
 from tenon.apis import labels
-from tenon.ec2.capacity_reservations import region_of, with_reservations, without_reservations
+from tenon.ec2.types.capacity_reservations import region_of, with_reservations, without_reservations
 from tests.ec2.reserving import ZONE, offered, reserve, selecting
 from tests.simulate.api_server import ApiServer, api_server
 from tests.simulate.running import POOL, catalogue, command

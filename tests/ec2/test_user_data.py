@@ -12,12 +12,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenon.ec2.bootstrap import Bootstrap, dns_address, node_labels, node_taints
-from tenon.ec2.cluster import Cluster
 from tenon.ec2.families import FAMILIES
 from tenon.ec2.families.al2023 import RegistrationTaintsError
 from tenon.ec2.families.base import UserDataTooLargeError
+from tenon.ec2.families.bootstrap import Bootstrap, dns_address, node_labels, node_taints
 from tenon.ec2.families.bottlerocket import BottlerocketSettingError, to_toml
+from tenon.ec2.families.cluster import Cluster
 from tenon.kube.taints import Taint
 from tests.ec2.samples import CLUSTER
 

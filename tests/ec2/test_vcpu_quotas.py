@@ -7,8 +7,8 @@ import pytest
 from sandbox.ec2 import catalogue
 from sandbox.ec2.quotas import ON_DEMAND, SPOT, quota_code
 from sandbox.ec2.region import REGION
-from tenon.ec2.avoided import UnavailableOfferings
-from tenon.ec2.vcpu_quotas import STANDARD, quota_of
+from tenon.ec2.refusals.avoided import UnavailableOfferings
+from tenon.ec2.refusals.vcpu_quotas import STANDARD, quota_of
 from tenon.kube.offerings import OfferingKey
 from tenon.provisioning.unavailable_offerings import unavailable_annotation, unavailable_offerings
 

@@ -16,7 +16,7 @@ from activities.ec2.errors import InsufficientCapacityError
 from activities.ec2.provider import Ec2Provider
 from activities.ec2.zonal_shifts import ZonalShifts
 from tenon.apis.ec2nodeclass import EC2NodeClass
-from tenon.ec2.zonal_shifts import shifted_zones
+from tenon.ec2.instances.zonal_shifts import shifted_zones
 from tenon.kube.offerings import OfferingKey
 from tests.ec2.samples import node_claim
 

@@ -10,7 +10,7 @@ from typing import Any
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import NODECLAIMS, Resource
-from tests.apis.case import NODECLAIM
+from tests.tenon.apis.case import NODECLAIM
 from tests.workflows.waiting import until
 
 _GROUP = "admissionregistration.k8s.io"

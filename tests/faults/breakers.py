@@ -5,7 +5,7 @@ from __future__ import annotations
 from temporalio.client import Client
 
 from sandbox.cluster import Sandbox
-from tenon.lifecycle.messages.provisioning import LaunchBreaker
+from tenon.messages.provisioning import LaunchBreaker
 from workflows import names
 from workflows.provisioner import ProvisionerWorkflow
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from temporalio.client import Client, ScheduleActionExecutionStartWorkflow, ScheduleActionResult, ScheduleOverlapPolicy
 
-from tenon.housekeeping.messages import HousekeepingInput, HousekeepingResult
+from tenon.messages.cleanup import HousekeepingInput, HousekeepingResult
 from tests.workflows.waiting import until
 from workflows import names
 from workflows.housekeeping import HousekeepingWorkflow, housekeeping_id, schedule_id

@@ -11,15 +11,15 @@ from typing import Any
 import pytest_asyncio
 
 from activities.kubernetes.client import Kube
-from activities.kubernetes.drain import drain
-from activities.kubernetes.nodes import find_node, pods_on
 from activities.kubernetes.resources import NODES, PODS, VOLUMEATTACHMENTS
 from activities.kubernetes.shared_list import PAUSE_SECONDS
-from activities.kubernetes.volumes import detach_volumes
+from activities.node.drain import drain
+from activities.node.nodes import find_node, pods_on
+from activities.node.volumes import detach_volumes
 from sandbox.cluster import Sandbox
-from tenon.lifecycle.messages.base import ClaimRef
-from tenon.lifecycle.messages.node import DetachInput, DrainInput, NodeInput
-from tests.lifecycle_k8s.fake_kube import Recorder
+from tenon.messages.base import ClaimRef
+from tenon.messages.node import DetachInput, DrainInput, NodeInput
+from tests.activities.node.fake_kube import Recorder
 
 COUNT = 50
 POD = {"terminationGracePeriodSeconds": 0, "containers": [{"name": "c", "image": "pause"}]}

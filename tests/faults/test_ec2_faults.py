@@ -15,7 +15,7 @@ from sandbox.cluster import Sandbox
 from sandbox.ec2.client import Ec2Admin
 from sandbox.ec2.region import REGION
 from tenon.apis import labels
-from tenon.housekeeping.findings import Kind
+from tenon.cleanup.findings import Kind
 from tests.e2e.conftest import MakePool
 from tests.e2e.lives import life_of
 from tests.e2e.pools import KEY, SMALL, Pool, condition

@@ -16,9 +16,9 @@ from sandbox.cluster import Sandbox
 from sandbox.ec2.client import Ec2Admin
 from sandbox.faults import catalogue
 from tenon.apis import labels
-from tenon.housekeeping.findings import Kind
-from tenon.lifecycle.messages.base import ClaimRef
-from tenon.lifecycle.state import NodeClaimInput, NodeClaimResult
+from tenon.cleanup.findings import Kind
+from tenon.messages.base import ClaimRef
+from tenon.node.state import NodeClaimInput, NodeClaimResult
 from tests.e2e.conftest import MakePool
 from tests.e2e.pools import SMALL, Object
 from tests.e2e.worker_process import WorkerProcess

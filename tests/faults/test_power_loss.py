@@ -25,7 +25,7 @@ from sandbox.layout import CLUSTER_NAME
 from tenon.apis import labels
 from tenon.kube.planned_pods import parse_planned
 from tenon.kube.timestamps import parse_instant
-from tenon.lifecycle.messages.base import ActivityName
+from tenon.messages.base import ActivityName
 from tests.e2e.conftest import MakePool
 from tests.e2e.histories import kind, runs_of
 from tests.e2e.pools import KEY, NAMESPACE, SMALL, Pool

@@ -9,7 +9,7 @@ from temporalio.client import Client
 
 from activities.kubernetes.client import Kube
 from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
-from activities.launch_breakers import FIRST_LAUNCHES
+from activities.node.launch_breakers import FIRST_LAUNCHES
 from sandbox.cluster import Sandbox
 from sandbox.ec2.client import Ec2Admin
 from tenon.apis import labels

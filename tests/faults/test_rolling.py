@@ -12,7 +12,7 @@ from temporalio.client import Client, WorkflowHistory
 
 import tenon
 from sandbox.cluster import Sandbox
-from tenon.lifecycle.messages.node import Keep, Poke
+from tenon.messages.node import Keep, Poke
 from tests.e2e.conftest import MakePool
 from tests.e2e.histories import fault_of
 from tests.e2e.pools import SMALL, Pool, condition

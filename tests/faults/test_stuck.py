@@ -17,8 +17,8 @@ from sandbox.cluster import Sandbox
 from sandbox.ec2.client import Ec2Admin
 from sandbox.faults.instances import NO_ACCESS
 from tenon.apis import labels
-from tenon.lifecycle.messages.node import Poke
-from tenon.lifecycle.registration import NOT_JOINED
+from tenon.messages.node import Poke
+from tenon.node.registration import NOT_JOINED
 from tests.e2e.conftest import MakePool, NewPool, Run
 from tests.e2e.lives import life_of
 from tests.e2e.pools import NAMESPACE, SMALL, Object, Pool, condition, leaving

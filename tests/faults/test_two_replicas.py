@@ -23,13 +23,13 @@ from activities.kubernetes.resources import CRDS, NODEPOOLS, SECRETS
 from sandbox.cluster import Sandbox
 from sandbox.faults.apiproxy import ApiProxy
 from tenon.apis.versions.definitions import NAMES, trusted_authorities
-from tests.apis.versions.reviews import claim, review
 from tests.e2e.conftest import MakePool
 from tests.e2e.pools import SMALL, Pool
 from tests.e2e.worker_process import WorkerProcess
 from tests.faults.conftest import Observe
 from tests.faults.replicas import LEASE_NAMESPACE, Replica, holder, led_by_another, replica
 from tests.faults.service import service
+from tests.tenon.apis.versions.reviews import claim, review
 from tests.workflows.waiting import until
 from worker.webhook.secret import SECRET
 

@@ -26,7 +26,7 @@ from activities.kubernetes.resources import NODECLAIMS
 from sandbox.cluster import Sandbox
 from sandbox.ec2.client import Ec2Admin
 from tenon.apis import labels
-from tenon.lifecycle.state import NodeClaimResult, Stage
+from tenon.node.state import NodeClaimResult, Stage
 from tests.e2e.conftest import NewPool
 from tests.e2e.pools import KEY, SMALL, Object, Pool, condition
 from tests.faults.observer import Observer, watching

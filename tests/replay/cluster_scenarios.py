@@ -16,17 +16,17 @@ from temporalio.worker import Worker
 
 from tenon.apis.reasons import Reason
 from tenon.evolve import evolve
-from tenon.housekeeping.messages import COLLECT_GARBAGE, HousekeepingInput, HousekeepingResult
-from tenon.lifecycle.messages.base import ActivityName
-from tenon.lifecycle.messages.disruption import (
+from tenon.messages.base import ActivityName
+from tenon.messages.cleanup import COLLECT_GARBAGE, HousekeepingInput, HousekeepingResult
+from tenon.messages.disruption import (
     AwaitDisruptionInput,
     DisruptionCommand,
     DisruptionDecision,
     DisruptResult,
     MeasuredSaving,
 )
-from tenon.lifecycle.messages.nodeclass import NodeClassInput, NodeClassResult
-from tenon.lifecycle.messages.provisioning import LaunchReport
+from tenon.messages.nodeclass import NodeClassInput, NodeClassResult
+from tenon.messages.provisioning import LaunchReport
 from tests.workflows.fake_steps import FakeSteps, command
 from tests.workflows.refusing_ec2 import Planning, provisioner, refusing
 from tests.workflows.waiting import until

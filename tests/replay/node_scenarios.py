@@ -8,9 +8,9 @@ from functools import partial
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 
-from tenon.lifecycle.messages.launch import LaunchResult, LaunchWait
-from tenon.lifecycle.messages.node import Disrupt, DrainResult, Keep, Poke
-from tenon.lifecycle.state import NodeState, Stage
+from tenon.messages.launch import LaunchResult, LaunchWait
+from tenon.messages.node import Disrupt, DrainResult, Keep, Poke
+from tenon.node.state import NodeState, Stage
 from tests.workflows.fake_activities import INSTANCE, FakeWorld
 from tests.workflows.guarded_node import GUARDED
 from tests.workflows.node_workflow import (

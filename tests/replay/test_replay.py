@@ -21,11 +21,11 @@ from temporalio.client import WorkflowHistory
 from temporalio.worker import Replayer
 from temporalio.workflow import NondeterminismError, _Definition
 
-from tenon.housekeeping.messages import COLLECT_GARBAGE
-from tenon.lifecycle import machine
-from tenon.lifecycle.messages.base import ActivityName
-from tenon.lifecycle.state import NodeClaimInput, NodeState, Stage
-from tenon.lifecycle.steps import Run, Step
+from tenon.messages.base import ActivityName
+from tenon.messages.cleanup import COLLECT_GARBAGE
+from tenon.node import machine
+from tenon.node.state import NodeClaimInput, NodeState, Stage
+from tenon.node.steps import Run, Step
 from tests.replay.record import SCENARIOS, recording
 from worker.runtime.assembly import WORKFLOWS
 from worker.runtime.temporal_plugin import TenonPlugin

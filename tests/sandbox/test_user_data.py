@@ -15,10 +15,10 @@ from sandbox.ec2.userdata.nodeadm import merge
 from sandbox.ec2.userdata.reader import UserDataReader
 from sandbox.ec2.userdata.settings import BootFacts, KubeletSettings, UserDataRefusedError
 from sandbox.nodeadm import NODEADM
-from tenon.ec2.bootstrap import Bootstrap
-from tenon.ec2.capacity import NodeSettings, kube_reserved
-from tenon.ec2.cluster import Cluster
 from tenon.ec2.families import FAMILIES
+from tenon.ec2.families.bootstrap import Bootstrap
+from tenon.ec2.families.cluster import Cluster
+from tenon.ec2.types.capacity import NodeSettings, kube_reserved
 from tenon.kube.taints import Taint
 from tenon.resources import parse_resources
 

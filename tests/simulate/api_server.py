@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.kubernetes.fake_api import KUBECONFIG
+from tests.activities.kubernetes.fake_api import KUBECONFIG
 
 
 class ApiServer(BaseHTTPRequestHandler):

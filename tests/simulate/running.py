@@ -14,7 +14,7 @@ from cli.simulating.files import read_catalogue_file
 from tenon.manifests.faults import ManifestError
 from tenon.scheduling.model import InstanceType
 from tests.command_line import invoke
-from tests.scheduling.builders import ordinary_entries
+from tests.tenon.scheduling.builders import ordinary_entries
 
 POOL = """
 apiVersion: karpenter.sh/v1

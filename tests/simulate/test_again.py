@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from cli.simulate import app
 from tenon.provisioning.problem_json import to_json
-from tests.scheduling.builders import node, pod, pool, problem
+from tests.tenon.scheduling.builders import node, pod, pool, problem
 
 
 def test_a_problem_is_solved_again(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.scheduling.builders import ordinary_entries
 from tests.simulate.mutating import changed, places
 from tests.simulate.random_manifests import EDITS, GOOD, RUNNING, judged
 from tests.simulate.running import POOL, catalogue, deployment, node, simulate
+from tests.tenon.scheduling.builders import ordinary_entries
 
 PLACES = [(number, path) for number, document in enumerate(GOOD) for path in places(document)]
 CATALOGUE = {"instanceTypes": ordinary_entries()[:3]}

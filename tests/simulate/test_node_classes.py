@@ -13,8 +13,8 @@ from cli.simulating import builtin
 from cli.simulating.files import read_catalogue_file
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
-from tenon.ec2.instance_types import Prices, build, supported
-from tenon.ec2.settings import settings_of
+from tenon.ec2.types.instance_types import Prices, build, supported
+from tenon.ec2.types.settings import settings_of
 from tenon.kube.requirements import DOES_NOT_EXIST, Requirement
 from tenon.scheduling.model import InstanceType
 from tenon.simulation.class_types import PLAIN, ClassTypes

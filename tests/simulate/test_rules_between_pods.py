@@ -18,8 +18,8 @@ import yaml
 from tests.oracle.completeness import left_out
 from tests.oracle.inputs import read_inputs
 from tests.oracle.judging import judge_inputs
-from tests.scheduling.builders import ZONES, entry, ordinary_entries
 from tests.simulate.running import POOL, simulate
+from tests.tenon.scheduling.builders import ZONES, entry, ordinary_entries
 
 A, B, C = ZONES
 ZONE, HOST, CAPACITY_TYPE = "topology.kubernetes.io/zone", "kubernetes.io/hostname", "karpenter.sh/capacity-type"

@@ -13,7 +13,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from tenon.apis.labels import TERMINATION_FINALIZER
-from tenon.lifecycle.messages.node import Poke
+from tenon.messages.node import Poke
 from worker.cache.cluster import ClusterCache
 from workflows import names
 

@@ -21,12 +21,12 @@ from activities.kubernetes.resources import (
 )
 from tenon.apis.legacy.awsnodetemplate import Defaults
 from tenon.kube.decode import decode_object
-from tests.apis.legacy.older_objects import patched
-from tests.lifecycle_k8s.fake_kube import Recorder
+from tests.activities.node.fake_kube import Recorder
+from tests.tenon.apis.legacy.older_objects import patched
 from tests.worker.background import in_background
 from tests.worker.fake_temporal import MOMENT, Cache
 from worker.cache.table import Table
-from worker.controllers.legacy_api import LegacyApiController
+from worker.controllers.legacy.legacy_api import LegacyApiController
 from worker.legacy.watches import LegacyObjects
 
 

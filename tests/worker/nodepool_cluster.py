@@ -11,19 +11,19 @@ from typing import Any, cast
 
 from prometheus_client import REGISTRY
 
+from activities.disruption.slowed_pools import SlowedPools
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.resources import NODECLAIMS
-from activities.planning.launch_refusals import LaunchRefusals
-from activities.planning.slowed_pools import SlowedPools
+from activities.provisioning.launch_refusals import LaunchRefusals
 from tenon.kube.decode import decode_object
-from tests.apis.case import EC2NODECLASS, NODEPOOL, edited
-from tests.cache.objects import metadata
-from tests.lifecycle_k8s.fake_kube import Recorder
-from tests.planning.fake_view import READY
+from tests.activities.node.fake_kube import Recorder
+from tests.activities.provisioning.fake_view import READY
+from tests.tenon.apis.case import EC2NODECLASS, NODEPOOL, edited
 from tests.worker.background import in_background
+from tests.worker.cache.objects import metadata
 from tests.worker.fake_temporal import MOMENT, Cache
 from worker.cache.planning_view import PlanningView
-from worker.controllers.nodepool_status import NodePoolStatusController
+from worker.controllers.nodepool.status import NodePoolStatusController
 
 
 class ApiServer:

@@ -15,14 +15,14 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.decode import decode_nodeclaim, decode_object
 from tenon.kube.records import NodeRecord, PodRecord
 from tenon.provisioning.planning_policy import PlanPolicy
-from tests.apis.case import EC2NODECLASS, NODEPOOL, edited
-from tests.cache.objects import metadata, node
-from tests.planning.fake_view import READY, FakeTypes
+from tests.activities.provisioning.fake_view import READY, FakeTypes
+from tests.tenon.apis.case import EC2NODECLASS, NODEPOOL, edited
 from tests.worker.background import in_background
+from tests.worker.cache.objects import metadata, node
 from tests.worker.fake_temporal import Cache
 from worker.cache.planning_view import PlanningView
 from worker.cache.table import Table
-from worker.controllers.static_nodepool import StaticNodePoolController
+from worker.controllers.provisioning.static_nodepool import StaticNodePoolController
 
 MOMENT = 1.0
 """More than the controller lets changes settle."""

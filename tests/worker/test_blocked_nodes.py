@@ -11,7 +11,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from tests.worker.fake_temporal import Cache
 from tests.workflows.waiting import until
-from worker.controllers.blocked_nodes import BlockedNodesController
+from worker.controllers.node.blocked_nodes import BlockedNodesController
 from workflows import names
 
 pytestmark = pytest.mark.integration

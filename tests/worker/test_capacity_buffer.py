@@ -12,21 +12,21 @@ import pytest
 
 from activities.kubernetes.errors import ApiError, ForbiddenError
 from activities.kubernetes.resources import CAPACITYBUFFERS, DEPLOYMENTS, NODECLAIMS, PODTEMPLATES, Resource
-from activities.planning.batching import Batcher
-from activities.planning.buffers import BufferRoom
-from activities.planning.planner import Planner
+from activities.provisioning.batching import Batcher
+from activities.provisioning.buffers import BufferRoom
+from activities.provisioning.planner import Planner
 from tenon.apis import labels
 from tenon.kube.decode import decode_namespaced, decode_nodeclaim, decode_object
-from tenon.lifecycle.messages.provisioning import PlanInput
+from tenon.messages.provisioning import PlanInput
 from tenon.provisioning.planning_policy import PlanPolicy
-from tests.apis.case import EC2NODECLASS, NODEPOOL
-from tests.cache.objects import metadata, node, running
-from tests.lifecycle_k8s.fake_kube import Clock, FakeKube, Recorder
-from tests.planning.fake_view import READY, FakeTypes, loop_clock
+from tests.activities.node.fake_kube import Clock, FakeKube, Recorder
+from tests.activities.provisioning.fake_view import READY, FakeTypes, loop_clock
+from tests.tenon.apis.case import EC2NODECLASS, NODEPOOL
 from tests.worker.background import in_background
+from tests.worker.cache.objects import metadata, node, running
 from tests.worker.fake_temporal import Cache
 from worker.cache.planning_view import PlanningView
-from worker.controllers.capacity_buffer import RECHECK, RECHECK_SOON, CapacityBufferController
+from worker.controllers.provisioning.capacity_buffer import RECHECK, RECHECK_SOON, CapacityBufferController
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 

@@ -13,12 +13,15 @@ from activities.kubernetes.resources import NODECLAIMS, NODES
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.kube.decode import decode_node
-from tenon.lifecycle.leave_text import recorded
-from tests.cache.objects import claim, metadata
+from tenon.node.leave_text import recorded
+from tests.activities.node.fake_kube import START, Clock, FakeKube, Recorder
 from tests.ec2.samples import node_class
-from tests.lifecycle_k8s.fake_kube import START, Clock, FakeKube, Recorder
+from tests.worker.cache.objects import claim, metadata
 from tests.worker.fake_temporal import Cache
-from worker.controllers.capacity_reservations import CapacityBlockExpirationController, ReservedCapacityTypeController
+from worker.controllers.nodeclass.capacity_reservations import (
+    CapacityBlockExpirationController,
+    ReservedCapacityTypeController,
+)
 
 pytestmark = pytest.mark.asyncio(loop_scope="function")
 

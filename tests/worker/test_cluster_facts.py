@@ -9,8 +9,8 @@ import pytest
 
 from activities.kubernetes.errors import ForbiddenError
 from activities.kubernetes.resources import SERVICES
+from tests.activities.node.fake_kube import Clock, FakeKube
 from tests.instance_metadata import serving
-from tests.lifecycle_k8s.fake_kube import Clock, FakeKube
 from worker.runtime.assembly import dns_address, region_of_environment
 from worker.settings import SettingsError
 

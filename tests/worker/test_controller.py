@@ -11,8 +11,8 @@ import pytest
 from prometheus_client import REGISTRY
 
 from activities.kubernetes.errors import ApiError
-from tests.cache.objects import node
 from tests.worker.background import in_background
+from tests.worker.cache.objects import node
 from tests.worker.fake_temporal import Cache
 from worker.cache.changes import Change, Topic
 from worker.controllers.base import BACKOFF, Controller, ObjectController, backoff

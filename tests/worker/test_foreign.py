@@ -10,21 +10,21 @@ from typing import Any, cast
 
 import pytest
 
-from activities.planning.disrupting import Disruptor
+from activities.disruption.disrupting import Disruptor
 from tenon.kube.decode import decode_object
 from tenon.kube.records import ObjectRecord
-from tenon.lifecycle.messages.disruption import AwaitDisruptionInput
+from tenon.messages.disruption import AwaitDisruptionInput
 from tenon.provisioning.planning_policy import PlanPolicy
-from tests.apis.case import NODEPOOL, edited
-from tests.cache.objects import claim, metadata, node, running
-from tests.planning.fake_view import FakeTypes
+from tests.activities.provisioning.fake_view import FakeTypes
+from tests.tenon.apis.case import NODEPOOL, edited
+from tests.worker.cache.objects import claim, metadata, node, running
 from tests.worker.fake_temporal import Cache, FakeTemporal
 from worker.cache.planning_view import PlanningView
-from worker.controllers.nodeclaim_pod_events import PodEventsController
-from worker.controllers.nodeclaim_workflows import NodeClaimWorkflowController
-from worker.controllers.nodepool_status import NodePoolStatusController
-from worker.controllers.not_ready_nodes import NotReadyNodeController
-from worker.controllers.static_nodepool import StaticNodePoolController
+from worker.controllers.node.not_ready_nodes import NotReadyNodeController
+from worker.controllers.node.pod_events import PodEventsController
+from worker.controllers.node.workflows import NodeClaimWorkflowController
+from worker.controllers.nodepool.status import NodePoolStatusController
+from worker.controllers.provisioning.static_nodepool import StaticNodePoolController
 from workflows import names
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]

@@ -11,15 +11,15 @@ from prometheus_client import REGISTRY
 
 from activities.kubernetes.resources import NODECLAIMS, NODES
 from tenon.apis import labels
-from tenon.ec2.instance_status import InstanceStatus
+from tenon.ec2.instances.status import InstanceStatus
 from tenon.kube.decode import decode_node
 from tenon.kube.timestamps import format_instant
-from tenon.lifecycle.leave_text import recorded
-from tenon.lifecycle.messages.node import Removal
-from tests.cache.objects import claim, metadata
-from tests.lifecycle_k8s.fake_kube import START, Clock, FakeKube, Recorder
+from tenon.messages.node import Removal
+from tenon.node.leave_text import recorded
+from tests.activities.node.fake_kube import START, Clock, FakeKube, Recorder
+from tests.worker.cache.objects import claim, metadata
 from tests.worker.fake_temporal import Cache
-from worker.controllers.instance_status import POLL_SECONDS, InstanceStatusController
+from worker.controllers.interruption.instance_status import POLL_SECONDS, InstanceStatusController
 
 pytestmark = pytest.mark.asyncio(loop_scope="function")
 

@@ -18,21 +18,21 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from activities.clock import utc_now
 from activities.metrics import POOL_PRICE, TEXT_SUFFIX
-from activities.planning.launch_refusals import LaunchRefusals
+from activities.provisioning.launch_refusals import LaunchRefusals
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
-from tenon.ec2.instance_types import without
+from tenon.ec2.types.instance_types import without
 from tenon.kube.decode import decode_object
 from tenon.kube.offerings import OfferingKey
 from tenon.scheduling.model import InstanceType
-from tests.apis.case import EC2NODECLASS, NODEPOOL
-from tests.cache.objects import claim, metadata
-from tests.planning.fake_view import READY, FakeTypes
-from tests.scheduling.builders import catalog, entry
+from tests.activities.provisioning.fake_view import READY, FakeTypes
+from tests.tenon.apis.case import EC2NODECLASS, NODEPOOL
+from tests.tenon.scheduling.builders import catalog, entry
 from tests.worker.background import in_background
+from tests.worker.cache.objects import claim, metadata
 from tests.worker.fake_temporal import Cache
 from worker.cache.planning_view import PlanningView
-from worker.controllers.instance_type_metrics import SOON, InstanceTypeMetricsController, measured
+from worker.controllers.nodeclass.instance_type_metrics import SOON, InstanceTypeMetricsController, measured
 from worker.runtime.health import serve_metrics
 
 pytestmark = pytest.mark.integration

@@ -20,23 +20,23 @@ from activities.kubernetes.errors import ApiUnreachableError
 from activities.kubernetes.resources import NODECLAIMS, NODES
 from sandbox.ec2.authorization.identities import ACCOUNT, ADMINISTRATOR_KEY, SECRET, environment, worker_key
 from tenon.apis import labels
-from tenon.ec2.interruption import Kind
+from tenon.ec2.instances.interruption import Kind
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.decode import decode_object
 from tenon.kube.offerings import OfferingKey
-from tenon.lifecycle.leave_text import recorded
-from tenon.lifecycle.messages.launch import OfferingRef
-from tenon.lifecycle.messages.node import Removal
-from tests.cache.objects import claim, metadata, node
+from tenon.messages.launch import OfferingRef
+from tenon.messages.node import Removal
+from tenon.node.leave_text import recorded
+from tests.activities.node.fake_kube import START, Clock, FakeKube, Recorder, stamp
 from tests.ec2.interruption_events import HEALTH, HOSTILE, INTERRUPTIBLE, REBALANCE, RESERVATION, SPOT, state
-from tests.lifecycle_k8s.fake_kube import START, Clock, FakeKube, Recorder, stamp
 from tests.worker.background import in_background
+from tests.worker.cache.objects import claim, metadata, node
 from tests.worker.fake_temporal import Cache
 from tests.workflows.waiting import until
-from worker.controllers import interruption
-from worker.controllers.early_notices import MAX_KEPT, EarlyNotices
-from worker.controllers.interruption import InterruptionController
-from worker.controllers.interruption_check import InstanceReader
+from worker.controllers.interruption import queue as interruption
+from worker.controllers.interruption.confirmation import InstanceReader
+from worker.controllers.interruption.early_notices import MAX_KEPT, EarlyNotices
+from worker.controllers.interruption.queue import InterruptionController
 
 if TYPE_CHECKING:
     from types_boto3_sqs import SQSClient

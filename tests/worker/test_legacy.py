@@ -15,11 +15,11 @@ from activities.kubernetes.resources import (
     PROVISIONERS,
     Resource,
 )
-from tests.apis.case import EC2NODECLASS
-from tests.apis.legacy.older_objects import provisioner, template
-from tests.cache.objects import claim
+from tests.tenon.apis.case import EC2NODECLASS
+from tests.tenon.apis.legacy.older_objects import provisioner, template
+from tests.worker.cache.objects import claim
 from tests.worker.legacy_cluster import keeping, looked
-from worker.controllers.legacy_api import RESYNC
+from worker.controllers.legacy.legacy_api import RESYNC
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 

@@ -19,14 +19,14 @@ from activities.kubernetes.resources import (
     Resource,
 )
 from tenon.apis.legacy.materialized_objects import made_of_provisioner
-from tests.apis.case import EC2NODECLASS, NODEPOOL, edited
-from tests.apis.legacy.older_objects import provisioner, template
-from tests.cache.objects import claim
+from tests.tenon.apis.case import EC2NODECLASS, NODEPOOL, edited
+from tests.tenon.apis.legacy.older_objects import provisioner, template
 from tests.worker.background import in_background
+from tests.worker.cache.objects import claim
 from tests.worker.legacy_cluster import Cluster, keeping, looked
 from worker.cache.changes import Changes
 from worker.cache.served import RECHECK_SECONDS
-from worker.controllers.legacy_api import RESYNC
+from worker.controllers.legacy.legacy_api import RESYNC
 from worker.legacy.watches import LegacyObjects
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]

@@ -18,15 +18,15 @@ from activities.kubernetes.resources import NODEOVERLAYS, Resource
 from tenon.apis import labels
 from tenon.kube.decode import decode_object
 from tenon.provisioning.gates import FeatureGates
-from tests.apis.case import EC2NODECLASS, NODEPOOL, edited, term
-from tests.apis.sample_overlay import BASE
-from tests.cache.objects import metadata
-from tests.planning.fake_view import READY, FakeTypes
+from tests.activities.provisioning.fake_view import READY, FakeTypes
+from tests.tenon.apis.case import EC2NODECLASS, NODEPOOL, edited, term
+from tests.tenon.apis.sample_overlay import BASE
 from tests.worker.background import in_background
+from tests.worker.cache.objects import metadata
 from tests.worker.fake_temporal import Cache
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
-from worker.controllers.node_overlay import RETRY, NodeOverlayController
+from worker.controllers.provisioning.node_overlay import RETRY, NodeOverlayController
 from worker.runtime.disabled_gate_warnings import warn_of_disabled_gates
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]

@@ -16,13 +16,13 @@ from activities.kubernetes.errors import ApiUnreachableError
 from activities.kubernetes.resources import NODECLAIMS, NODES
 from tenon.apis import labels
 from tenon.kube.decode import decode_node
-from tenon.lifecycle.leave_text import recorded
-from tenon.lifecycle.messages.node import Removal
-from tests.cache.objects import claim, metadata
-from tests.lifecycle_k8s.fake_kube import START, Clock, FakeKube, Recorder, stamp
+from tenon.messages.node import Removal
+from tenon.node.leave_text import recorded
+from tests.activities.node.fake_kube import START, Clock, FakeKube, Recorder, stamp
 from tests.worker.background import in_background
+from tests.worker.cache.objects import claim, metadata
 from tests.worker.fake_temporal import Cache
-from worker.controllers.node_repair import BLOCKED_RETRY, FAILED_RETRY, NodeRepairController
+from worker.controllers.disruption.node_repair import BLOCKED_RETRY, FAILED_RETRY, NodeRepairController
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 

@@ -12,11 +12,11 @@ import pytest
 
 from activities.kubernetes.resources import NODECLAIMS
 from tenon.kube.decode import decode_nodeclaim
-from tests.cache.objects import claim, node
-from tests.lifecycle_k8s.fake_kube import Clock, FakeKube, Recorder
+from tests.activities.node.fake_kube import Clock, FakeKube, Recorder
 from tests.worker.background import in_background
+from tests.worker.cache.objects import claim, node
 from tests.worker.fake_temporal import Cache
-from worker.controllers.nodeclaim_consistency import RESCAN_SECONDS, NodeClaimConsistencyController
+from worker.controllers.node.consistency import RESCAN_SECONDS, NodeClaimConsistencyController
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 

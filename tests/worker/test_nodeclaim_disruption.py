@@ -22,13 +22,13 @@ from tenon.apis.nodepool import NodePool
 from tenon.kube.decode import decode_nodeclaim, decode_object
 from tenon.kube.timestamps import format_instant
 from tenon.scheduling.model import InstanceType
-from tests.apis.case import EC2NODECLASS, NODEPOOL, edited, taint, term
-from tests.cache.objects import metadata, node, running
-from tests.planning.fake_view import READY, FakeTypes
+from tests.activities.provisioning.fake_view import READY, FakeTypes
+from tests.tenon.apis.case import EC2NODECLASS, NODEPOOL, edited, taint, term
 from tests.worker.background import in_background
+from tests.worker.cache.objects import metadata, node, running
 from tests.worker.fake_temporal import MOMENT, Cache
 from worker.cache.planning_view import PlanningView
-from worker.controllers.nodeclaim_disruption import (
+from worker.controllers.disruption.nodeclaim_conditions import (
     MAX_CONSOLIDATABLE,
     MAX_DRIFTED,
     MAX_LOOKS,
@@ -281,7 +281,9 @@ async def test_dis30_a_time_that_passes_needs_no_change_to_be_noticed(monkeypatc
     async with keeping(world):
         assert world.server.condition("claim", "Consolidatable") == {}
         later = timedelta(seconds=31)
-        monkeypatch.setattr("worker.controllers.nodeclaim_disruption.utc_now", lambda: datetime.now(UTC) + later)
+        monkeypatch.setattr(
+            "worker.controllers.disruption.nodeclaim_conditions.utc_now", lambda: datetime.now(UTC) + later
+        )
         await asyncio.sleep(31)
         assert world.server.condition("claim", "Consolidatable")["status"] == "True"
 
@@ -421,7 +423,7 @@ async def test_unchanged_claims_are_not_looked_at_again(monkeypatch: pytest.Monk
 
 async def test_a_failed_write_is_repeated(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     assert timedelta(seconds=5) < RETRY, "no rush on a server that is in trouble"
-    monkeypatch.setattr("worker.controllers.nodeclaim_disruption.RETRY", timedelta())
+    monkeypatch.setattr("worker.controllers.disruption.nodeclaim_conditions.RETRY", timedelta())
     world = World()
     world.put_claim()
     async with keeping(world):

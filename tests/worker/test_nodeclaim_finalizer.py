@@ -12,11 +12,11 @@ import pytest
 from activities.kubernetes.errors import ApiUnreachableError
 from activities.kubernetes.resources import NODECLAIMS, Resource
 from tenon.apis.labels import TERMINATION_FINALIZER
-from tests.cache.objects import claim
-from tests.lifecycle_k8s.fake_kube import Clock, FakeKube
+from tests.activities.node.fake_kube import Clock, FakeKube
 from tests.worker.background import in_background
+from tests.worker.cache.objects import claim
 from tests.worker.fake_temporal import MOMENT, Cache
-from worker.controllers.nodeclaim_finalizer import NodeClaimFinalizerController
+from worker.controllers.node.finalizer import NodeClaimFinalizerController
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 

@@ -10,10 +10,10 @@ from typing import Any, cast
 import pytest
 
 from activities.kubernetes.errors import ApiUnreachableError
-from tests.cache.objects import claim, node, running
 from tests.worker.background import in_background
+from tests.worker.cache.objects import claim, node, running
 from tests.worker.fake_temporal import MOMENT, Cache
-from worker.controllers.nodeclaim_pod_events import CONCURRENCY, MAX_PENDING, QUIET, PodEventsController
+from worker.controllers.node.pod_events import CONCURRENCY, MAX_PENDING, QUIET, PodEventsController
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 

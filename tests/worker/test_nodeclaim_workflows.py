@@ -13,21 +13,21 @@ from temporalio.client import Client
 
 from tenon.apis.labels import TERMINATION_FINALIZER
 from tenon.kube.claim_record import ClaimRecord
-from tenon.lifecycle.leave_text import with_removal
-from tenon.lifecycle.messages.node import Poke, Removal
-from tenon.lifecycle.state import NodeClaimInput
-from tests.cache.objects import claim, node
-from tests.lifecycle_k8s.fake_kube import START, stamp
+from tenon.messages.node import Poke, Removal
+from tenon.node.leave_text import with_removal
+from tenon.node.state import NodeClaimInput
+from tests.activities.node.fake_kube import START, stamp
 from tests.worker.background import in_background
+from tests.worker.cache.objects import claim, node
 from tests.worker.fake_temporal import LEAVING, MOMENT, NOT_FOUND, UNAVAILABLE, Cache, FakeTemporal
-from worker.controllers.nodeclaim_workflows import (
+from worker.controllers.node.vanished_claims import LATELY
+from worker.controllers.node.workflows import (
     RESEND_SWEEPS,
     SWEEP,
     SWEEP_SOON,
     TIMEOUT,
     NodeClaimWorkflowController,
 )
-from worker.controllers.vanished_claims import LATELY
 from worker.controllers.workflow_start import ANSWER_WITHIN
 from workflows import names
 

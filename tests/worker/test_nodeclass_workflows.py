@@ -14,10 +14,10 @@ from temporalio.client import Client
 from tenon.apis.labels import NODECLASS_FINALIZER
 from tenon.kube.decode import decode_object
 from tenon.kube.records import ObjectRecord
-from tests.cache.objects import claim, metadata
 from tests.worker.background import in_background
+from tests.worker.cache.objects import claim, metadata
 from tests.worker.fake_temporal import MOMENT, UNAVAILABLE, Cache, FakeTemporal
-from worker.controllers.nodeclass_workflows import RESTART_SECONDS, NodeClassWorkflowController
+from worker.controllers.nodeclass.workflows import RESTART_SECONDS, NodeClassWorkflowController
 from workflows import names
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]

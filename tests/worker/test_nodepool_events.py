@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.cache.objects import claim
+from tests.worker.cache.objects import claim
 from tests.worker.fake_temporal import MOMENT
 from tests.worker.nodepool_cluster import keeping, pool, put
 

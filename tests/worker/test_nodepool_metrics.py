@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 import pytest
 from prometheus_client import REGISTRY
 
-from activities.planning.launch_refusals import LaunchRefusals
-from tenon.lifecycle.breaker import refused
-from tests.cache.objects import claim
+from activities.provisioning.launch_refusals import LaunchRefusals
+from tenon.node.breaker import refused
+from tests.worker.cache.objects import claim
 from tests.worker.fake_temporal import MOMENT, Cache
 from tests.worker.nodepool_cluster import keeping, measured_breaker, pool, put
 

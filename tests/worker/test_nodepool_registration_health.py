@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tenon.kube.decode import decode_object
-from tests.apis.case import EC2NODECLASS
-from tests.cache.objects import claim, metadata
-from tests.planning.fake_view import READY
+from tests.activities.provisioning.fake_view import READY
+from tests.tenon.apis.case import EC2NODECLASS
+from tests.worker.cache.objects import claim, metadata
 from tests.worker.fake_temporal import MOMENT
 from tests.worker.nodepool_cluster import keeping, pool, put
 

@@ -9,15 +9,15 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from prometheus_client import REGISTRY
 
-from activities.planning.launch_refusals import LaunchRefusals
-from activities.planning.slowed_pools import SlowedPools
+from activities.disruption.slowed_pools import SlowedPools
+from activities.provisioning.launch_refusals import LaunchRefusals
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.timestamps import format_instant
-from tenon.lifecycle.breaker import refused
-from tenon.lifecycle.messages.disruption import PoolSavings
+from tenon.messages.disruption import PoolSavings
+from tenon.node.breaker import refused
 from tenon.provisioning.capacity_shortage import TriedLaunch
 from tenon.resources import Resources
-from tests.cache.objects import claim
+from tests.worker.cache.objects import claim
 from tests.worker.fake_temporal import MOMENT
 from tests.worker.nodepool_cluster import keeping, measured_breaker, pool, put
 from worker.cache.changes import Topic

@@ -12,10 +12,10 @@ import pytest
 from temporalio.service import RPCError, RPCStatusCode
 
 from tenon.kube.records import NodeRecord
-from tests.cache.objects import claim, node
 from tests.worker.background import in_background
+from tests.worker.cache.objects import claim, node
 from tests.worker.fake_temporal import Cache
-from worker.controllers.not_ready_nodes import CHECKS, RETRY, NotReadyNodeController
+from worker.controllers.node.not_ready_nodes import CHECKS, RETRY, NotReadyNodeController
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 

@@ -20,7 +20,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ConflictError
-from tests.kubernetes.fake_api import serve
+from tests.activities.kubernetes.fake_api import serve
 from tests.worker.background import in_background
 from tests.worker.dev_server import Connected
 from tests.workflows.waiting import until

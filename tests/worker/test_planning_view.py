@@ -20,9 +20,9 @@ from tenon.apis import labels
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.decode import decode_object
 from tenon.kube.records import ObjectRecord
-from tests.cache.objects import claim, metadata, mounting, node, running, waiting
-from tests.kubernetes.fake_api import FakeApi
+from tests.activities.kubernetes.fake_api import FakeApi
 from tests.worker.background import in_background
+from tests.worker.cache.objects import claim, metadata, mounting, node, running, waiting
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import CATCH_UP_SECONDS, QUIET_SECONDS, REFRESH_SECONDS, PlanningView

@@ -6,8 +6,8 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
-from tenon.lifecycle.messages.launch import OfferingRef
-from tenon.lifecycle.messages.provisioning import LaunchReport
+from tenon.messages.launch import OfferingRef
+from tenon.messages.provisioning import LaunchReport
 from tests.worker.background import in_background
 from tests.worker.fake_temporal import UNAVAILABLE, FakeTemporal
 from tests.workflows.waiting import until

@@ -11,10 +11,10 @@ import pytest
 from temporalio.client import Client
 
 from tenon.apis import labels
-from tests.cache.objects import claim
 from tests.worker.background import in_background
+from tests.worker.cache.objects import claim
 from tests.worker.fake_temporal import MOMENT, NOT_FOUND, UNAVAILABLE, Cache, FakeTemporal
-from worker.controllers.replacements import ReplacementController
+from worker.controllers.disruption.replacements import ReplacementController
 from workflows import names
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]

@@ -12,11 +12,11 @@ import pytest
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from tenon.apis import labels
-from tenon.lifecycle.startup_cordon import MAX_STARTUP_CORDON
-from tests.cache.objects import node
+from tenon.node.startup_cordon import MAX_STARTUP_CORDON
 from tests.worker.background import in_background
+from tests.worker.cache.objects import node
 from tests.worker.fake_temporal import Cache
-from worker.controllers.startup_cordon import BACKSTOP_SECONDS, RETRY, StartupCordonController
+from worker.controllers.node.startup_cordon import BACKSTOP_SECONDS, RETRY, StartupCordonController
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 

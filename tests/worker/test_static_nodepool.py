@@ -14,14 +14,14 @@ from prometheus_client import REGISTRY
 
 from tenon.apis import labels
 from tenon.kube.decode import decode_object
-from tenon.lifecycle.leave_text import recorded
-from tenon.lifecycle.messages.node import Removal
+from tenon.messages.node import Removal
+from tenon.node.leave_text import recorded
 from tenon.provisioning.static_capacity import MAX_CHANGES
-from tests.apis.case import NODEPOOL, edited
-from tests.cache.objects import claim, metadata, node, running
+from tests.tenon.apis.case import NODEPOOL, edited
+from tests.worker.cache.objects import claim, metadata, node, running
 from tests.worker.static_nodepool_server import MOMENT, ApiServer, CountingCache, keeping, served, settle
-from worker.controllers.launch_backoff import PAUSES
-from worker.controllers.static_nodepool import RESYNC
+from worker.controllers.provisioning.launch_backoff import PAUSES
+from worker.controllers.provisioning.static_nodepool import RESYNC
 
 pytestmark = [pytest.mark.asyncio(loop_scope="function"), pytest.mark.looptime]
 

@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 
 from tenon.apis.ec2nodeclass import EC2NodeClass
+from tests.activities.node.fake_kube import Recorder
 from tests.ec2.samples import node_class
-from tests.lifecycle_k8s.fake_kube import Recorder
-from worker.controllers.zonal_shift import ZonalShiftController
+from worker.controllers.nodeclass.zonal_shift import ZonalShiftController
 
 pytestmark = pytest.mark.asyncio(loop_scope="function")
 

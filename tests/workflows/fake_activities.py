@@ -10,8 +10,8 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from tenon.lifecycle.messages.base import ActivityName, ErrorType
-from tenon.lifecycle.messages.launch import (
+from tenon.messages.base import ActivityName, ErrorType
+from tenon.messages.launch import (
     ClaimView,
     Instance,
     LaunchInput,
@@ -20,7 +20,7 @@ from tenon.lifecycle.messages.launch import (
     PrepareLaunchInput,
     PrepareLaunchResult,
 )
-from tenon.lifecycle.messages.node import (
+from tenon.messages.node import (
     BindResult,
     CordonInput,
     CordonResult,
@@ -39,7 +39,7 @@ from tenon.lifecycle.messages.node import (
     TerminateInput,
     TerminateResult,
 )
-from tenon.lifecycle.steps import KeepRecorded, Withdrawn
+from tenon.node.steps import KeepRecorded, Withdrawn
 
 INSTANCE = Instance(
     id="i-0123456789abcdef0",

@@ -9,8 +9,8 @@ from temporalio import activity
 
 from tenon.apis.reasons import Reason
 from tenon.evolve import evolve
-from tenon.lifecycle.messages.base import ActivityName
-from tenon.lifecycle.messages.disruption import (
+from tenon.messages.base import ActivityName
+from tenon.messages.disruption import (
     DisruptInput,
     DisruptionCandidate,
     DisruptionCommand,

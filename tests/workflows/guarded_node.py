@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 
 from temporalio import activity
 
-from tenon.lifecycle.messages.base import ActivityName
-from tenon.lifecycle.messages.node import BlockedPods, CordonInput, CordonResult, DrainInput, DrainResult
-from tenon.lifecycle.state import NodeState
+from tenon.messages.base import ActivityName
+from tenon.messages.node import BlockedPods, CordonInput, CordonResult, DrainInput, DrainResult
+from tenon.node.state import NodeState
 from tests.workflows.fake_activities import FakeWorld
 from tests.workflows.node_workflow import Handle
 from workflows.nodeclaim import NodeClaimWorkflow

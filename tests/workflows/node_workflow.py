@@ -10,11 +10,11 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import WorkflowEnvironment
 
-from tenon.lifecycle.messages.base import ClaimRef
-from tenon.lifecycle.messages.node import (
+from tenon.messages.base import ClaimRef
+from tenon.messages.node import (
     Poke,
 )
-from tenon.lifecycle.state import NodeClaimInput, NodeClaimResult, NodeState, Stage
+from tenon.node.state import NodeClaimInput, NodeClaimResult, NodeState, Stage
 from tests.workflows.fake_activities import FakeWorld
 from tests.workflows.serving import serving
 from tests.workflows.waiting import until

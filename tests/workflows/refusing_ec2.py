@@ -12,10 +12,10 @@ from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
-from activities.launch_breakers import LaunchBreakers
-from tenon.lifecycle.messages.base import ActivityName
-from tenon.lifecycle.messages.launch import OfferingRef
-from tenon.lifecycle.messages.provisioning import (
+from activities.node.launch_breakers import LaunchBreakers
+from tenon.messages.base import ActivityName
+from tenon.messages.launch import OfferingRef
+from tenon.messages.provisioning import (
     AwaitBatchInput,
     BatchSummary,
     PlanInput,

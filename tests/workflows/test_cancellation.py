@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from tenon.apis.reasons import Reason
-from tenon.lifecycle.messages.base import ClaimRef
-from tenon.lifecycle.messages.disruption import DisruptInput, DisruptionCommand
-from tenon.lifecycle.state import NodeClaimInput, NodeState, Stage
-from tests.lifecycle_k8s.fake_kube import START
+from tenon.messages.base import ClaimRef
+from tenon.messages.disruption import DisruptInput, DisruptionCommand
+from tenon.node.state import NodeClaimInput, NodeState, Stage
+from tests.activities.node.fake_kube import START
 from workflows import disruption_command, nodeclaim, planner_call
 from workflows.disruption_command import DisruptionCommandWorkflow
 from workflows.nodeclaim import NodeClaimWorkflow

@@ -8,12 +8,12 @@ import pytest
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowFailureError
 from temporalio.testing import WorkflowEnvironment
 
-from tenon.lifecycle import machine
-from tenon.lifecycle.messages.base import ActivityName, Message
-from tenon.lifecycle.messages.node import CordonResult, Disrupt, DrainResult, KeepInput, Poke
-from tenon.lifecycle.state import NodeState, Stage
-from tenon.lifecycle.steps import KeepRecorded, Run, Step
-from tenon.lifecycle.termination import BLOCKED_RETRY
+from tenon.messages.base import ActivityName, Message
+from tenon.messages.node import CordonResult, Disrupt, DrainResult, KeepInput, Poke
+from tenon.node import machine
+from tenon.node.state import NodeState, Stage
+from tenon.node.steps import KeepRecorded, Run, Step
+from tenon.node.termination import BLOCKED_RETRY
 from tests.workflows.fake_activities import FakeWorld
 from tests.workflows.guarded_node import GUARDED
 from tests.workflows.node_workers import served

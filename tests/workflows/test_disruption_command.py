@@ -18,8 +18,8 @@ from temporalio.worker import Worker
 
 from tenon.apis.reasons import Reason
 from tenon.evolve import evolve
-from tenon.lifecycle.messages.base import ActivityName
-from tenon.lifecycle.messages.disruption import (
+from tenon.messages.base import ActivityName
+from tenon.messages.disruption import (
     DisruptInput,
     DisruptionCommand,
     DisruptResult,

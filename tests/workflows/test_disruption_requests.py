@@ -9,10 +9,10 @@ import pytest
 from temporalio.client import Client
 from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
 
-from activities.disruption_requests import disrupt
+from activities.disruption.requests import disrupt
 from tenon.apis.reasons import Reason
-from tenon.lifecycle.messages.disruption import DisruptInput, DisruptionCandidate, DisruptionCommand, DisruptResult
-from tenon.lifecycle.state import Stage
+from tenon.messages.disruption import DisruptInput, DisruptionCandidate, DisruptionCommand, DisruptResult
+from tenon.node.state import Stage
 from tests.workflows.fake_activities import FakeWorld
 from tests.workflows.node_workflow import at, live, newest, node
 from tests.workflows.waiting import until

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-from tests.cache.objects import claim
+from tests.worker.cache.objects import claim
 from tests.worker.fake_temporal import LEAVING, Cache
 from tests.workflows.fake_activities import FakeWorld
 from tests.workflows.node_workers import served
-from worker.controllers.nodeclaim_workflows import NodeClaimWorkflowController
+from worker.controllers.node.workflows import NodeClaimWorkflowController
 from workflows import names
 
 pytestmark = pytest.mark.integration

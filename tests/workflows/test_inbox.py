@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import pytest
 
-from tenon.lifecycle.messages.base import ClaimRef
-from tenon.lifecycle.messages.launch import Instance
-from tenon.lifecycle.messages.node import BindResult, Disrupt, DisruptAnswer
-from tenon.lifecycle.state import NodeClaimInput, NodeState, Stage
-from tests.lifecycle_k8s.fake_kube import START
+from tenon.messages.base import ClaimRef
+from tenon.messages.launch import Instance
+from tenon.messages.node import BindResult, Disrupt, DisruptAnswer
+from tenon.node.state import NodeClaimInput, NodeState, Stage
+from tests.activities.node.fake_kube import START
 from workflows import nodeclaim
 from workflows.nodeclaim import MAX_HISTORY, NodeClaimWorkflow
 

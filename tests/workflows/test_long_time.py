@@ -14,20 +14,20 @@ from temporalio import activity
 from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
 
-from tenon.lifecycle import termination
-from tenon.lifecycle.expiration import EXPIRY_WAITS
-from tenon.lifecycle.launch_retry import should_give_up
-from tenon.lifecycle.messages.base import ActivityName
-from tenon.lifecycle.messages.launch import (
+from tenon.messages.base import ActivityName
+from tenon.messages.launch import (
     LaunchInput,
     LaunchResult,
     LaunchWait,
     PrepareLaunchInput,
     PrepareLaunchResult,
 )
-from tenon.lifecycle.messages.node import Disrupt, Keep, Poke
-from tenon.lifecycle.state import NodeState, Stage
-from tenon.lifecycle.timeline import why_blocked
+from tenon.messages.node import Disrupt, Keep, Poke
+from tenon.node import termination
+from tenon.node.expiration import EXPIRY_WAITS
+from tenon.node.launch_retry import should_give_up
+from tenon.node.state import NodeState, Stage
+from tenon.node.timeline import why_blocked
 from tests.workflows.fake_activities import FakeWorld
 from tests.workflows.guarded_node import BUDGET, Guarded, state_of
 from tests.workflows.node_workflow import Handle, at, called, called_times, live, newest, node, waits_for_budgets

@@ -15,9 +15,9 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
 from tenon.apis.reasons import camel_case
-from tenon.lifecycle.messages.base import ActivityName, ClaimRef, ErrorType
-from tenon.lifecycle.messages.launch import LaunchInput, LaunchResult, LaunchWait
-from tenon.lifecycle.messages.node import (
+from tenon.messages.base import ActivityName, ClaimRef, ErrorType
+from tenon.messages.launch import LaunchInput, LaunchResult, LaunchWait
+from tenon.messages.node import (
     BlockedPods,
     Disrupt,
     DisruptAnswer,
@@ -29,9 +29,9 @@ from tenon.lifecycle.messages.node import (
     TerminateInput,
     TerminateResult,
 )
-from tenon.lifecycle.state import NodeClaimInput, NodeState, Stage
-from tenon.lifecycle.termination import BLOCKED_RETRY
-from tenon.lifecycle.timeline import why_blocked
+from tenon.node.state import NodeClaimInput, NodeState, Stage
+from tenon.node.termination import BLOCKED_RETRY
+from tenon.node.timeline import why_blocked
 from tests.workflows.fake_activities import INSTANCE, FakeWorld
 from tests.workflows.node_workflow import (
     Handle,

@@ -9,8 +9,8 @@ from temporalio import activity
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
-from tenon.lifecycle.messages.base import ActivityName
-from tenon.lifecycle.messages.nodeclass import NodeClassInput, NodeClassResult
+from tenon.messages.base import ActivityName
+from tenon.messages.nodeclass import NodeClassInput, NodeClassResult
 from workflows.nodeclass import REFRESH_UNREADY, NodeClassWorkflow
 
 pytestmark = pytest.mark.integration

@@ -18,8 +18,8 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
 from tenon.evolve import evolve
-from tenon.lifecycle.messages.base import ActivityName
-from tenon.lifecycle.messages.disruption import (
+from tenon.messages.base import ActivityName
+from tenon.messages.disruption import (
     AwaitDisruptionInput,
     DisruptInput,
     DisruptionCandidate,
@@ -35,7 +35,7 @@ from tenon.lifecycle.messages.disruption import (
     SavingReport,
     StepResult,
 )
-from tenon.lifecycle.messages.provisioning import AwaitBatchInput, BatchSummary, PlanInput, PlanResult
+from tenon.messages.provisioning import AwaitBatchInput, BatchSummary, PlanInput, PlanResult
 from tests.workflows.waiting import until
 from workflows import names
 from workflows.disruption import DisruptionInput, DisruptionWorkflow

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-from tenon.lifecycle.messages.provisioning import LaunchReport
+from tenon.messages.provisioning import LaunchReport
 from tests.workflows.refusing_ec2 import Planning, provisioner
 from tests.workflows.waiting import until
 from workflows.provisioner import MAX_REPORTS, ProvisionerWorkflow

@@ -9,10 +9,10 @@ from functools import partial
 import pytest
 from temporalio.testing import WorkflowEnvironment
 
-from activities.launch_breakers import LaunchBreakers
+from activities.node.launch_breakers import LaunchBreakers
 from tenon.evolve import evolve
-from tenon.lifecycle.breaker import FIRST_BOOT_PAUSE
-from tenon.lifecycle.messages.provisioning import LaunchReport, PurchasePause
+from tenon.messages.provisioning import LaunchReport, PurchasePause
+from tenon.node.breaker import FIRST_BOOT_PAUSE
 from tests.workflows.refusing_ec2 import SPOT, Planning, begin, provisioner, refusing
 from tests.workflows.waiting import until
 from worker.runtime import launch_reports

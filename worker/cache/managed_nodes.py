@@ -12,9 +12,9 @@ from datetime import UTC, datetime, timedelta
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DRIFTED
 from tenon.apis.shortage_price import usual_price
-from tenon.disruption.arrivals import read_arrivals
-from tenon.disruption.held_pods import holder
+from tenon.disruption.history.arrivals import read_arrivals
 from tenon.disruption.model import ManagedNode
+from tenon.disruption.rules.held_pods import holder
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.protection import node_protection
 from tenon.kube.records import NodeRecord

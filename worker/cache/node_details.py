@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DRIFTED
-from tenon.disruption.cost import rescheduling_cost
-from tenon.disruption.held_pods import holder
+from tenon.disruption.commands.surging import deployment_key
 from tenon.disruption.model import NodeDetail
-from tenon.disruption.surging import deployment_key
+from tenon.disruption.rules.held_pods import holder
+from tenon.disruption.search.cost import rescheduling_cost
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.records import NodeRecord
 from tenon.kube.timestamps import from_epoch

@@ -9,8 +9,8 @@ from collections.abc import Collection, Iterator, Mapping, Set
 from datetime import datetime
 
 from activities import loggers
+from activities.cluster_view.interfaces import Fingerprint
 from activities.kubernetes.resources import NODECLAIMS, PODS
-from activities.planning.interfaces import Fingerprint
 from tenon.apis import labels
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeoverlay import NodeOverlay

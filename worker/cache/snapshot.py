@@ -21,7 +21,7 @@ from worker.cache.usage import pool_usages
 
 
 class Snapshot:
-    """Implements `activities.planning.interfaces.DisruptionCluster`. Use it in one thread at a time."""
+    """Implements `activities.cluster_view.interfaces.DisruptionCluster`. Use it in one thread at a time."""
 
     def __init__(
         self, state: ClusterState, now: float, pools: Sequence[NodePool], classes: Mapping[str, EC2NodeClass]

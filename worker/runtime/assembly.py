@@ -17,9 +17,9 @@ from temporalio.worker import Worker
 from temporalio.workflow import NondeterminismError
 
 from activities import loggers
-from activities.cluster_version import ClusterVersion, server_version
-from activities.disruption_commands import CommandActivities
-from activities.disruption_requests import disrupt
+from activities.cleanup.sweep import Housekeeping
+from activities.disruption.commands import CommandActivities
+from activities.disruption.requests import disrupt
 from activities.ec2.client import Ec2
 from activities.ec2.cluster import describe_cluster, version_by_eks
 from activities.ec2.errors import EC2Error
@@ -27,16 +27,16 @@ from activities.ec2.price_tables import PriceTableError
 from activities.ec2.provider import Ec2Provider
 from activities.ec2.ttl_cache import Refresh
 from activities.gate import Gate
-from activities.housekeeping.sweep import Housekeeping
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ForbiddenError
 from activities.kubernetes.events import EventRecorder
 from activities.kubernetes.resources import SERVICES
-from activities.launch_breakers import LaunchBreakers
-from activities.nodeclaim_lifecycle import NodeActivities
-from activities.nodeclasses import NodeClassActivities
+from activities.node.launch_breakers import LaunchBreakers
+from activities.node.nodeclaim_lifecycle import NodeActivities
+from activities.nodeclass.cluster_version import ClusterVersion, server_version
+from activities.nodeclass.nodeclasses import NodeClassActivities
 from tenon import __version__
-from tenon.ec2.cluster import Cluster
+from tenon.ec2.families.cluster import Cluster
 from worker.runtime.activity_retries import RetryAfterInterceptor
 from worker.runtime.concurrency import concurrency
 from worker.settings import Settings, SettingsError

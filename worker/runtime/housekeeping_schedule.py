@@ -23,7 +23,7 @@ from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.service import RPCError
 
 from activities import loggers
-from tenon.housekeeping.messages import HousekeepingInput
+from tenon.messages.cleanup import HousekeepingInput
 from worker.runtime.encrypted_payloads import KEY_ID, PayloadCodecError
 from workflows import names
 from workflows.housekeeping import HousekeepingWorkflow, housekeeping_id, schedule_id

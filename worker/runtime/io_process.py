@@ -15,7 +15,7 @@ from temporalio.client import Client
 from activities import loggers
 from activities.clock import utc_now
 from activities.kubernetes.events import EventRecorder
-from activities.launch_breakers import LaunchBreakers
+from activities.node.launch_breakers import LaunchBreakers
 from worker.runtime.assembly import connect, connect_for_leases, io_workers, warm_up
 from worker.runtime.launch_reports import report_launches
 from worker.runtime.leader_conflict import LeaderConflict

@@ -15,8 +15,8 @@ from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities import loggers
-from activities.launch_breakers import LaunchBreakers
-from tenon.lifecycle.messages.provisioning import LaunchReport
+from activities.node.launch_breakers import LaunchBreakers
+from tenon.messages.provisioning import LaunchReport
 from worker.runtime.provisioner_reports import send_reports
 from workflows import names
 from workflows.provisioner import ProvisionerWorkflow

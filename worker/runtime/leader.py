@@ -17,44 +17,44 @@ from temporalio.service import RPCError
 from temporalio.worker import Worker
 
 from activities import loggers
+from activities.disruption.disrupting import Disruptor
+from activities.disruption.held_node_events import HeldNodeEvents
+from activities.disruption.moves import MoveFinder, methods_within
+from activities.disruption.slowed_pools import SlowedPools
 from activities.ec2.instance_statuses import failing
 from activities.kubernetes.client import Kube
-from activities.planning.batching import Batcher, Window
-from activities.planning.budget_reporting import BudgetReporter
-from activities.planning.buffers import BufferRoom
-from activities.planning.disrupting import Disruptor
-from activities.planning.held_node_events import HeldNodeEvents
-from activities.planning.launch_refusals import LaunchRefusals
-from activities.planning.moves import MoveFinder, methods_within
-from activities.planning.planner import Planner
-from activities.planning.slowed_pools import SlowedPools
+from activities.provisioning.batching import Batcher, Window
+from activities.provisioning.budget_reporting import BudgetReporter
+from activities.provisioning.buffers import BufferRoom
+from activities.provisioning.launch_refusals import LaunchRefusals
+from activities.provisioning.planner import Planner
 from tenon.provisioning.planning_policy import PlanPolicy
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
 from worker.cache.planning_view import PlanningView
 from worker.controllers.base import Controller
-from worker.controllers.blocked_nodes import BlockedNodesController
-from worker.controllers.capacity_buffer import CapacityBufferController
-from worker.controllers.capacity_reservations import (
+from worker.controllers.disruption.ended_commands import DisruptionCommandController
+from worker.controllers.disruption.node_repair import NodeRepairController
+from worker.controllers.disruption.nodeclaim_conditions import NodeClaimDisruptionController
+from worker.controllers.disruption.replacements import ReplacementController
+from worker.controllers.interruption.instance_status import InstanceStatusController
+from worker.controllers.node.blocked_nodes import BlockedNodesController
+from worker.controllers.node.consistency import NodeClaimConsistencyController
+from worker.controllers.node.finalizer import NodeClaimFinalizerController
+from worker.controllers.node.not_ready_nodes import NotReadyNodeController
+from worker.controllers.node.pod_events import PodEventsController
+from worker.controllers.node.workflows import NodeClaimWorkflowController
+from worker.controllers.nodeclass.capacity_reservations import (
     CapacityBlockExpirationController,
     ReservedCapacityTypeController,
 )
-from worker.controllers.ended_disruption_commands import DisruptionCommandController
-from worker.controllers.instance_status import InstanceStatusController
-from worker.controllers.instance_type_metrics import InstanceTypeMetricsController
-from worker.controllers.node_overlay import NodeOverlayController
-from worker.controllers.node_repair import NodeRepairController
-from worker.controllers.nodeclaim_consistency import NodeClaimConsistencyController
-from worker.controllers.nodeclaim_disruption import NodeClaimDisruptionController
-from worker.controllers.nodeclaim_finalizer import NodeClaimFinalizerController
-from worker.controllers.nodeclaim_pod_events import PodEventsController
-from worker.controllers.nodeclaim_workflows import NodeClaimWorkflowController
-from worker.controllers.nodeclass_workflows import NodeClassWorkflowController
-from worker.controllers.nodepool_status import NodePoolStatusController
-from worker.controllers.not_ready_nodes import NotReadyNodeController
-from worker.controllers.replacements import ReplacementController
-from worker.controllers.static_nodepool import StaticNodePoolController
-from worker.controllers.zonal_shift import ZonalShiftController
+from worker.controllers.nodeclass.instance_type_metrics import InstanceTypeMetricsController
+from worker.controllers.nodeclass.workflows import NodeClassWorkflowController
+from worker.controllers.nodeclass.zonal_shift import ZonalShiftController
+from worker.controllers.nodepool.status import NodePoolStatusController
+from worker.controllers.provisioning.capacity_buffer import CapacityBufferController
+from worker.controllers.provisioning.node_overlay import NodeOverlayController
+from worker.controllers.provisioning.static_nodepool import StaticNodePoolController
 from worker.runtime.activity_retries import RetryAfterInterceptor
 from worker.runtime.assembly import BUILD_ID, Clients
 from worker.runtime.child_processes import METRICS_FOLDER

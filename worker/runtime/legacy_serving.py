@@ -8,10 +8,10 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventPublisher
 from tenon.apis.legacy.awsnodetemplate import Defaults
 from tenon.apis.legacy.global_tags import default_tags
-from tenon.ec2.cluster import Cluster
 from tenon.ec2.families import al2
+from tenon.ec2.families.cluster import Cluster
 from worker.cache.cluster import ClusterCache
-from worker.controllers.legacy_api import LegacyApiController
+from worker.controllers.legacy.legacy_api import LegacyApiController
 from worker.legacy.watches import LegacyObjects
 from worker.settings import Settings
 

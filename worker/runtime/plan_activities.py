@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from temporalio import activity
 
-from activities.planning.batching import Batcher
-from activities.planning.disrupting import Disruptor
-from activities.planning.planner import Planner
-from tenon.lifecycle.messages.base import ActivityName
-from tenon.lifecycle.messages.disruption import (
+from activities.disruption.disrupting import Disruptor
+from activities.provisioning.batching import Batcher
+from activities.provisioning.planner import Planner
+from tenon.messages.base import ActivityName
+from tenon.messages.disruption import (
     AwaitDisruptionInput,
     DisruptInput,
     DisruptionDecision,
@@ -16,7 +16,7 @@ from tenon.lifecycle.messages.disruption import (
     MeasureResult,
     StepResult,
 )
-from tenon.lifecycle.messages.provisioning import AwaitBatchInput, BatchSummary, PlanInput, PlanResult
+from tenon.messages.provisioning import AwaitBatchInput, BatchSummary, PlanInput, PlanResult
 from worker.runtime.leader_announcements import Announcements
 
 

@@ -15,10 +15,10 @@ from temporalio.service import RPCError
 
 from activities import loggers
 from activities.clock import utc_now
-from tenon.ec2.avoided import UNAVAILABLE_OFFERINGS_TTL, grouped
+from tenon.ec2.refusals.avoided import UNAVAILABLE_OFFERINGS_TTL, grouped
 from tenon.kube.offerings import OfferingKey
-from tenon.lifecycle.messages.launch import OfferingRef
-from tenon.lifecycle.messages.provisioning import LaunchReport
+from tenon.messages.launch import OfferingRef
+from tenon.messages.provisioning import LaunchReport
 from workflows import names
 from workflows.provisioner import ProvisionerWorkflow
 

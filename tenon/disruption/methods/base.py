@@ -12,7 +12,7 @@ from typing import Protocol
 
 from tenon.apis.reasons import Reason
 from tenon.disruption.model import ManagedNode, Proposal, Situation
-from tenon.disruption.pool_budgets import PoolBudgets
+from tenon.disruption.rules.pool_budgets import PoolBudgets
 
 
 class Method(Protocol):

@@ -1,7 +1,7 @@
 """Removes nodes whose pods run cheaper elsewhere: on the other nodes, or on fewer or cheaper new ones (DIS-04, DIS-05).
 
 It looks at sets of nodes of any size, not at one node or at the first 100, and several new nodes may replace them. In
-a large cluster, each look considers the next part of the nodes (`tenon.disruption.turns`).
+a large cluster, each look considers the next part of the nodes (`tenon.disruption.search.turns`).
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from tenon.apis.reasons import Reason
-from tenon.disruption.consolidatable import takes_pods
 from tenon.disruption.methods.balanced import LEAST_SCORE, Balance
-from tenon.disruption.methods.consolidation_price import LEAST_SAVING, PriceRule
-from tenon.disruption.methods.consolidation_search import search
-from tenon.disruption.methods.least_saving import LeastSavings
-from tenon.disruption.methods.move_planner import Terms
-from tenon.disruption.methods.moves import Move
 from tenon.disruption.model import Candidate, ClusterModel, Command, ManagedNode, NodeDetail, Proposal, Situation
-from tenon.disruption.pool_budgets import PoolBudgets
-from tenon.disruption.rescheduling import nodes_in_commands
-from tenon.disruption.turns import by_price_per_cost, known_pools, next_turn
+from tenon.disruption.rules.consolidatable import takes_pods
+from tenon.disruption.rules.pool_budgets import PoolBudgets
+from tenon.disruption.search.consolidation_price import LEAST_SAVING, PriceRule
+from tenon.disruption.search.consolidation_search import search
+from tenon.disruption.search.least_saving import LeastSavings
+from tenon.disruption.search.move_planner import Terms
+from tenon.disruption.search.moves import Move
+from tenon.disruption.search.rescheduling import nodes_in_commands
+from tenon.disruption.search.turns import by_price_per_cost, known_pools, next_turn
 from tenon.scheduling.deadline import Expired, never
 from tenon.sentences import counted, first_few
 

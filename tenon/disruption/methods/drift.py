@@ -22,8 +22,8 @@ from tenon.disruption.model import (
     Proposal,
     Situation,
 )
-from tenon.disruption.pool_budgets import PoolBudgets
-from tenon.disruption.rescheduling import Rescheduler, is_complete, nodes_in_commands
+from tenon.disruption.rules.pool_budgets import PoolBudgets
+from tenon.disruption.search.rescheduling import Rescheduler, is_complete, nodes_in_commands
 from tenon.kube.pod import Pod
 from tenon.kube.timestamps import format_instant
 from tenon.scheduling.deadline import Expired, never

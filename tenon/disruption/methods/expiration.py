@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from tenon.apis.reasons import Reason
 from tenon.disruption.model import Command, ManagedNode, Proposal, Situation
-from tenon.disruption.pool_budgets import PoolBudgets
-from tenon.disruption.size_limits import chosen
+from tenon.disruption.rules.pool_budgets import PoolBudgets
+from tenon.disruption.search.size_limits import chosen
 from tenon.kube.timestamps import format_instant
 
 

@@ -13,9 +13,9 @@ from datetime import datetime
 
 from tenon.apis import labels
 from tenon.apis.reasons import Reason, traits_of
-from tenon.disruption.arrivals import rest_until, times_moved
-from tenon.disruption.consolidatable import is_over, over_at
+from tenon.disruption.history.arrivals import rest_until, times_moved
 from tenon.disruption.model import ManagedNode, NodeDetail, Situation
+from tenon.disruption.rules.consolidatable import is_over, over_at
 from tenon.kube.timestamps import format_instant
 from tenon.sentences import counted
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import shlex
 
-from tenon.ec2.amis import (
+from tenon.ec2.families import mime
+from tenon.ec2.families.amis import (
     ACCELERATOR_COUNT,
     GPU_COUNT,
     ImageQuery,
@@ -13,10 +14,9 @@ from tenon.ec2.amis import (
     with_device,
     without_devices,
 )
-from tenon.ec2.bootstrap import Bootstrap, kubelet_flags
-from tenon.ec2.cluster import minor_version
-from tenon.ec2.families import mime
 from tenon.ec2.families.base import GIB, EbsVolume, Family
+from tenon.ec2.families.bootstrap import Bootstrap, kubelet_flags
+from tenon.ec2.families.cluster import minor_version
 
 _LAST: KubernetesVersion = (1, 32)
 

@@ -7,7 +7,8 @@ from typing import Any
 import yaml
 
 from tenon.apis.json_object import field_at
-from tenon.ec2.amis import (
+from tenon.ec2.families import mime
+from tenon.ec2.families.amis import (
     ACCELERATOR_COUNT,
     GPU_COUNT,
     MACHINE,
@@ -16,9 +17,8 @@ from tenon.ec2.amis import (
     with_device,
     without_devices,
 )
-from tenon.ec2.bootstrap import Bootstrap
-from tenon.ec2.families import mime
 from tenon.ec2.families.base import GIB, EbsVolume, Family
+from tenon.ec2.families.bootstrap import Bootstrap
 from tenon.errors import TenonError
 
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tenon.apis.ami_families import KUBELET, AMIFamily
-from tenon.ec2.amis import ImageQuery, KubernetesVersion
-from tenon.ec2.bootstrap import Bootstrap
+from tenon.ec2.families.amis import ImageQuery, KubernetesVersion
+from tenon.ec2.families.bootstrap import Bootstrap
 from tenon.errors import TenonError
 from tenon.resources import parse_quantity
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tenon.apis.json_object import field_at
-from tenon.ec2.amis import (
+from tenon.ec2.families.amis import (
     ACCELERATOR_COUNT,
     GPU_COUNT,
     MACHINE,
@@ -18,8 +18,8 @@ from tenon.ec2.amis import (
     with_device,
     without_devices,
 )
-from tenon.ec2.bootstrap import Bootstrap
 from tenon.ec2.families.base import GIB, EbsVolume, Family
+from tenon.ec2.families.bootstrap import Bootstrap
 from tenon.errors import TenonError
 
 _RAID0_COMMAND = "000-mount-instance-storage"

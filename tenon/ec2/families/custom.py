@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tenon.ec2.amis import ImageQuery, KubernetesVersion
-from tenon.ec2.bootstrap import Bootstrap
+from tenon.ec2.families.amis import ImageQuery, KubernetesVersion
 from tenon.ec2.families.base import Family
+from tenon.ec2.families.bootstrap import Bootstrap
 
 
 def _images(_kubernetes: KubernetesVersion, _published: str) -> list[ImageQuery]:

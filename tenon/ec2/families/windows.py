@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from tenon.apis import labels
 from tenon.apis.ami_families import AMIFamily
-from tenon.ec2.amis import ImageQuery, KubernetesVersion, UnsupportedAliasError, having_label
-from tenon.ec2.bootstrap import Bootstrap, kubelet_flags
+from tenon.ec2.families.amis import ImageQuery, KubernetesVersion, UnsupportedAliasError, having_label
 from tenon.ec2.families.base import GIB, EbsVolume, Family
+from tenon.ec2.families.bootstrap import Bootstrap, kubelet_flags
 
 
 def _images(year: int, first: KubernetesVersion) -> Callable[[KubernetesVersion, str], list[ImageQuery]]:

@@ -1,0 +1,182 @@
+"""The activity "collect garbage": one sweep over a cluster's Kubernetes objects, EC2 instances and workflows."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import datetime
+
+from temporalio import activity
+from temporalio.service import RPCError
+
+from activities import loggers, metrics
+from activities.cleanup.network_records import record_networks
+from activities.cleanup.node_workflows import NodeWorkflows
+from activities.cleanup.sweep_actions import SweepActions
+from activities.cleanup.sweep_events import HELD_BACK, event_for, subject_of
+from activities.cleanup.sweep_reader import MAX_ERROR_LENGTH, observe
+from activities.clock import utc_now
+from activities.ec2.errors import EC2Error
+from activities.ec2.provider import Ec2Provider
+from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiError
+from activities.kubernetes.events import EventPublisher
+from tenon.cleanup.brake import BRAKED, HeldBack, held_back
+from tenon.cleanup.decide import GRACES, findings, split_by_limits
+from tenon.cleanup.facts import Graces, Observations
+from tenon.cleanup.findings import Finding, Kind
+from tenon.cleanup.instances import left_to_workflows
+from tenon.evolve import evolve
+from tenon.messages.cleanup import COLLECT_GARBAGE, Figures, HousekeepingInput, HousekeepingResult
+
+log = loggers.HOUSEKEEPING
+
+HEARTBEAT_AFTER = 20.0
+"""Seconds of work between heartbeats. Heartbeats are billed, so a sweep that finds little sends none."""
+BETWEEN_TAGS = 1.0
+MAX_REPORTED = 10
+FAILED_KEPT = 1000
+"""The maximum number of failed findings in the result, which must stay small."""
+
+
+class Housekeeping:
+    """Finds lost objects, and ends or repairs them. A failure on one object never stops the others."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        recorder: EventPublisher,
+        ec2: Ec2Provider,
+        *,
+        now: Callable[[], datetime] = utc_now,
+        pause: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        graces: Graces = GRACES,
+    ) -> None:
+        self._kube = kube
+        self._recorder = recorder
+        self._ec2 = ec2
+        self._now = now
+        self._pause = pause
+        self._graces = graces
+        self._finalizers: set[str] = set()
+
+    @activity.defn(name=COLLECT_GARBAGE)
+    async def collect(self, sweep_input: HousekeepingInput) -> HousekeepingResult:
+        """Compare Kubernetes, EC2 and Temporal, end or repair what is lost, and return figures."""
+        workflows = NodeWorkflows(activity.client(), sweep_input.cluster, activity.info().task_queue)
+        observations, unread = await observe(self._kube, self._ec2, workflows, self._now, sweep_input.left_since)
+        for source, why in unread.items():
+            metrics.HOUSEKEEPING_UNREAD.labels(source).inc()
+            log.warning("The sweep failed to read a source", extra={"source": source, "error": why})
+        figures = {kind.value: Figures() for kind in Kind}
+        free, held_back_findings = held_back(
+            findings(observations, self._graces), observations, self._graces, sweep_input.confirmed
+        )
+        await self._report_held_back(held_back_findings, figures)
+        todo, later = split_by_limits(
+            free, max(sweep_input.actions, sweep_input.confirmed), sweep_input.tags, sweep_input.failed
+        )
+        faults = await self._act_on(
+            SweepActions(self._kube, self._ec2, workflows, self._graces), todo, observations, figures
+        )
+        await record_networks(self._kube, sweep_input.cluster, observations)
+        untried = {finding.key for finding in later}
+        failed = [key for key in sweep_input.failed if key in untried] + list(faults)
+        for finding in later:
+            _add(figures, finding.kind, "found", "put_off")
+        self._measure(observations)
+        if not unread:
+            metrics.HOUSEKEEPING_SUCCESS.set(self._now().timestamp())
+        return HousekeepingResult(
+            figures={kind: row for kind, row in figures.items() if row.found},
+            unread=unread,
+            faults=list(faults.values())[:MAX_REPORTED],
+            failed=failed[:FAILED_KEPT],
+            left_since=left_to_workflows(observations, self._graces),
+            held_back=[held_back_finding.why for held_back_finding in held_back_findings],
+        )
+
+    async def _report_held_back(self, held_back_findings: Sequence[HeldBack], figures: dict[str, Figures]) -> None:
+        counts = Counter(
+            finding.kind for held_back_finding in held_back_findings for finding in held_back_finding.findings
+        )
+        for kind in BRAKED:
+            metrics.HOUSEKEEPING_HELD_BACK.labels(kind.value).set(counts[kind])
+        for held_back_finding in held_back_findings:
+            extra = {
+                "kind": held_back_finding.kind.value,
+                "finding-count": len(held_back_finding.findings),
+                "reason": held_back_finding.why,
+            }
+            log.error("The sweep ends nothing of a kind until a person confirms it", extra=extra)
+            for finding in held_back_finding.findings:
+                _add(figures, finding.kind, "found", "held_back")
+            subjects = [subject_of(finding) for finding in held_back_finding.findings]
+            by_name = {(subject["kind"], subject["metadata"]["name"]): subject for subject in subjects}
+            for subject in list(by_name.values())[:MAX_REPORTED]:
+                await self._recorder.publish(subject, HELD_BACK, held_back_finding.why, "Warning")
+
+    async def _act_on(
+        self, acting: SweepActions, todo: Iterable[Finding], observations: Observations, figures: dict[str, Figures]
+    ) -> dict[str, str]:
+        """Act on the findings. Return the key of each that failed, with the reason."""
+        faults: dict[str, str] = {}
+        beaten = time.monotonic()
+        for finding in todo:
+            if time.monotonic() - beaten > HEARTBEAT_AFTER:
+                activity.heartbeat()
+                beaten = time.monotonic()
+            try:
+                is_held = await acting.act(finding, observations)
+            except (ApiError, EC2Error, RPCError) as error:
+                _add(figures, finding.kind, "found", "failed")
+                metrics.HOUSEKEEPING_FAILED.labels(finding.kind.value).inc()
+                faults[finding.key] = f"{finding.kind.value} {finding.name}: {error}"[:MAX_ERROR_LENGTH]
+                extra = {"kind": finding.kind.value, "object": finding.name, "error": str(error)}
+                if finding.kind is Kind.UNTAGGED_INSTANCE:
+                    log.warning("The sweep failed to tag an instance", extra=extra)
+                else:
+                    log.warning("The sweep failed to terminate an orphaned object", extra=extra)
+                continue
+            if is_held:
+                await self._publish_events(finding, figures)
+            if finding.kind is Kind.UNTAGGED_INSTANCE:
+                await self._pause(BETWEEN_TAGS)
+        return faults
+
+    async def _publish_events(self, finding: Finding, figures: dict[str, Figures]) -> None:
+        if finding.kind is Kind.FOREIGN_FINALIZER:  # nothing was ended, because another controller must act
+            _add(figures, finding.kind, "found")
+        else:
+            _add(figures, finding.kind, "found", "ended")
+            metrics.HOUSEKEEPING_ENDED.labels(finding.kind.value).inc()
+            extra = {"kind": finding.kind.value, "object": finding.name, "nodeclaim": finding.claim}
+            if finding.kind is Kind.UNTAGGED_INSTANCE:
+                log.info("The sweep tagged an instance", extra=extra)
+            else:
+                log.info("The sweep terminated an orphaned object", extra={**extra, "since": finding.since.isoformat()})
+        event = event_for(finding)
+        if event is not None:
+            about, reason, text = event
+            await self._recorder.publish(about, reason, text, "Warning")
+
+    def _measure(self, observations: Observations) -> None:
+        """Set the metric of claims per foreign finalizer. A finalizer that holds no claims any more becomes 0."""
+        if observations.claims is None:
+            return
+        held_by_finalizer: dict[str, int] = dict.fromkeys(self._finalizers, 0)
+        for claim in observations.managed_claims:
+            for finalizer in claim.foreign_finalizers:
+                held_by_finalizer[finalizer] = held_by_finalizer.get(finalizer, 0) + 1
+        for finalizer, count in held_by_finalizer.items():
+            metrics.FOREIGN_FINALIZERS.labels(finalizer).set(count)
+        self._finalizers = set(held_by_finalizer)
+
+
+def _add(figures: dict[str, Figures], kind: Kind, *fields: str) -> None:
+    if "found" in fields:
+        metrics.HOUSEKEEPING_FOUND.labels(kind.value).inc()
+    row = figures[kind.value]
+    figures[kind.value] = evolve(row, **{field: getattr(row, field) + 1 for field in fields})

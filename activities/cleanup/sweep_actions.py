@@ -1,0 +1,143 @@
+"""Acts on one finding. Reads its object again by name first, so that a stale or incomplete list ends nothing."""
+
+from __future__ import annotations
+
+import asyncio
+
+from activities.cleanup.node_workflows import NodeWorkflows
+from activities.cleanup.sweep_reader import claim_seen, node_seen, read_claims
+from activities.ec2.provider import Ec2Provider
+from activities.heartbeat import with_heartbeat
+from activities.kubernetes.changes import change
+from activities.kubernetes.client import Kube
+from activities.kubernetes.nodeclaims import TAGGED, annotate_claim
+from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS, NODES
+from tenon.cleanup.facts import ENDED_STATES, GONE_STATES, Graces, Observations, ObservedClaim, ObservedTemplate
+from tenon.cleanup.findings import Finding, Kind
+from tenon.kube.claim_record import instance_id_of
+from tenon.messages.base import ClaimRef
+from tenon.messages.node import Poke
+from tenon.node.release import without_finalizer
+
+
+class SweepActions:
+    """Acts on the findings of one cluster. The caller handles errors of Kubernetes, EC2 and Temporal."""
+
+    def __init__(self, kube: Kube, ec2: Ec2Provider, workflows: NodeWorkflows, graces: Graces) -> None:
+        self._kube = kube
+        self._ec2 = ec2
+        self._workflows = workflows
+        self._graces = graces
+
+    async def act(self, finding: Finding, observations: Observations) -> bool:
+        """Check the finding again and act on it if it still holds. Return whether it does."""
+        match finding.kind:
+            case Kind.INSTANCE_WITHOUT_CLAIM:
+                return await self._terminate_instance(finding, observations)
+            case Kind.CLAIM_WITHOUT_INSTANCE:
+                return await self._notify_instance_gone(finding)
+            case Kind.CLAIM_WITHOUT_WORKFLOW:
+                return await self._start_workflow(finding)
+            case Kind.WORKFLOW_WITHOUT_CLAIM:
+                return await self._notify_claim_gone(finding)
+            case Kind.NODE_WITHOUT_CLAIM:
+                return await self._release_node(finding)
+            case Kind.UNUSED_TEMPLATE:
+                return await self._delete_template(finding, observations)
+            case Kind.FOREIGN_FINALIZER:
+                claim = await self._claim(finding.claim, finding.uid)
+                return claim is not None and bool(claim.foreign_finalizers)
+            case Kind.UNTAGGED_INSTANCE:
+                return await self._tag_instance(finding)
+
+    async def _tag_instance(self, finding: Finding) -> bool:
+        name = asyncio.to_thread(self._ec2.name_instance, finding.instance_id, finding.claim, finding.node_name)
+        tagged = await with_heartbeat(name)
+        if tagged:
+            ref = ClaimRef(cluster=self._ec2.cluster.name, name=finding.claim, uid=finding.uid)
+            await annotate_claim(self._kube, ref, TAGGED)
+        return tagged
+
+    async def _terminate_instance(self, finding: Finding, observations: Observations) -> bool:
+        if await self._is_held(finding, observations):
+            return False
+        if await self._instance_gone(finding.instance_id):
+            return False
+        await with_heartbeat(asyncio.to_thread(self._ec2.terminate, finding.instance_id))
+        for node in observations.nodes or ():
+            if instance_id_of(node.provider_id) == finding.instance_id:
+                await self._free(node.name, node.uid)
+        return True
+
+    async def _is_held(self, finding: Finding, observations: Observations) -> bool:
+        """Whether the instance belongs to a claim after all, or to a workflow whose grace period is not over."""
+        if not finding.claim:
+            claims = await read_claims(self._kube)
+            own = [
+                pool_claim
+                for pool_claim in claims
+                if (pool_claim.group if finding.group else pool_claim.pool) == (finding.group or finding.pool)
+            ]
+            launching = any(not claim.provider_id for claim in own)
+            return launching or any(claim.instance_id == finding.instance_id for claim in claims)
+        claim = await self._claim(finding.claim)
+        if claim is not None:
+            return not claim.managed or claim.instance_id in ("", finding.instance_id)
+        left = observations.left_since.get(finding.instance_id)
+        if left is not None and observations.now - left >= self._graces.left_to_workflow:
+            return False
+        return await self._workflows.is_open(finding.claim)
+
+    async def _notify_instance_gone(self, finding: Finding) -> bool:
+        claim = await self._claim(finding.claim, finding.uid)
+        if claim is None or claim.terminating:
+            return False
+        if await with_heartbeat(asyncio.to_thread(self._ec2.instance_state, finding.instance_id)) not in ENDED_STATES:
+            return False
+        if claim.registered and claim.node_name:
+            raw = await self._kube.get(NODES, claim.node_name)
+            if raw is not None and node_seen(raw).ready:
+                return False
+        return await self._workflows.poke(finding.claim, Poke(instance_gone=True, reason="instance gone"))
+
+    async def _start_workflow(self, finding: Finding) -> bool:
+        if await self._claim(finding.claim, finding.uid) is None or await self._workflows.is_open(finding.claim):
+            return False
+        await self._workflows.start(finding.claim, finding.uid, finding.pool)
+        return True
+
+    async def _notify_claim_gone(self, finding: Finding) -> bool:
+        if await self._claim(finding.claim, finding.uid) is not None:
+            return False
+        return await self._workflows.poke(finding.claim, Poke(claim_deleting=True, claim_gone=True, reason="gone"))
+
+    async def _release_node(self, finding: Finding) -> bool:
+        if finding.claim and (
+            await self._claim(finding.claim) is not None or await self._workflows.is_open(finding.claim)
+        ):
+            return False
+        if not await self._instance_gone(finding.instance_id):
+            return False
+        return await self._free(finding.node_name, finding.uid)
+
+    async def _delete_template(self, finding: Finding, observations: Observations) -> bool:
+        unknown = bool(finding.node_class) and finding.node_class not in (observations.classes or ())
+        if unknown and await self._kube.get(EC2NODECLASSES, finding.node_class) is not None:
+            return False
+        template = ObservedTemplate(finding.name, finding.template, finding.since, finding.node_class)
+        return await with_heartbeat(asyncio.to_thread(self._ec2.delete_launch_template, template))
+
+    async def _claim(self, name: str, uid: str = "") -> ObservedClaim | None:
+        raw = await self._kube.get(NODECLAIMS, name)
+        if raw is None or (uid and raw["metadata"].get("uid") != uid):
+            return None
+        return claim_seen(raw)
+
+    async def _instance_gone(self, instance_id: str) -> bool:
+        return await with_heartbeat(asyncio.to_thread(self._ec2.instance_state, instance_id)) in GONE_STATES
+
+    async def _free(self, name: str, uid: str) -> bool:
+        """Delete a Node and remove Tenon's finalizer, because no workflow is left to do it."""
+        existed = await self._kube.delete(NODES, name, uid=uid)
+        await change(self._kube, NODES, name, without_finalizer, uid=uid)
+        return existed

@@ -1,0 +1,1 @@
+"""What planning and disruption ask of the cluster cache, and how often."""

@@ -1,0 +1,1 @@
+"""The steps of disruption: looking for commands, and carrying them out."""

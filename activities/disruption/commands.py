@@ -1,0 +1,382 @@
+"""The steps of a disruption command that moves pods: taint candidates, create replacements, look again, finish.
+
+A NodeClaim says by annotation which open command it belongs to. Nothing else must remove its node or its taint as long
+as that command runs, and a command that was terminated is recognized by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+
+from activities import loggers, metrics
+from activities.clock import utc_now
+from activities.disruption.rollout_restart import RolloutRestarter
+from activities.kubernetes.changes import change
+from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiError, ConflictError
+from activities.kubernetes.events import EventPublisher
+from activities.kubernetes.nodeclaims import (
+    ConditionUpdate,
+    annotate_claim,
+    delete_with_finalizer,
+    read_claim,
+    update_conditions,
+)
+from activities.kubernetes.resources import NODECLAIMS, NODES
+from activities.node import cordon
+from activities.node.nodes import Budgets, find_node, pods_on
+from tenon.apis import labels
+from tenon.apis.nodeclaim import DISRUPTION_REASON
+from tenon.apis.reasons import Reason, camel_case, snake_case, traits_of
+from tenon.disruption.history.arrivals import with_arrival
+from tenon.disruption.rules.held_pods import holder, late_pod
+from tenon.kube import object_json
+from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.structs import Object
+from tenon.messages.base import ActivityName, ClaimRef
+from tenon.messages.disruption import (
+    DisruptInput,
+    DisruptionCandidate,
+    DisruptionCommand,
+    FinishInput,
+    Replacement,
+    ReplacementsInput,
+    StepResult,
+)
+from tenon.messages.node import Disrupt, DisruptAnswer, NodeInput, Removal
+from tenon.node.cordon import tainted
+from tenon.node.ids import nodeclaim_id
+from tenon.node.leave_text import command_text
+
+log = loggers.DISRUPTION
+
+UNUSED = "the command failed before it needed this node"
+OFFERS = 6
+"""How often an unused replacement is asked to leave: for half a minute."""
+MAX_ATTEMPTS = 14
+"""After so many attempts, about five minutes, a node that accepted and does not leave is given up: its workflow was
+terminated."""
+
+
+class CommandActivities:
+    """Each step of a command as its own activity. All of them may be repeated."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        recorder: EventPublisher,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._kube = kube
+        self._recorder = recorder
+        self._now = now
+        self._restarter = RolloutRestarter(kube, now)
+
+    def all(self) -> Sequence[Callable[..., Any]]:
+        """All activities."""
+        return [
+            self.taint_candidates,
+            self.create_replacements,
+            self.look_at_replacements,
+            self.start_new_pods_first,
+            self.check_candidates,
+            self.finish_command,
+        ]
+
+    @activity.defn(name=ActivityName.TAINT_CANDIDATES)
+    async def taint_candidates(self, disrupt_input: DisruptInput) -> StepResult:
+        """Mark each candidate's claim with the command and its reason, then keep new pods away from its Node."""
+        if disrupt_input.command.surge and (why := await self._restarter.why_not(disrupt_input.command.surge)):
+            await self._say_why_blocked(disrupt_input, why)
+            return StepResult(failure=why)
+        for candidate in disrupt_input.command.candidates:
+            ref = _ref(disrupt_input.cluster, candidate)
+            claim = await read_claim(self._kube, ref)
+            if claim is None or claim.deleting:
+                return StepResult(failure=f"NodeClaim {candidate.claim} is already leaving")
+            other = claim.annotations.get(labels.DISRUPTED_BY, disrupt_input.command.id)
+            if other != disrupt_input.command.id:
+                return StepResult(failure=f"NodeClaim {candidate.claim} belongs to command {other}")
+            node = (await find_node(self._kube, NodeInput(claim=ref), claim)).node
+            if node is None or object_json.is_deleting(node):
+                return StepResult(failure=f"the Node of NodeClaim {candidate.claim} is already leaving")
+            await annotate_claim(self._kube, ref, {labels.DISRUPTED_BY: disrupt_input.command.id})
+            update = ConditionUpdate(DISRUPTION_REASON, "True", camel_case(disrupt_input.command.reason))
+            await update_conditions(self._kube, ref, [update], self._now)
+            await change(self._kube, NODES, node["metadata"]["name"], tainted, uid=object_json.uid(node))
+            await self._say_what_it_waits_for(disrupt_input.command, claim, node)
+        log.info(
+            "The worker prepares to disrupt nodes",
+            extra={
+                "command": disrupt_input.command.id,
+                "reason": disrupt_input.command.reason,
+                "nodeclaims": [candidate.claim for candidate in disrupt_input.command.candidates],
+                "replacements": [replacement.name for replacement in disrupt_input.command.replacements],
+            },
+        )
+        return StepResult()
+
+    async def _say_why_blocked(self, disrupt_input: DisruptInput, why: str) -> None:
+        for candidate in disrupt_input.command.candidates:
+            claim = await read_claim(self._kube, _ref(disrupt_input.cluster, candidate))
+            if claim is not None:
+                await self._recorder.publish(claim.body, "DisruptionBlocked", why)
+
+    async def _say_what_it_waits_for(self, command: DisruptionCommand, claim: ClaimRecord, node: Object) -> None:
+        if not command.replacements:
+            return
+        names = ", ".join(replacement.name for replacement in command.replacements)
+        text = f"Waiting on readiness of {names} to continue disruption"
+        for subject in (claim.body, node):
+            await self._recorder.publish(subject, "DisruptionWaitingReadiness", text)
+
+    @activity.defn(name=ActivityName.CREATE_REPLACEMENTS)
+    async def create_replacements(self, disrupt_input: DisruptInput) -> StepResult:
+        """Create the NodeClaims of the replacements. Their names make it safe to repeat."""
+        for replacement in disrupt_input.command.replacements:
+            try:
+                created = await self._kube.create(NODECLAIMS, dict(replacement.body))
+            except ConflictError:
+                present = await self._kube.get(NODECLAIMS, replacement.name)
+                if present is None or not _is_of(present, disrupt_input.command):
+                    return StepResult(failure=f"the name {replacement.name} of a replacement is taken")
+            except ApiError as error:
+                if not 400 <= error.status < 500 or error.status in (401, 408, 429):
+                    raise
+                return StepResult(
+                    failure=f"the API server refused a NodeClaim of NodePool {replacement.pool}: {error.message}"
+                )
+            else:
+                reason = camel_case(disrupt_input.command.reason)
+                await self._recorder.publish(created, "DisruptionLaunching", f"Launching NodeClaim: {reason}")
+        return StepResult()
+
+    @activity.defn(name=ActivityName.AWAIT_REPLACEMENTS)
+    async def look_at_replacements(self, replacements_input: ReplacementsInput) -> StepResult:
+        """Look once whether all replacements are initialized, or one is gone.
+
+        The workflow waits between two looks. An activity that waits would hold a worker slot, and launching the
+        replacements needs the same slots.
+        """
+        waiting: dict[str, str] = {}
+        for replacement in replacements_input.command.replacements:
+            body = await self._kube.get(NODECLAIMS, replacement.name)
+            if body is None or object_json.is_deleting(body):
+                return StepResult(failure=f"replacement {replacement.name} is gone{_why_gone(body)}")
+            claim = ClaimRecord.of(body)
+            if not claim.initialized:
+                waiting[replacement.name] = _waits_for(claim)
+        return StepResult(waits="; ".join(f"{name} {reason}" for name, reason in sorted(waiting.items())[:3]))
+
+    @activity.defn(name=ActivityName.SURGE)
+    async def start_new_pods_first(self, replacements_input: ReplacementsInput) -> StepResult:
+        """Restart the Deployments of pods that must not stop first, and look once whether their new pods are ready.
+
+        Raises:
+            ApplicationError: they are not ready yet. Temporal looks again after a pause, which holds no worker slot.
+        """
+        nodes = []
+        for candidate in replacements_input.command.candidates:
+            ref = _ref(replacements_input.cluster, candidate)
+            claim = await read_claim(self._kube, ref)
+            node = (await find_node(self._kube, NodeInput(claim=ref), claim)).node if claim is not None else None
+            if node is not None:
+                nodes.append(str(node["metadata"]["name"]))
+        command = replacements_input.command
+        if not (waits := await self._restarter.surge(command.surge, nodes, command.id)):
+            return StepResult()
+        if self._now() >= replacements_input.until:
+            return StepResult(failure=f"{waits} in time")
+        raise _not_yet(waits)
+
+    @activity.defn(name=ActivityName.CHECK_CANDIDATES)
+    async def check_candidates(self, disrupt_input: DisruptInput) -> StepResult:
+        """Look at the candidates' pods for the last time. A candidate that is already leaving needs no look."""
+        command = disrupt_input.command
+        budgets = Budgets(self._kube)
+        for candidate in command.candidates:
+            ref = _ref(disrupt_input.cluster, candidate)
+            claim = await read_claim(self._kube, ref)
+            if claim is None or claim.deleting:
+                continue
+            node = (await find_node(self._kube, NodeInput(claim=ref), claim)).node
+            if node is None or not command.graceful:
+                continue
+            present = await pods_on(self._kube, node["metadata"]["name"])
+            with_budgets = [(pod, await budgets.selecting(pod)) for pod in present]
+            why = holder(with_budgets, self._now(), after_surge=True)
+            if traits_of(command.reason).fixes_pods:
+                why = why or late_pod(present, candidate.pods)
+            if why:
+                await self._recorder.publish(claim.body, "DisruptionBlocked", why)
+                return StepResult(failure=f"NodeClaim {candidate.claim}: {why}")
+        await self._record_arrivals(command)
+        return StepResult()
+
+    async def _record_arrivals(self, command: DisruptionCommand) -> None:
+        """Write down where the pods go, so that consolidation lets them rest there. They are evicted next."""
+        now = self._now()
+
+        for name, times in command.arrivals.items():
+            activity.heartbeat()
+
+            sent = command.sent.get(name, {})
+
+            def compute(
+                claim: Object, times: Mapping[str, int] = times, sent: Mapping[str, int] = sent
+            ) -> dict[str, Any]:
+                recorded = object_json.annotations(claim).get(labels.MOVED_HERE, "[]")
+                return {"metadata": {"annotations": {labels.MOVED_HERE: with_arrival(recorded, now, times, sent)}}}
+
+            if (present_claim := await self._kube.get(NODECLAIMS, name)) is not None:
+                await change(
+                    self._kube,
+                    NODECLAIMS,
+                    name,
+                    compute,
+                    uid=present_claim["metadata"]["uid"],
+                    read_object=present_claim,
+                )
+
+    @activity.defn(name=ActivityName.FINISH_COMMAND)
+    async def finish_command(self, finish_input: FinishInput) -> StepResult:
+        """Give up the command's hold on its nodes. With ``undo``, remove unused replacements.
+
+        It begins when the candidates are leaving, so that replacements and candidates are never both ordinary nodes.
+
+        Raises:
+            ApplicationError: one of them is not leaving yet, or an unused replacement does not leave yet. Temporal
+                tries again after a pause, which holds no worker slot.
+        """
+        stay = set(finish_input.stay)
+        gives_up = activity.info().attempt >= MAX_ATTEMPTS
+        for candidate in finish_input.command.candidates:
+            if candidate.claim in stay or gives_up:
+                continue
+            activity.heartbeat()
+            claim = await read_claim(self._kube, _ref(finish_input.cluster, candidate))
+            if claim is not None and claim.disrupted_by == finish_input.command.id and not claim.deleting:
+                raise _not_yet(f"NodeClaim {candidate.claim} has accepted the command but is not leaving yet")
+        for candidate in finish_input.command.candidates:
+            activity.heartbeat()
+            ref = _ref(finish_input.cluster, candidate)
+            claim = await read_claim(self._kube, ref)
+            if claim is None or claim.disrupted_by != finish_input.command.id:
+                continue
+            if claim.deleting:
+                text = f"Disrupting NodeClaim: {camel_case(finish_input.command.reason)}"
+                await self._recorder.publish(claim.body, "DisruptionTerminating", text)
+                continue
+            if candidate.claim not in stay:
+                log.warning(
+                    "A node accepted a disruption command but does not leave, and the command gives up on it",
+                    extra={"nodeclaim": ref.name},
+                )
+            # The taint goes first: as long as the annotation is there, a repetition finds the rest.
+            await cordon.withdraw(self._kube, ref, "", command=finish_input.command.id)
+            await self._unmark(ref, labels.DISRUPTED_BY, finish_input.command)
+        for replacement in finish_input.command.replacements:
+            activity.heartbeat()
+            await self._release(finish_input, replacement)
+        if finish_input.undo:
+            _count_failure(finish_input.command)
+            log.info(
+                "The worker undid a disruption command",
+                extra={
+                    "command": finish_input.command.id,
+                    "reason": finish_input.command.reason,
+                    "nodeclaims": finish_input.stay,
+                },
+            )
+        return StepResult()
+
+    async def _release(self, finish_input: FinishInput, replacement: Replacement) -> None:
+        """End the command's hold on a replacement. If the command failed, remove it unless a pod uses it."""
+        body = await self._kube.get(NODECLAIMS, replacement.name)
+        if body is None or not _is_of(body, finish_input.command):
+            return
+        claim = ClaimRecord.of(body)
+        ref = ClaimRef(cluster=finish_input.cluster, name=replacement.name, uid=claim.uid)
+        if finish_input.undo and not claim.registered:
+            removal = Removal(
+                reason=Reason.UNUSED_REPLACEMENT, detail=UNUSED, actor=command_text(finish_input.command.id)
+            )
+            await delete_with_finalizer(self._kube, claim, removal)
+            return
+        if finish_input.undo:
+            await _offer_to_leave(finish_input, replacement)
+        await self._unmark(ref, labels.REPLACEMENT_FOR, finish_input.command)
+
+    async def _unmark(self, ref: ClaimRef, annotation: str, command: DisruptionCommand) -> None:
+        def compute(claim: Object) -> dict[str, Any]:
+            if object_json.annotations(claim).get(annotation) != command.id:
+                return {}
+            return {"metadata": {"annotations": {annotation: None}}}
+
+        await change(self._kube, NODECLAIMS, ref.name, compute, uid=ref.uid)
+
+
+def _count_failure(command: DisruptionCommand) -> None:
+    does = "replace" if command.replacements else "delete"
+    reason = snake_case(command.reason)
+    metrics.QUEUE_FAILURES.labels(does, reason, command.consolidation_type).inc()
+
+
+async def _offer_to_leave(finish_input: FinishInput, replacement: Replacement) -> None:
+    """Ask the workflow of an unused replacement to leave if it has no pods. If it does not, it is an ordinary node.
+
+    Raises:
+        ApplicationError: it does not leave yet, for example because a node that was just initialized still binds pods.
+    """
+    handle = activity.client().get_workflow_handle(nodeclaim_id(finish_input.cluster, replacement.name))
+    request = Disrupt(command=finish_input.command.id, reason=Reason.EMPTY, detail=UNUSED, only_if_empty=True)
+    attempt = activity.info().attempt
+    ident = f"{finish_input.command.id}-{attempt}"  # a workflow repeats its answer to the same update
+    try:
+        answer = await handle.execute_update("disrupt", request, id=ident, result_type=DisruptAnswer)
+    except Exception as error:  # emptiness and consolidation look after a node that stays
+        why = str(error)
+    else:
+        if answer.accepted:
+            return
+        why = answer.why
+        if attempt < OFFERS:
+            raise _not_yet(f"replacement {replacement.name} of the failed command does not leave yet: {why}")
+    log.info(
+        "A replacement of a failed command stays",
+        extra={"command": finish_input.command.id, "nodeclaim": replacement.name, "error": why},
+    )
+
+
+def _not_yet(condition: str) -> ApplicationError:
+    """The error of an attempt that found that it must wait. Temporal shows it as the last failure of the activity."""
+    return ApplicationError(condition, category=ApplicationErrorCategory.BENIGN)
+
+
+def _ref(cluster: str, candidate: DisruptionCandidate) -> ClaimRef:
+    return ClaimRef(cluster=cluster, name=candidate.claim, uid=candidate.uid)
+
+
+def _is_of(claim: Mapping[str, Any], command: DisruptionCommand) -> bool:
+    return ClaimRecord.of(claim).replacement_for == command.id
+
+
+def _waits_for(claim: ClaimRecord) -> str:
+    if not claim.launched:
+        launched = claim.condition("Launched")
+        return str(launched.get("message") or "waits for its instance")
+    if not claim.registered:
+        return "waits for its Node"
+    return str(claim.condition("Initialized").get("message") or "waits until its Node is ready")
+
+
+def _why_gone(claim: Mapping[str, Any] | None) -> str:
+    if claim is None:
+        return ""
+    message = ClaimRecord.of(claim).condition("Launched").get("message")
+    return f": {message}" if message else ""

@@ -1,0 +1,55 @@
+"""Events on NodeClaims that emptiness or consolidation would consider if nothing held their nodes (DIS-15).
+
+Looks for moves say the same of pods that hold a node with pods, and of nodes that drifted. But they know neither nodes
+that an annotation protects nor empty nodes, and a cluster with nothing else has no looks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from activities.disruption.move_events import why_stays
+from activities.kubernetes.event_references import claim_reference
+from activities.kubernetes.events import EventPublisher
+from tenon.disruption.deciding import why_held
+from tenon.disruption.model import ManagedNode, Situation
+
+REPORT_SECONDS = 30.0
+"""Seconds between two reports. Each goes over all nodes, so not every change of the cluster gets one."""
+REPEAT_SECONDS = 900.0
+"""Seconds after which a node that is still held gets its event again, as the event Unconsolidatable."""
+MOST = 20
+"""How many nodes a report names. Thousands may have the annotation, and the next reports name the others."""
+
+
+class HeldNodeEvents:
+    """Publishes the events, and remembers when each node got its last one."""
+
+    def __init__(self, recorder: EventPublisher) -> None:
+        self._recorder = recorder
+        self._due = 0.0
+        self._said: dict[tuple[str, str], float] = {}
+        """By NodeClaim and message: until when it is not repeated."""
+        self._publishing: asyncio.Task[None] | None = None
+
+    def report(self, situation: Situation) -> None:
+        """Report which nodes are held if the last report is long ago. Events are written in the background."""
+        now = asyncio.get_running_loop().time()
+        if now < self._due or (self._publishing is not None and not self._publishing.done()):
+            return
+        self._due = now + REPORT_SECONDS
+        held_nodes = why_held(situation)
+        self._said = {
+            (claim, why): at for (claim, why), at in self._said.items() if held_nodes.get(claim) == why and now < at
+        }
+        unsaid = [held_node for held_node in sorted(held_nodes.items()) if held_node not in self._said][:MOST]
+        if unsaid:
+            self._said |= dict.fromkeys(unsaid, now + REPEAT_SECONDS)
+            nodes = {node.claim: node for node in situation.nodes}
+            self._publishing = asyncio.create_task(self._publish(unsaid, nodes))
+
+    async def _publish(self, held_nodes: Sequence[tuple[str, str]], nodes: Mapping[str, ManagedNode]) -> None:
+        for claim, why in held_nodes:
+            about = claim_reference(claim, nodes[claim].uid)
+            await self._recorder.publish(about, "DisruptionBlocked", why_stays(nodes[claim], why))

@@ -1,0 +1,476 @@
+"""Looks for disruption commands that move pods, in a thread on a snapshot of the cluster.
+
+A look simulates many placements, so it takes longer than a look for empty nodes and never delays one. `look_pace` says
+when it begins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from functools import partial
+from typing import Protocol, TypeVar
+
+from temporalio.exceptions import ApplicationError
+
+from activities import loggers, metrics
+from activities.clock import utc_now
+from activities.cluster_view.interfaces import ClusterView, DisruptionCluster, Types
+from activities.disruption import decision_metrics
+from activities.disruption.look_pace import LookPace
+from activities.disruption.move_events import MoveEvents
+from activities.disruption.slowed_pools import SlowedPools
+from activities.kubernetes.events import EventPublisher
+from activities.provisioning.batching import Batcher
+from activities.provisioning.buffers import BufferRoom
+from activities.provisioning.launch_refusals import LaunchRefusals
+from activities.provisioning.offerings import instance_types_by_pool
+from activities.provisioning.solving import Limit
+from tenon.apis.nodepool import NodePool
+from tenon.apis.reasons import traits_of
+from tenon.apis.shortage_price import price_factor, shortage_annotation
+from tenon.disruption.commands.command_messages import arrivals_of, command_id, pods_sent, to_message
+from tenon.disruption.commands.leaving_together import leaving_together
+from tenon.disruption.commands.open_commands import claims_of, hosts_of
+from tenon.disruption.deciding import decide
+from tenon.disruption.history.savings import measured, slowed_pools
+from tenon.disruption.methods import moving_methods
+from tenon.disruption.methods.base import Method
+from tenon.disruption.model import (
+    ClusterModel,
+    Command,
+    Decision,
+    ManagedNode,
+    Situation,
+    model_of,
+    policy_of,
+)
+from tenon.disruption.search.pods_elsewhere import PodsElsewhere
+from tenon.disruption.search.size_limits import MAX_OPEN, how_many_fit
+from tenon.disruption.validation import still_allowed, validated
+from tenon.ec2.refusals.avoided import avoided_until
+from tenon.evolve import evolve
+from tenon.kube.pod import Pod
+from tenon.messages.disruption import (
+    DisruptionCommand,
+    LookCursor,
+    MeasuredSaving,
+    OpenCommand,
+    Replacement,
+    StepResult,
+)
+from tenon.messages.provisioning import LaunchBreaker
+from tenon.provisioning.claims import name_after, replacement_claim_body
+from tenon.provisioning.launch_breakers import held_as_a_whole, without_held_types
+from tenon.provisioning.overlays import Overlaid
+from tenon.provisioning.planning_policy import PlanPolicy
+from tenon.provisioning.problem import problem_of
+from tenon.provisioning.readiness import usable_pools
+from tenon.provisioning.static_capacity import usable_static_pools
+from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
+from tenon.scheduling.type_table import TypeTables
+
+log = loggers.DISRUPTION
+
+MAX_COMMANDS = 50
+"""How many commands of one look start. Each is validated on the whole cluster, and the next look finds the others. By
+then, kube-scheduler has put pods of the first ones on nodes that should have left too, so the limit is not lower."""
+MAX_LAUNCHING = 25
+"""How many of them launch nodes. NodeClaims are large, and all commands of a look must fit in a message."""
+MAX_SECONDS = 60.0
+"""Seconds after which a look gives what it has found."""
+MAX_REMEMBERED = 1000
+"""The maximum number of commands of which new hosts are remembered."""
+DRIFT_SHARE = 0.5
+"""The part of this time that drift may use. Its candidates may all be nodes that cannot leave, in every look."""
+
+Result = TypeVar("Result")
+
+
+class Compute(Protocol):
+    """Runs a function in a thread."""
+
+    async def __call__(self, function: Callable[..., Result], /, *arguments: object) -> Result:
+        """Return what the function returns."""
+        ...
+
+
+MethodsFor = Callable[[Limit], Sequence[Method]]
+"""Returns the methods that move pods, which stop when the time limit is over."""
+
+
+def methods_within(limit: Limit, *, spot_to_spot: bool = False) -> Sequence[Method]:
+    """Return the methods that move pods. Drift comes first and leaves a share of the time for consolidation.
+
+    ``spot_to_spot``: the feature gate SpotToSpotConsolidation.
+    """
+    return moving_methods(limit, spot_to_spot=spot_to_spot, drift_expired=limit.part(DRIFT_SHARE))
+
+
+class MoveFinder:
+    """Finds and validates commands that move pods. One look runs at a time."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        types: Types,
+        batcher: Batcher,
+        recorder: EventPublisher,
+        methods: MethodsFor,
+        policy: PlanPolicy | None = None,
+        buffers: BufferRoom | None = None,
+        refusals: LaunchRefusals | None = None,
+        slowed: SlowedPools | None = None,
+        now: Callable[[], datetime] = utc_now,
+        free_memory: Callable[[], None] = lambda: None,
+    ) -> None:
+        """``policy``: the operator's settings that affect plans. ``buffers``: where CapacityBuffers keep room.
+
+        ``refusals``: what EC2 refuses, which no replacement is made of. ``slowed``: the pools whose moves do not pay.
+        ``free_memory`` is called in a thread after each look, because its model of the cluster is large.
+        """
+        self._view = view
+        self._types = types
+        self._batcher = batcher
+        self._events = MoveEvents(recorder)
+        self._blocked_at: dict[str, datetime] = {}
+        """By NodeClaim, when a method last found that it cannot leave."""
+        self._elsewhere = PodsElsewhere()
+        self._tables = TypeTables()
+        """The index of the instance types, as the last look left it."""
+        self._methods = methods
+        self._policy = policy or PlanPolicy()
+        self._buffers = buffers or BufferRoom()
+        self._refusals = refusals or LaunchRefusals(now=now)
+        self._slowed = slowed or SlowedPools()
+        self._now = now
+        self._free_memory = free_memory
+        self._look: asyncio.Task[list[DisruptionCommand]] | None = None
+        self._limit: Limit | None = None
+        self._pace = LookPace(view, batcher, self._refusals)
+        self._new_hosts: dict[str, frozenset[str]] = {}
+        """By command that takes other replacements than it was decided with, the NodeClaims that its pods move to."""
+        self._cursor: LookCursor | None = None
+        """Where the next look goes on; None until it is known."""
+
+    def close(self) -> None:
+        """End the look that runs."""
+        self._events.close()
+        if self._limit is not None:
+            self._limit.end()
+        if self._look is not None:
+            self._look.cancel()
+
+    def start(
+        self, nodes: Sequence[ManagedNode], open_commands: Mapping[str, OpenCommand]
+    ) -> asyncio.Task[list[DisruptionCommand]] | None:
+        """Start a look if one is due. Returns the look that runs, if any.
+
+        Args:
+            nodes: all nodes.
+            open_commands: the open and the failed commands, by NodeClaim.
+        """
+        if self._look is not None or not self._pace.is_due() or len(open_commands) >= MAX_OPEN:
+            return self._look
+        if self._pace.lets_begin(self._outline(nodes, open_commands), new_round=self._round_is_over()):
+            self._look = asyncio.create_task(self._find_and_free(nodes, open_commands))
+        return self._look
+
+    def _round_is_over(self) -> bool:
+        """Whether the next look begins a round: the last one did not leave nodes for it."""
+        return self._cursor is None or not self._cursor.more
+
+    @property
+    def cursor(self) -> LookCursor | None:
+        """Where the next look goes on, for the workflow, which keeps it; None until `resume` says it."""
+        return self._cursor
+
+    def resume(self, cursor: LookCursor) -> None:
+        """Go on where the looks of an earlier leader ended."""
+        self._cursor = cursor
+
+    def due_in(self) -> float:
+        """Return in how many seconds `start` may start a look. A look that runs ends by itself."""
+        if self._look is not None:
+            return MAX_SECONDS
+        return self._pace.due_in()
+
+    def take(self, situation: Situation) -> list[DisruptionCommand]:
+        """Return the commands of the look that ended, without those that are not allowed any more.
+
+        ``situation``: the nodes and the open commands as they are now. It needs no model.
+        """
+        look = self._look
+        if look is None or not look.done():
+            return []
+        self._look = None
+        if look.cancelled():
+            return []
+        if (error := look.exception()) is not None:
+            self._pace.retry_soon()
+            log.error("The worker failed to search for nodes to disrupt and retries", exc_info=error)
+            return []
+        return still_allowed(look.result(), situation)
+
+    async def validate(self, command: DisruptionCommand, open_commands: Mapping[str, OpenCommand]) -> StepResult:
+        """Return why the command must not be carried out any more, or what is carried out in its place (DIS-46).
+
+        ``open_commands``: the open and the failed commands, by NodeClaim.
+
+        Raises:
+            ApplicationError: the worker has just started and does not know the cluster yet. Temporal retries.
+        """
+        if not (self._view.synced() and self._buffers.known):
+            raise ApplicationError("the cluster cache is not synced yet", type="CacheBehind")
+        if command.replacements:
+            await self._refusals.refresh()  # a launch that succeeded may have been refused cheaper types
+        limit = Limit(MAX_SECONDS / 2)
+        others = {claim: entry for claim, entry in open_commands.items() if entry.command != command.id}
+        situation, overlaid = await self._situation(self._view.managed_nodes(), others, asyncio.to_thread)
+        validation = await asyncio.to_thread(validated, command, situation, limit)
+        if validation.why:
+            metrics.FAILED_VALIDATIONS.labels(command.consolidation_type).inc()
+            await self._events.rejected(command, validation.why)
+        if validation.instead is None:
+            return StepResult(failure=validation.why)
+        log.info(
+            "A disruption command takes other replacements, because its pods need other nodes by now",
+            extra={
+                "command": command.id,
+                "nodeclaims": [candidate.claim for candidate in command.candidates],
+                "replacements": len(validation.instead.replacements),
+            },
+        )
+        pools = {pool.metadata.name: pool for pool, _ in overlaid.sold}
+        winners = self._winners(situation, overlaid)
+        message = await asyncio.to_thread(
+            partial(self._message, validation.instead, situation.model, pools, overlaid, winners, ident=command.id)
+        )
+        self._remember_hosts(message)
+        return StepResult(instead=evolve(message, leaves_from=command.leaves_from))
+
+    async def measure(self, command: DisruptionCommand, left: Collection[str]) -> dict[str, MeasuredSaving]:
+        """Return what a command saves, by NodePool; empty if a price is not known. Consolidation says it in an event.
+
+        ``left``: the NodeClaims that leave.
+
+        Raises:
+            ApplicationError: the worker has just started and does not know the cluster yet. Temporal retries.
+        """
+        if not self._view.synced():
+            raise ApplicationError("the cluster cache is not synced yet", type="CacheBehind")
+        prices: dict[str, float] = {}
+        if command.replacements:
+            overlaid = await self._sold()
+            details = await asyncio.to_thread(self._view.snapshot().node_details, overlaid.types_by_pool())
+            prices = {
+                replacement.name: details[replacement.name].price
+                for replacement in command.replacements
+                if replacement.name in details
+            }
+        savings = measured(command, left, prices) or {}
+        if traits_of(command.reason).counts_savings:
+            await self._events.measured(command, savings, self._view.node_pools())
+        return savings
+
+    async def _sold(self) -> Overlaid:
+        """What the pools can buy."""
+        find_class = self._view.node_class
+        node_pools = self._view.node_pools()
+        pools = [*usable_pools(node_pools, find_class), *usable_static_pools(node_pools, find_class)]
+        return await instance_types_by_pool(self._view, self._types, pools, self._refusals.avoided())
+
+    async def _find_and_free(
+        self, nodes: Sequence[ManagedNode], open_commands: Mapping[str, OpenCommand]
+    ) -> list[DisruptionCommand]:
+        try:
+            return await self._find(nodes, open_commands)
+        finally:
+            await asyncio.to_thread(self._free_memory)
+
+    async def _find(
+        self, nodes: Sequence[ManagedNode], open_commands: Mapping[str, OpenCommand]
+    ) -> list[DisruptionCommand]:
+        limit = self._limit = Limit(MAX_SECONDS)
+        self._pace.look_begins(new_round=self._round_is_over())
+        try:
+            situation, overlaid = await self._situation(nodes, open_commands, self._compute)
+            assert situation.model is not None
+            self._tables = situation.model.tables
+            methods = self._methods(limit)
+            decision = await self._compute(decide, situation, methods, decision_metrics.timed)
+            _count_timeouts(methods, limit)
+            decision = replace(decision, commands=_first(decision.commands))
+            self._cursor = decision.cursor or self._cursor or LookCursor()  # consolidation that failed names none
+            complete = not (decision.failed or decision.is_cut or limit())
+        except BaseException:
+            self._pace.look_failed()
+            raise
+        finally:
+            self._limit = None
+        self._pace.look_ends(found_moves=bool(decision.commands), ends_round=complete and self._round_is_over())
+        pools = {pool.metadata.name: pool for pool, _ in overlaid.sold}
+        winners = self._winners(situation, overlaid)
+        messages = await asyncio.to_thread(
+            lambda: [self._message(command, situation.model, pools, overlaid, winners) for command in decision.commands]
+        )
+        messages = messages[: how_many_fit(messages)]
+        decision = replace(decision, commands=decision.commands[: len(messages)])
+        _report(decision, methods, situation)
+        self._events.decided(decision, {node.claim: node for node in nodes}, self._view.node_pools())
+        self._remember_blocked(decision, nodes)
+        return leaving_together(messages, self._now())
+
+    def _winners(self, situation: Situation, overlaid: Overlaid) -> TypeChoiceExplainer:
+        """Explains why a replacement has its instance type, and what it would usually cost."""
+        assert situation.model is not None
+        refused_until = partial(avoided_until, self._refusals.avoided_until())
+        return TypeChoiceExplainer(situation.model.problem, overlaid.types_by_pool(), refused_until)
+
+    async def _situation(
+        self, nodes: Sequence[ManagedNode], open_commands: Mapping[str, OpenCommand], compute: Compute
+    ) -> tuple[Situation, Overlaid]:
+        """The situation with its model, and what the pools can buy."""
+        overlaid = await self._sold()
+        snapshot = self._view.snapshot()
+        reserved = self._batcher.reserved()
+        breakers = self._refusals.breakers(self._view.node_pools())
+        model = await compute(_model, snapshot, overlaid, self._policy, reserved, breakers, self._tables)
+        elsewhere = await compute(self._elsewhere.added_to, nodes, model.details, self._now())
+        return replace(self._outline(elsewhere, open_commands), model=model), overlaid
+
+    def _outline(self, nodes: Sequence[ManagedNode], open_commands: Mapping[str, OpenCommand]) -> Situation:
+        """The situation without its model, which takes long to build."""
+        return Situation(
+            nodes=nodes,
+            policies={pool.metadata.name: policy_of(pool) for pool in self._view.node_pools()},
+            now=self._now(),
+            under_command=claims_of(open_commands, postponed=False),
+            postponed=claims_of(open_commands, postponed=True),
+            nominated=frozenset(self._batcher.nominated_nodes()) | self._hosts_of(open_commands),
+            buffer_hosts=self._buffers.hosts(),
+            slowed=slowed_pools(self._slowed.savings, open_commands, self._now()),
+            cursor=self._cursor or LookCursor(),
+            blocked_at=dict(self._blocked_at),
+        )
+
+    def _hosts_of(self, open_commands: Mapping[str, OpenCommand]) -> frozenset[str]:
+        """The NodeClaims that open commands move pods to (DIS-62). The workflow does not know the new ones."""
+        still_open = {entry.command for entry in open_commands.values() if not entry.postponed}
+        return hosts_of(open_commands).union(
+            *(self._new_hosts.get(command_id, frozenset()) for command_id in still_open)
+        )
+
+    def _remember_hosts(self, command: DisruptionCommand) -> None:
+        self._new_hosts[command.id] = frozenset(command.arrivals)
+        while len(self._new_hosts) > MAX_REMEMBERED:
+            del self._new_hosts[next(iter(self._new_hosts))]
+
+    async def _compute(self, function: Callable[..., Result], *arguments: object) -> Result:
+        """Run a function in a thread and add its CPU time, so that waiting for EC2 or for a core does not count."""
+
+        def timed() -> tuple[Result, float]:
+            began = time.thread_time()
+            return function(*arguments), time.thread_time() - began
+
+        result, seconds = await asyncio.to_thread(timed)
+        self._pace.add(seconds)
+        return result
+
+    def _remember_blocked(self, decision: Decision, nodes: Sequence[ManagedNode]) -> None:
+        """Remember which nodes cannot leave although they should. Each is logged once."""
+        now = self._now()
+        claim_names = {node.claim for node in nodes}
+        self._blocked_at = {claim: at for claim, at in self._blocked_at.items() if claim in claim_names}
+        for claim, why in decision.blocked.items():
+            if claim not in self._blocked_at:
+                log.info("A node cannot leave although it should", extra={"nodeclaim": claim, "error": why})
+            self._blocked_at[claim] = now
+
+    def _message(
+        self,
+        command: Command,
+        model: ClusterModel | None,
+        pools: Mapping[str, NodePool],
+        overlaid: Overlaid,
+        winners: TypeChoiceExplainer,
+        *,
+        ident: str = "",
+    ) -> DisruptionCommand:
+        """The command's message. ``ident``: the ID of the command that it takes the place of."""
+        assert model is not None  # methods that move pods need it
+        ident = ident or command_id(command, self._now())
+        replacements = []
+        for number, planned in enumerate(command.replacements):
+            name = name_after(planned.pool, f"{ident}/{number}")
+            why = "\n".join(command.explanation)
+            body = replacement_claim_body(planned, pools[planned.pool], name, ident, command.reason, why)
+            factor = price_factor(pools[planned.pool].metadata.annotations)
+            body["metadata"]["annotations"] |= overlaid.overlay_annotations(planned.pool, planned.instance_types)
+            body["metadata"]["annotations"] |= shortage_annotation(planned.price, winners.usual_price(planned), factor)
+            replacements.append(Replacement(name=name, pool=planned.pool, body=body))
+        pods = {candidate.node.claim: model.details[candidate.node.claim].pods for candidate in command.candidates}
+        prices = {candidate.node.claim: model.details[candidate.node.claim].price for candidate in command.candidates}
+        names = [candidate.name for candidate in replacements]
+        surge = [pod_key for candidate in command.candidates for pod_key in model.details[candidate.node.claim].surges]
+        return to_message(
+            command,
+            ident=ident,
+            replacements=replacements,
+            pods=pods,
+            prices=prices,
+            arrivals=arrivals_of(command, model, names, self._now()),
+            sent=pods_sent(command, model, names),
+            surge=surge,
+        )
+
+
+def _first(commands: Sequence[Command]) -> tuple[Command, ...]:
+    """Return the commands to start now, without those beyond the limits."""
+    first_commands: list[Command] = []
+    launching = 0
+    for command in commands:
+        launching += bool(command.replacements)
+        if len(first_commands) < MAX_COMMANDS and not (command.replacements and launching > MAX_LAUNCHING):
+            first_commands.append(command)
+    return tuple(first_commands)
+
+
+def _model(
+    snapshot: DisruptionCluster,
+    overlaid: Overlaid,
+    policy: PlanPolicy,
+    reserved: Mapping[str, Sequence[Pod]],
+    breakers: Mapping[str, LaunchBreaker],
+    tables: TypeTables,
+) -> ClusterModel:
+    static = {pool.metadata.name for pool, _ in overlaid.sold if pool.spec.replicas is not None}
+    problem = problem_of(snapshot, [], without_held_types(overlaid.sold, breakers, breakers), policy, reserved)
+    details = snapshot.node_details(overlaid.types_by_pool())  # the nodes of held types have their prices all the same
+    return model_of(problem, details, static, held_as_a_whole(breakers), tables)
+
+
+def _count_timeouts(methods: Sequence[Method], limit: Limit) -> None:
+    """Count consolidation that a look's time limit cut short (MET-33)."""
+    if limit():
+        for kind in {method.consolidation_type for method in methods} - {""}:
+            metrics.CONSOLIDATION_TIMEOUTS.labels(kind).inc()
+
+
+def _report(decision: Decision, methods: Sequence[Method], situation: Situation) -> None:
+    decision_metrics.report(decision, methods)
+    decision_metrics.count_moves(decision, situation.policies)
+    for command in decision.commands:
+        decision_metrics.count(command)
+        log.info(
+            "The worker found nodes to disrupt",
+            extra={
+                "nodeclaims": [candidate.node.claim for candidate in command.candidates],
+                "reason": command.reason,
+                "replacements": len(command.replacements),
+                "saving": round(command.saving, 4),
+            },
+        )

@@ -1,0 +1,204 @@
+"""The step "cordon node": taint the Node against new pods, and request the deletion of NodeClaim and Node."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from activities import metrics
+from activities.kubernetes.changes import change
+from activities.kubernetes.client import Kube
+from activities.kubernetes.events import EventPublisher
+from activities.kubernetes.nodeclaims import (
+    Clock,
+    ConditionUpdate,
+    annotate_claim,
+    clear_fact,
+    clear_removals,
+    read_claim,
+    record_removal,
+    request_deletion,
+    update_conditions,
+)
+from activities.kubernetes.nodepools import consolidation_policy
+from activities.kubernetes.resources import NODES
+from activities.node.nodes import find_node, pods_on
+from tenon.apis import labels
+from tenon.apis.nodeclaim import DISRUPTION_REASON
+from tenon.apis.reasons import Reason, camel_case, snake_case
+from tenon.kube import object_json
+from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.records import PodRecord
+from tenon.kube.structs import Object
+from tenon.kube.timestamps import format_instant
+from tenon.messages.base import ClaimRef
+from tenon.messages.node import CordonInput, CordonResult, NodeInput
+from tenon.node import cordon as decide
+from tenon.node import drain
+
+DISRUPTED = "Disrupted"
+"""The reason of the event on NodeClaim and Node when the node begins to leave."""
+
+
+async def cordon(kube: Kube, recorder: EventPublisher, cordon_input: CordonInput, now: Clock) -> CordonResult:
+    """Taint the Node, then delete claim and Node. Their finalizers keep the objects until the instance is gone.
+
+    With ``only_if_empty``, a node with pods stays. If the claim or Node is already being deleted, nothing is undone.
+    """
+    claim = await read_claim(kube, cordon_input.claim)
+    # A claim that never had a Node has nothing to cordon. If the claim is gone, look for the Node anyway.
+    node = (await find_node(kube, cordon_input, claim)).node if claim is None or claim.registered else None
+    if node is not None and cordon_input.only_if_empty and not _is_leaving(claim, node):
+        node, staying = await _taint_if_empty(kube, node, claim)
+        if node is not None and staying:
+            return CordonResult(
+                cordoned=False,
+                node_name=node["metadata"]["name"],
+                pods=staying,
+                claim_exists=claim is not None,
+                node_exists=True,
+            )
+    node_pods: list[PodRecord] = []
+    if node is not None:
+        node = await change(
+            kube, NODES, node["metadata"]["name"], decide.cordoned, uid=object_json.uid(node), read_object=node
+        )
+    if node is not None:
+        node_pods = await pods_on(kube, node["metadata"]["name"])
+    force_at = cordon_input.termination_timestamp
+    if claim is not None:
+        before = claim
+        claim, force_at = await _delete_claim(kube, cordon_input, claim, now)
+        await _count_pods(kube, cordon_input.removal.reason, before, node_pods)
+    if node is not None:
+        name = node["metadata"]["name"]
+        if not object_json.is_deleting(node):
+            await kube.delete(NODES, name, uid=object_json.uid(node))
+        if force_at is not None:
+            text = f"all pods will be deleted by {format_instant(force_at)}, whatever protects them"
+            for subject in [node, *([claim.body] if claim is not None else [])]:
+                await recorder.publish(subject, "TerminationGracePeriodExpiring", text, "Warning")
+    await _say_why(recorder, cordon_input, claim, node)
+    return CordonResult(
+        node_name=node["metadata"]["name"] if node is not None else "",
+        pods=len(drain.remaining_pods(node_pods, now())),
+        force_at=force_at,
+        claim_exists=claim is not None,
+        node_exists=node is not None,
+    )
+
+
+async def _say_why(
+    recorder: EventPublisher, cordon_input: CordonInput, claim: ClaimRecord | None, node: Object | None
+) -> None:
+    """Publish on NodeClaim and Node why the node leaves, who asked for it and what it was.
+
+    This is the only place that does so, whatever made the node leave. A repetition publishes the same event again.
+    """
+    text = f"{cordon_input.why}; {cordon_input.life}" if cordon_input.life else cordon_input.why
+    subjects = [subject for subject in (claim.body if claim is not None else None, node) if subject is not None]
+    await asyncio.gather(*(recorder.publish(subject, DISRUPTED, text) for subject in subjects))
+
+
+async def _count_pods(kube: Kube, reason: str, before: ClaimRecord, node_pods: Sequence[PodRecord]) -> None:
+    """Count the pods that must move because Tenon requested the deletion of their node (MET-28).
+
+    A repetition counts nothing, and neither does a deletion that a user requested.
+    """
+    known_reason = Reason.of(reason)
+    if before.deleting or not reason or (known_reason is not None and known_reason.is_by_hand):
+        return
+    metrics.PODS_DISRUPTED.labels(
+        snake_case(reason),
+        before.pool,
+        before.labels.get(labels.CAPACITY_TYPE, ""),
+        await consolidation_policy(kube, before.pool, reason),
+        known_reason.termination_mode if known_reason is not None else "forceful",
+    ).inc(sum(pod.reschedulable for pod in node_pods))
+
+
+async def withdraw(kube: Kube, ref: ClaimRef, node_name: str, *, command: str = "") -> bool:
+    """Remove the cordon from a node that stays, and the disruption condition from its claim.
+
+    The cordon may be left over from a workflow that was terminated, or set by a user. What belongs to an open
+    disruption command stays, unless it is this ``command``.
+
+    Returns:
+        Whether something was removed. Nothing is removed if the claim or Node is being deleted or is gone.
+    """
+    claim = await read_claim(kube, ref)
+    if claim is None or not claim.registered or claim.disrupted_by not in ("", command):
+        return False
+    node = (await find_node(kube, NodeInput(claim=ref, node_name=node_name), claim)).node
+    if node is None or _is_leaving(claim, node):
+        return False
+    # Clear the claim first: a retry still finds the taint on the Node.
+    await clear_removals(kube, claim)
+    cleared = await clear_fact(kube, ref, DISRUPTION_REASON)
+    return await _uncordon(kube, node) or cleared
+
+
+async def _taint_if_empty(kube: Kube, node: Object, claim: ClaimRecord | None) -> tuple[dict[str, Any] | None, int]:
+    """Taint the Node unless pods on it would need another node.
+
+    List the pods before the taint, so that a busy node is never marked, and after it, so that no pod can be scheduled
+    in between. A node with pods loses the taint, also that of an earlier attempt. It never had the label that excludes
+    it from load balancers, which follows when the node is sure to leave.
+
+    Returns:
+        The Node, or None if it is gone; and how many pods make it stay.
+    """
+    name, uid = node["metadata"]["name"], object_json.uid(node)
+    present: dict[str, Any] | None = dict(node)
+    staying = await _count_reschedulable(kube, name)
+    if not staying:
+        present = await change(kube, NODES, name, decide.tainted, uid=uid, read_object=node)
+        staying = await _count_reschedulable(kube, name) if present is not None else 0
+    if not staying or present is None or _is_leaving(claim, present):
+        return present, 0
+    await _uncordon(kube, present)
+    return present, staying
+
+
+async def _count_reschedulable(kube: Kube, node_name: str) -> int:
+    return sum(pod.reschedulable for pod in await pods_on(kube, node_name))
+
+
+async def _uncordon(kube: Kube, node: Object) -> bool:
+    """Remove the cordon from the Node, and return whether it had one."""
+    marked = bool(decide.uncordoned(node))
+    await change(kube, NODES, node["metadata"]["name"], decide.uncordoned, uid=object_json.uid(node), read_object=node)
+    return marked
+
+
+def _is_leaving(claim: ClaimRecord | None, node: Object) -> bool:
+    return claim is None or claim.deleting or object_json.is_deleting(node)
+
+
+async def _delete_claim(
+    kube: Kube, cordon_input: CordonInput, claim: ClaimRecord, now: Clock
+) -> tuple[ClaimRecord | None, datetime | None]:
+    """Record the reason on the claim and delete it. Then write when the drain becomes forceful.
+
+    That time is counted from the deletion.
+    """
+    await record_removal(kube, cordon_input.claim, cordon_input.removal)
+    reason = cordon_input.removal.reason
+    if decide.has_disruption_reason(reason):
+        await update_conditions(
+            kube, cordon_input.claim, [ConditionUpdate(DISRUPTION_REASON, "True", camel_case(reason))], now
+        )
+    await request_deletion(kube, claim)
+    deleted = await read_claim(kube, cordon_input.claim)
+    subject = deleted or claim
+    force_at = drain.force_instant(
+        subject.deleted_at or now(),
+        subject.termination_grace_seconds,
+        cordon_input.termination_timestamp,
+        subject.termination_timestamp,
+    )
+    if force_at is not None and deleted is not None:
+        await annotate_claim(kube, cordon_input.claim, {labels.TERMINATION_TIMESTAMP: format_instant(force_at)})
+    return deleted, force_at

@@ -1,0 +1,133 @@
+"""The step "drain node": evict the pods in waves until they are gone, and report by name what blocks them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime, timedelta
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.events import EventPublisher
+from activities.kubernetes.nodeclaims import Clock, ConditionUpdate, annotate_claim, read_claim, update_conditions
+from activities.kubernetes.resources import NODES
+from activities.node.eviction import Evictor
+from activities.node.nodes import find_node, pods_on
+from activities.node.vanished import forget_pods, is_dead
+from activities.node.volumes import Heartbeat, Sleep, attached_volumes
+from tenon.apis import labels
+from tenon.apis.nodeclaim import DRAINED
+from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.records import PodRecord
+from tenon.kube.structs import Object
+from tenon.kube.timestamps import format_instant
+from tenon.messages.node import DrainInput, DrainResult
+from tenon.node import drain as decide
+from tenon.node.drain_blockers import grouped, overdue_termination, sentence
+
+POLL_SECONDS = 1.0
+MAX_POLL_SECONDS = 5.0
+"""The maximum pause. While nothing changes, each pause is 1.5 times as long as the previous one."""
+MAX_BLOCKED = 10
+REPLACEMENT_IDLE = "ReplacementIdle"
+"""The reason of the event about nodes that stand empty while a drain is blocked."""
+
+IdleNodes = Callable[[Sequence[PodRecord]], Awaitable[str]]
+"""Returns which nodes stand empty because they were bought for these pods, as the end of a sentence."""
+
+
+async def drain(
+    kube: Kube,
+    recorder: EventPublisher,
+    drain_input: DrainInput,
+    now: Clock,
+    heartbeat: Heartbeat,
+    sleep: Sleep = asyncio.sleep,
+    idle_nodes: IdleNodes | None = None,
+) -> DrainResult:
+    """Remove the pods from the node, or report what is left after ``budget_seconds``.
+
+    The drain does not wait for pods for which waiting is useless: pods that are stuck, pods that the API server does
+    not allow to delete after the node's grace period, and all pods of a dead Node whose instance is gone.
+
+    ``idle_nodes`` is asked which nodes stand empty because they were bought for pods that are blocked here.
+    """
+    claim = await read_claim(kube, drain_input.claim)
+    node: Object | None = (await find_node(kube, drain_input, claim)).node
+    if drain_input.force and claim is not None:
+        await _remember_force(kube, drain_input, claim, now())
+    until = now() + timedelta(seconds=drain_input.budget_seconds)
+    evictor: Evictor | None = None
+    pause, before = POLL_SECONDS, -1
+    while node is not None:
+        name = node["metadata"]["name"]
+        if drain_input.instance_gone and is_dead(node):
+            node_pods = await pods_on(kube, name)
+            heartbeat(len(node_pods))
+            ended = await forget_pods(kube, recorder, node, node_pods, drain_input.why)
+            await _note_drained(kube, drain_input, now)
+            return DrainResult(drained=True, evicted=ended + (evictor.evicted if evictor else 0))
+        node_pods = await pods_on(kube, name, latest=False)
+        waited = decide.remaining_pods(node_pods, now(), drain_input.force_at)
+        if not waited:  # the instance is terminated next, so read again to see pods that came a moment ago
+            node_pods = await pods_on(kube, name)
+            waited = decide.remaining_pods(node_pods, now(), drain_input.force_at)
+        heartbeat(len(waited))
+        first = evictor is None
+        evictor = evictor or Evictor(kube, recorder, node, drain_input)
+        if waited:
+            await evictor.act(waited, now())
+        if not waited or evictor.gives_up(waited, now()):
+            stuck = [overdue_termination(pod) for pod in decide.left_behind(node_pods, now(), drain_input.force_at)]
+            await _publish_left_behind(recorder, node, [*map(sentence, stuck + evictor.blocked(waited))])
+            await _note_drained(kube, drain_input, now)
+            attached = await attached_volumes(kube, name, now())
+            return DrainResult(drained=True, evicted=evictor.evicted, volumes_attached=len(attached))
+        if first:
+            text = f"{len(waited)} pods are left on Node {name}"
+            await update_conditions(
+                kube, drain_input.claim, [ConditionUpdate(DRAINED, "Unknown", "Draining", text)], now
+            )
+        left = (until - now()).total_seconds()
+        next_force_at = decide.next_force(waited, drain_input.force_at, now())
+        if left <= 0:
+            blocked = grouped(evictor.blocked(waited))[:MAX_BLOCKED]
+            standing = await idle_nodes(waited) if blocked and idle_nodes is not None else ""
+            if standing:
+                await recorder.publish(node, REPLACEMENT_IDLE, f"{sentence(blocked[0])}; {standing}", "Warning")
+            return DrainResult(
+                evicted=evictor.evicted,
+                remaining=len(waited),
+                blocked=blocked,
+                next_force_at=next_force_at,
+                idle=standing,
+            )
+        idle = len(waited) == before and not drain_input.force
+        pause, before = min(pause * 1.5, MAX_POLL_SECONDS) if idle else POLL_SECONDS, len(waited)
+        due = [at for at in (evictor.next_try(waited), next_force_at) if at is not None]
+        soonest = [max((at - now()).total_seconds(), POLL_SECONDS) for at in due]
+        await sleep(min(pause, left, *soonest))
+        if drain_input.instance_gone:
+            node = await kube.get(NODES, name)
+    await _note_drained(kube, drain_input, now)
+    return DrainResult(drained=True, evicted=evictor.evicted if evictor else 0)
+
+
+async def _note_drained(kube: Kube, drain_input: DrainInput, now: Clock) -> None:
+    await update_conditions(kube, drain_input.claim, [ConditionUpdate(DRAINED, "True")], now)
+
+
+async def _remember_force(kube: Kube, drain_input: DrainInput, claim: ClaimRecord, now: datetime) -> None:
+    """Write on the claim that its grace period is over, because a restarted workflow knows only what the claim says."""
+    written = claim.termination_timestamp
+    force_at = min(drain_input.force_at or now, now)
+    if written is None or force_at < written:
+        await annotate_claim(kube, drain_input.claim, {labels.TERMINATION_TIMESTAMP: format_instant(force_at)})
+
+
+async def _publish_left_behind(recorder: EventPublisher, node: Object, sentences: Sequence[str]) -> None:
+    """Publish an event about the pods that the drain does not wait for, so that users can see why they vanish."""
+    if not sentences:
+        return
+    more = f"; and {len(sentences) - 3} more" if len(sentences) > 3 else ""
+    text = f"the drain no longer waits for these pods:  {'; '.join(sentences[:3])}{more}"
+    await recorder.publish(node, "FailedDraining", text, "Warning")

@@ -1,0 +1,344 @@
+"""The activities of the NodeClaim workflow, under the names that the Temporal UI shows."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from temporalio import activity
+
+from activities import loggers, metrics
+from activities.clock import utc_now
+from activities.ec2.errors import EC2Error
+from activities.ec2.provider import Ec2Provider
+from activities.ec2.termination_batch import TERMINATED, Terminations
+from activities.heartbeat import with_heartbeat
+from activities.kubernetes import nodeclaims, nodepools
+from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiError
+from activities.kubernetes.events import EventPublisher
+from activities.kubernetes.rate_limit import RequestClass, requests_as
+from activities.node import binding, cordon, drain, initialization, registration, release, volumes
+from activities.node.boot_failures import BootFailures
+from activities.node.consoles import Consoles
+from activities.node.finishing import finished
+from activities.node.idle_replacements import IdleReplacements
+from activities.node.launch_breakers import LaunchBreakers
+from activities.node.launch_groups import in_group, living_instance
+from activities.node.launching import Launching
+from activities.node.learned_memory import LearnedMemory
+from activities.node.lost_instances import launched_recently
+from tenon.apis import labels
+from tenon.apis.reasons import Reason, snake_case
+from tenon.kube.claim_record import ClaimRecord, instance_id_of
+from tenon.kube.scheduler_config import NOTHING, DefaultSpread
+from tenon.messages.base import ActivityName
+from tenon.messages.launch import LaunchInput, LaunchResult, PrepareLaunchInput, PrepareLaunchResult
+from tenon.messages.node import (
+    BindResult,
+    CordonInput,
+    CordonResult,
+    DetachInput,
+    DetachResult,
+    DrainInput,
+    DrainResult,
+    ExpirationInput,
+    ExpirationResult,
+    InitializeResult,
+    KeepInput,
+    NodeInput,
+    RegisterResult,
+    ReleaseInput,
+    ReleaseResult,
+    TerminateInput,
+    TerminateResult,
+)
+from tenon.node.cordon import drain_reason
+from tenon.node.steps import KeepRecorded, Withdrawn
+
+log = loggers.NODECLAIM_LIFECYCLE
+
+SCHEDULER_SECONDS = 2.0
+"""How long kube-scheduler has to place pods on a node that has just become ready, before Tenon binds any; and to count
+the bound pods, after a watch has shown them. If both place pods at the same time, the node may get more than it can
+run, and its kubelet rejects the excess."""
+TERMINATION_WAIT_SECONDS = 120.0
+"""Seconds that one attempt waits for EC2 to terminate an instance."""
+NAMING_THREADS = 40
+"""Threads for tagging instances. EC2's rate limit makes tagging slow, and it must not block other calls. There are as
+many as the burst of CreateTags calls, so that nodes that join together share the call that reads their tags."""
+
+
+class NodeActivities:
+    """Each stage of a node as its own activity."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        recorder: EventPublisher,
+        ec2: Ec2Provider,
+        initialization_timeout: timedelta | None = None,
+        default_spread: DefaultSpread = NOTHING,
+        breakers: LaunchBreakers | None = None,
+    ) -> None:
+        self._kube = kube
+        self._recorder = recorder
+        self._ec2 = ec2
+        self._default_spread = default_spread
+        self._memory = LearnedMemory(kube)
+        self._idle = IdleReplacements(kube, ec2, utc_now)
+        self._terminations = Terminations(ec2)
+        self._naming = ThreadPoolExecutor(NAMING_THREADS, thread_name_prefix="naming")
+        self._names: set[asyncio.Task[None]] = set()
+        self._breakers = breakers or LaunchBreakers(utc_now)
+        self._launching = Launching(kube, recorder, ec2, utc_now, initialization_timeout, self._breakers)
+        self._consoles = Consoles(ec2)
+        self._boots = BootFailures(kube, recorder, ec2, self._breakers, utc_now)
+
+    @activity.defn(name=ActivityName.PREPARE_LAUNCH)
+    async def prepare_launch(self, prepare_input: PrepareLaunchInput) -> PrepareLaunchResult:
+        """Choose instance types, subnets and templates. Temporal records the result before anything is bought."""
+        return await self._launching.prepare(prepare_input)
+
+    @activity.defn(name=ActivityName.LAUNCH)
+    async def launch(self, launch_input: LaunchInput) -> LaunchResult:
+        """Launch the instance with one CreateFleet call that uses the recorded client token."""
+        return await finished(self._launching.launch(launch_input))
+
+    @activity.defn(name=ActivityName.REGISTER)
+    async def register(self, node_input: NodeInput) -> RegisterResult:
+        """Adopt the Node that joined the cluster, and tag its instance with the Node's name."""
+        return await registration.register(
+            self._kube,
+            self._recorder,
+            node_input,
+            utc_now,
+            self._partition,
+            partial(self._registered, node_input),
+            self._consoles.explain,
+        )
+
+    def _registered(self, node_input: NodeInput, claim: ClaimRecord, node_name: str) -> None:
+        kinds = claim.image_and_type | {claim.labels.get(labels.ZONE, "")}
+        self._breakers.registered(claim.node_class, kinds, claim.launched_at)
+        metrics.NODES_CREATED.labels(claim.labels.get(labels.NODEPOOL, ""), claim.labels.get(labels.ZONE, "")).inc()
+        name = asyncio.create_task(self._name_instance(node_input, node_name, claim))
+        self._names.add(name)
+        name.add_done_callback(self._names.discard)  # EC2's rate limits must not delay the node
+        log.info("A NodeClaim registered", extra={"nodeclaim": node_input.claim.name, "node": node_name})
+
+    async def _partition(self, claim: ClaimRecord) -> Mapping[str, str]:
+        """The label of the partition that EC2 chose, if EC2 showed the instance too late for the launch (AWS-112)."""
+        if not claim.labels.get(labels.PLACEMENT_GROUP_ID) or claim.labels.get(labels.PLACEMENT_GROUP_PARTITION):
+            return {}
+        try:
+            instance = await asyncio.to_thread(self._ec2.describe_instance, claim.instance_id)
+        except EC2Error as error:
+            log.warning(
+                "The worker failed to read the partition of an instance, and its node lacks the label",
+                extra={"nodeclaim": claim.name, "instance": claim.instance_id, "error": str(error)},
+            )
+            return {}
+        partition = instance.partition if instance is not None else 0
+        return {labels.PLACEMENT_GROUP_PARTITION: str(partition)} if partition else {}
+
+    async def _name_instance(self, node_input: NodeInput, node_name: str, claim: ClaimRecord) -> None:
+        """Tag the instance with its claim and Node name. If that fails, the housekeeping sweep does it later.
+
+        A claim of a launch group then says so in its annotations, because its instance had no tag that names it before.
+        """
+        instance_id = instance_id_of(node_input.provider_id)
+        name = partial(self._ec2.name_instance, instance_id, node_input.claim.name, node_name)
+        try:
+            tagged = await asyncio.get_running_loop().run_in_executor(self._naming, name)
+            if tagged and in_group(claim):
+                await nodeclaims.annotate_claim(self._kube, node_input.claim, nodeclaims.TAGGED, claim.body)
+        except (EC2Error, ApiError) as error:
+            log.info(
+                "The worker failed to tag an instance; the next sweep tags it",
+                extra={"instance": instance_id, "error": str(error)},
+            )
+
+    @activity.defn(name=ActivityName.INITIALIZE)
+    async def initialize(self, node_input: NodeInput) -> InitializeResult:
+        """Check that the Node can run the pods it was bought for."""
+        result = await initialization.initialize(self._kube, node_input, utc_now, self._memory.learn)
+        if result.initialized:
+            log.info(
+                "A NodeClaim initialized", extra={"nodeclaim": node_input.claim.name, "node": node_input.node_name}
+            )
+        return result
+
+    @activity.defn(name=ActivityName.BIND)
+    async def bind(self, node_input: NodeInput) -> BindResult:
+        """Bind the pods that the node was bought for, except those that kube-scheduler has already placed."""
+        result = await binding.bind(
+            self._kube, node_input, lambda: asyncio.sleep(SCHEDULER_SECONDS), self._default_spread
+        )
+        log.info(
+            "The worker bound pods",
+            extra={
+                "nodeclaim": node_input.claim.name,
+                "node": node_input.node_name,
+                "bound": result.bound,
+                "planned": result.planned,
+                "left": result.left,
+            },
+        )
+        return result
+
+    @activity.defn(name=ActivityName.KEEP)
+    async def keep(self, keep_input: KeepInput) -> KeepRecorded:
+        """Record on the claim until when an operator wants to keep the node."""
+        await nodeclaims.record_keep(self._kube, keep_input.claim, keep_input.until)
+        return KeepRecorded()
+
+    @activity.defn(name=ActivityName.WITHDRAW)
+    async def withdraw(self, node_input: NodeInput) -> Withdrawn:
+        """Remove the disruption taint from a node that stays after all."""
+        removed = await cordon.withdraw(self._kube, node_input.claim, node_input.node_name)
+        if removed:
+            log.info(
+                "The worker removed the disruption taint from a node",
+                extra={"nodeclaim": node_input.claim.name, "node": node_input.node_name},
+            )
+        return Withdrawn(removed=removed)
+
+    @activity.defn(name=ActivityName.CHECK_EXPIRATION)
+    async def check_expiration(self, expiration_input: ExpirationInput) -> ExpirationResult:
+        """Read whether the NodePool makes expired nodes wait for its budgets."""
+        return ExpirationResult(waits=await nodepools.makes_expired_nodes_wait(self._kube, expiration_input.pool))
+
+    @activity.defn(name=ActivityName.CORDON)
+    async def cordon(self, cordon_input: CordonInput) -> CordonResult:
+        """Taint the node so that no new pods are scheduled on it, and delete its Node and NodeClaim objects."""
+        with requests_as(RequestClass.LEAVE):
+            result = await cordon.cordon(self._kube, self._recorder, cordon_input, utc_now)
+        message = "A node was cordoned" if result.cordoned else "The node is no longer empty and stays"
+        extra = {"nodeclaim": cordon_input.claim.name, "node": result.node_name, "reason": cordon_input.removal.reason}
+        log.info(message, extra=extra)
+        return result
+
+    @activity.defn(name=ActivityName.DRAIN)
+    async def drain(self, drain_input: DrainInput) -> DrainResult:
+        """Evict the pods in waves."""
+        with requests_as(RequestClass.LEAVE):
+            result = await drain.drain(
+                self._kube, self._recorder, drain_input, utc_now, activity.heartbeat, idle_nodes=self._idle.sentence
+            )
+        metrics.PODS_DRAINED.labels(drain_reason(drain_input.reason)).inc(result.evicted)
+        if result.drained:
+            metrics.NODES_DRAINED.labels(drain_input.pool).inc()
+            log.info("A node drained", extra={"nodeclaim": drain_input.claim.name, "node": drain_input.node_name})
+        return result
+
+    @activity.defn(name=ActivityName.DETACH_VOLUMES)
+    async def detach_volumes(self, detach_input: DetachInput) -> DetachResult:
+        """Wait until the volumes of drained pods are detached."""
+        with requests_as(RequestClass.LEAVE):
+            return await volumes.detach_volumes(self._kube, self._recorder, detach_input, utc_now, activity.heartbeat)
+
+    @activity.defn(name=ActivityName.TERMINATE)
+    async def terminate(self, terminate_input: TerminateInput) -> TerminateResult:
+        """Terminate the instance and wait until EC2 reports that it is gone."""
+        with requests_as(RequestClass.LEAVE):
+            return await self._terminate(terminate_input)
+
+    async def _terminate(self, terminate_input: TerminateInput) -> TerminateResult:
+        claim = None if terminate_input.instance_id else await nodeclaims.read_claim(self._kube, terminate_input.claim)
+        # A workflow that was asked to leave early may not know its instance, and the instance's tags may appear late.
+        instance_id = terminate_input.instance_id or (claim.instance_id if claim is not None else "")
+        if not instance_id:
+            instance = await with_heartbeat(living_instance(self._ec2, terminate_input.claim.name, claim))
+            if instance is None:
+                settled = terminate_input.search_until is None or utc_now() >= terminate_input.search_until
+                return TerminateResult(
+                    terminated=settled, state="" if settled else "not found yet, and EC2 may show it later"
+                )
+            instance_id = instance.id
+        await with_heartbeat(self._boots.look(terminate_input.claim, instance_id))
+        await nodeclaims.mark_instance_terminating(self._kube, terminate_input.claim, utc_now)
+        state = await with_heartbeat(self._terminations.terminate(instance_id, TERMINATION_WAIT_SECONDS))
+        if state is None and await self._may_not_be_shown_yet(terminate_input):
+            return TerminateResult(state="not visible in EC2 yet")
+        if state in (None, TERMINATED):
+            log.info("An instance terminated", extra={"nodeclaim": terminate_input.claim.name, "instance": instance_id})
+            return TerminateResult(terminated=True, state=state or "gone")
+        return TerminateResult(state=state)
+
+    async def _may_not_be_shown_yet(self, terminate_input: TerminateInput) -> bool:
+        """Whether EC2 may not show the instance yet because it was launched only moments ago."""
+        if terminate_input.shown:
+            return False
+        claim = await nodeclaims.read_claim(self._kube, terminate_input.claim)
+        return claim is not None and launched_recently(claim, utc_now())
+
+    @activity.defn(name=ActivityName.RELEASE)
+    async def release(self, release_input: ReleaseInput) -> ReleaseResult:
+        """Remove the finalizers from Node and NodeClaim, as the last step."""
+        with requests_as(RequestClass.LEAVE):
+            released = await release.release(self._kube, release_input, self._recorder)
+            _count_end(
+                release_input,
+                await nodepools.consolidation_policy(self._kube, release_input.pool, release_input.reason),
+            )
+        log.info(
+            "A node was deleted",
+            extra={
+                "nodeclaim": release_input.claim.name,
+                "node": release_input.node_name,
+                "reason": release_input.reason,
+            },
+        )
+        return released
+
+    def steps(self) -> Sequence[Callable[..., Any]]:
+        """The activities that share the slots of the common task queue."""
+        return [
+            self.prepare_launch,
+            self.launch,
+            self.register,
+            self.initialize,
+            self.bind,
+            self.keep,
+            self.withdraw,
+            self.check_expiration,
+            self.cordon,
+            self.release,
+        ]
+
+    def draining(self) -> Sequence[Callable[..., Any]]:
+        """The activities of the draining lane, which wait for pods and volumes."""
+        return [self.drain, self.detach_volumes]
+
+    def ending(self) -> Sequence[Callable[..., Any]]:
+        """The activities of the ending lane, which wait for instances to terminate."""
+        return [self.terminate]
+
+    def all(self) -> Sequence[Callable[..., Any]]:
+        """All activities of all lanes."""
+        return [*self.steps(), *self.draining(), *self.ending()]
+
+
+def _count_end(release_input: ReleaseInput, policy: str) -> None:
+    ended = utc_now()
+    metrics.CLAIMS_TERMINATED.labels(release_input.pool, release_input.capacity_type, release_input.zone).inc()
+    reason = Reason.of(release_input.reason)
+    if release_input.reason and not release_input.already_deleted and not (reason and reason.is_by_hand):
+        mode = reason.termination_mode if reason else "forceful"
+        metrics.CLAIMS_DISRUPTED.labels(
+            snake_case(release_input.reason), release_input.pool, release_input.capacity_type, policy, mode
+        ).inc()
+    if release_input.node_name:
+        metrics.NODES_TERMINATED.labels(release_input.pool, release_input.zone).inc()
+    if release_input.deletion_started_at is not None:
+        took = (ended - release_input.deletion_started_at).total_seconds()
+        metrics.CLAIM_TERMINATION_SECONDS.labels(release_input.pool).observe(took)
+    if release_input.created_at is not None:
+        metrics.NODE_LIFETIME_SECONDS.labels(release_input.pool).observe(
+            (ended - release_input.created_at).total_seconds()
+        )

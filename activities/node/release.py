@@ -1,0 +1,48 @@
+"""The step "release node": the instance is gone, so remove Tenon's finalizers from Node and NodeClaim.
+
+Other controllers may have finalizers on these objects. They must remove those themselves, so this step reports them and
+does not wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from activities.kubernetes.changes import change
+from activities.kubernetes.client import Kube
+from activities.kubernetes.events import EventPublisher
+from activities.kubernetes.nodeclaims import read_claim, request_deletion
+from activities.kubernetes.resources import NODECLAIMS, NODES
+from activities.node.nodes import find_node
+from tenon.kube import object_json
+from tenon.messages.node import ReleaseInput, ReleaseResult
+from tenon.node.release import finalizer_message, foreign_finalizers, without_finalizer
+
+HELD_BY_FINALIZER = "HeldByFinalizer"
+
+
+async def release(kube: Kube, release_input: ReleaseInput, recorder: EventPublisher) -> ReleaseResult:
+    """Delete Node and claim if they still exist, and remove the finalizers: from the Node first, which the claim names.
+
+    Changes only the Node with the claim's provider ID and the claim with its UID. Objects that are gone are fine.
+    """
+    left: list[Mapping[str, Any] | None] = []
+    claim = await read_claim(kube, release_input.claim)
+    node = (await find_node(kube, release_input, claim)).node
+    if node is not None:
+        name, uid = node["metadata"]["name"], object_json.uid(node)
+        if not object_json.is_deleting(node):
+            await kube.delete(NODES, name, uid=uid)
+        left.append(await change(kube, NODES, name, without_finalizer, uid=uid))
+    if claim is not None:
+        await request_deletion(kube, claim)
+        left.append(
+            await change(kube, NODECLAIMS, release_input.claim.name, without_finalizer, uid=release_input.claim.uid)
+        )
+    held_objects = [obj for obj in left if obj is not None and foreign_finalizers(obj)]
+    for obj in held_objects:
+        await recorder.publish(
+            obj, HELD_BY_FINALIZER, f"Tenon has removed its own finalizer; {finalizer_message(obj)}", "Warning"
+        )
+    return ReleaseResult(held_by=[finalizer_message(obj) for obj in held_objects])

@@ -1,0 +1,101 @@
+"""The step "await volume detachment": do not terminate an instance while volumes of its drained pods are attached."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+
+import msgspec
+
+from activities.kubernetes.client import Kube
+from activities.kubernetes.events import EventPublisher
+from activities.kubernetes.nodeclaims import Clock, ConditionUpdate, read_claim, update_conditions
+from activities.kubernetes.resources import PVCS, VOLUMEATTACHMENTS
+from activities.node.nodes import find_node, pods_on
+from tenon.apis.nodeclaim import VOLUMES_DETACHED
+from tenon.messages.node import DetachInput, DetachResult
+from tenon.node import drain
+
+Heartbeat = Callable[..., None]
+Sleep = Callable[[float], Awaitable[None]]
+
+POLL_SECONDS = 2.0
+
+
+class _Named(msgspec.Struct):
+    name: str
+
+
+class _Source(msgspec.Struct):
+    volume: str | None = msgspec.field(default=None, name="persistentVolumeName")
+
+
+class _Attached(msgspec.Struct):
+    node_name: str = msgspec.field(default="", name="nodeName")
+    source: _Source = msgspec.field(default_factory=_Source)
+
+
+class Attachment(msgspec.Struct):
+    """The fields of a VolumeAttachment that name its volume and its node. The API has no selector for them."""
+
+    metadata: _Named
+    spec: _Attached
+
+
+async def attached_volumes(kube: Kube, node_name: str, now: datetime) -> list[str]:
+    """The names of the attachments to wait for: those on the node, except those of pods that the drain leaves there."""
+    everything = await kube.shared_list(VOLUMEATTACHMENTS, Attachment)
+    attachments = [attachment for attachment in everything if attachment.spec.node_name == node_name]
+    if not attachments:
+        return []
+    attached: set[str] = set()
+    for pod in await pods_on(kube, node_name):
+        if drain.is_drainable(pod, now):
+            continue
+        for use in pod.volumes:
+            namespace, _, name = use.pvc.partition("/")
+            pvc = await kube.get(PVCS, name, namespace)
+            attached.add(((pvc or {}).get("spec") or {}).get("volumeName") or "")
+    return sorted(
+        attachment.metadata.name
+        for attachment in attachments
+        if (attachment.spec.source.volume or attachment.metadata.name) not in attached
+    )
+
+
+async def detach_volumes(
+    kube: Kube,
+    recorder: EventPublisher,
+    detach_input: DetachInput,
+    now: Clock,
+    heartbeat: Heartbeat,
+    sleep: Sleep = asyncio.sleep,
+) -> DetachResult:
+    """Wait until the volumes are detached, ``budget_seconds`` have passed, or the grace period is over."""
+    claim = await read_claim(kube, detach_input.claim)
+    node = (await find_node(kube, detach_input, claim)).node
+    until = now() + timedelta(seconds=detach_input.budget_seconds)
+    reported = False
+    while node is not None:
+        name = node["metadata"]["name"]
+        attached = await attached_volumes(kube, name, now())
+        heartbeat(len(attached))
+        if not attached:
+            break
+        text = f"{len(attached)} volumes are attached to Node {name}: {', '.join(attached[:3])}"
+        if detach_input.force_at is not None and now() >= detach_input.force_at:
+            update = ConditionUpdate(VOLUMES_DETACHED, "False", "TerminationGracePeriodElapsed", text)
+            await update_conditions(kube, detach_input.claim, [update], now)
+            return DetachResult(detached=True, attached=len(attached))
+        if not reported:
+            update = ConditionUpdate(VOLUMES_DETACHED, "Unknown", "AwaitingVolumeDetachment", text)
+            await update_conditions(kube, detach_input.claim, [update], now)
+            await recorder.publish(node, "AwaitingVolumeDetachment", text, "Normal")
+            reported = True
+        left = (until - now()).total_seconds()
+        if left <= 0:
+            return DetachResult(attached=len(attached))
+        await sleep(min(POLL_SECONDS, left))
+    await update_conditions(kube, detach_input.claim, [ConditionUpdate(VOLUMES_DETACHED, "True")], now)
+    return DetachResult(detached=True)

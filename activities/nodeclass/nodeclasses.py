@@ -1,0 +1,238 @@
+"""The activity that resolves an EC2NodeClass, and releases a deleted one when no NodeClaim uses it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from temporalio import activity
+
+from activities import loggers, metrics
+from activities.clock import utc_now
+from activities.ec2.errors import EC2Error
+from activities.ec2.nodeclass import UnansweredError
+from activities.ec2.provider import Ec2Provider
+from activities.kubernetes.client import Kube
+from activities.kubernetes.events import EventPublisher
+from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
+from activities.nodeclass.cluster_version import ClusterVersion
+from tenon.apis import labels
+from tenon.apis.common import Condition
+from tenon.apis.conditions import READY, get_condition, transitions
+from tenon.apis.ec2nodeclass import VALIDATION_SUCCEEDED, EC2NodeClass
+from tenon.apis.hashing import EC2NODECLASS_VERSION, ec2nodeclass_hashes, migrated_hashes
+from tenon.apis.json_object import JsonObject
+from tenon.apis.managed import manages_claim
+from tenon.apis.nodeclaim import DRIFTED
+from tenon.apis.validation import FieldError, parse
+from tenon.ec2.families.base import size_warning
+from tenon.ec2.nodeclass.instance_profiles import unused_profiles
+from tenon.ec2.nodeclass.status import DEPENDENCIES_NOT_READY, unparsable_conditions
+from tenon.kube import object_json
+from tenon.kube.claim_record import ClaimRecord
+from tenon.messages.base import ActivityName
+from tenon.messages.nodeclass import NodeClassInput, NodeClassResult
+
+log = loggers.NODECLASS
+
+PROFILES_EVERY = timedelta(minutes=30)
+"""How often to look for instance profiles of a class that nothing uses any more (ACT-05)."""
+
+
+class NodeClassActivities:
+    """The activity that resolves EC2NodeClasses."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        recorder: EventPublisher,
+        ec2: Ec2Provider,
+        version: ClusterVersion,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        self._kube = kube
+        self._recorder = recorder
+        self._ec2 = ec2
+        self._version = version
+        self._now = now
+        self._profiles_read: dict[str, datetime] = {}
+        """UID of a class to the last time when its instance profiles were read."""
+
+    @activity.defn(name=ActivityName.RESOLVE_NODECLASS)
+    async def resolve(self, nodeclass_input: NodeClassInput) -> NodeClassResult:
+        """Look up what the class selects, and write its status, conditions, hash and finalizer.
+
+        Raises:
+            UnansweredError: AWS throttled a call or did not answer. The status says so where nothing else is known.
+        """
+        raw = await self._kube.get(EC2NODECLASSES, nodeclass_input.name)
+        if raw is None:
+            return NodeClassResult(exists=False)
+        node_class, faults = parse(EC2NodeClass, raw)
+        if object_json.is_deleting(raw):
+            return await self._finalize_or_explain(raw, node_class)
+        if node_class is None:
+            return NodeClassResult(message=await self._report_unreadable(raw, nodeclass_input.name, faults))
+        await self._ensure_metadata(raw, node_class)
+        version = await self._version.current()
+        unanswered: UnansweredError | None = None
+        try:
+            status = await asyncio.to_thread(self._ec2.resolve_node_class, node_class, version)
+        except UnansweredError as error:
+            status, unanswered = error.status, error
+        dumped = status.to_dict()
+        present = raw.get("status") or {}
+        if dumped != present:
+            patch = {"status": _status_patch(dumped, present)}
+            await self._kube.patch(EC2NODECLASSES, nodeclass_input.name, patch, subresource="status")
+            await self._report_transitions(raw, node_class.status.conditions, status.conditions)
+        ready = get_condition(status.conditions, READY)
+        is_ready = ready is not None and ready.status == "True"
+        if ready is not None and not is_ready:
+            await self._report_not_ready(raw, nodeclass_input.name, status.conditions)
+        await self._publish_warnings(raw, node_class)
+        if unanswered is not None:
+            raise unanswered
+        if is_ready:
+            await self._delete_unused_profiles(node_class)
+        return NodeClassResult(
+            ready=is_ready,
+            generation=node_class.metadata.generation,
+            message="ready" if is_ready else (ready.message if ready else ""),
+            refresh_seconds=self._ec2.refresh_seconds(node_class),
+        )
+
+    async def _finalize_or_explain(self, raw: JsonObject, node_class: EC2NodeClass | None) -> NodeClassResult:
+        """Like `_finalize`, but an error that trying again would not end is published and is in the result."""
+        try:
+            return await self._finalize(raw, node_class)
+        except EC2Error as error:
+            if error.retryable:
+                raise
+            await self._recorder.publish(raw, "FailedTermination", error.explained, "Warning")
+            return NodeClassResult(deleting=True, message=error.explained)
+
+    async def _report_unreadable(self, raw: JsonObject, name: str, faults: Sequence[FieldError]) -> str:
+        """Say in a condition, an event and the log what is wrong with the class. Return the same."""
+        unreadable_conditions = unparsable_conditions(raw, faults, self._now())
+        why = next(condition for condition in unreadable_conditions if condition.type == VALIDATION_SUCCEEDED)
+        await self._recorder.publish(raw, why.reason, why.message, "Warning")
+        log.error("An EC2NodeClass cannot be read", extra={"ec2nodeclass": name, "error": why.message})
+        conditions = [condition.to_dict() for condition in unreadable_conditions]
+        if conditions != (raw.get("status") or {}).get("conditions"):
+            await self._kube.patch(EC2NODECLASSES, name, {"status": {"conditions": conditions}}, subresource="status")
+        return why.message
+
+    async def _report_not_ready(self, raw: JsonObject, name: str, conditions: Sequence[Condition]) -> None:
+        failed = [c for c in conditions if c.status != "True" and c.type != READY]
+        for condition in (c for c in failed if c.reason != DEPENDENCIES_NOT_READY):
+            await self._recorder.publish(raw, condition.reason, condition.message, "Warning")
+        log.warning(
+            "An EC2NodeClass is not ready",
+            extra={"ec2nodeclass": name, "conditions": {c.type: c.message for c in failed}},
+        )
+
+    async def _publish_warnings(self, raw: JsonObject, node_class: EC2NodeClass) -> None:
+        """Publish what users should know of a class that works: unknown prices, and user data near its limit."""
+        for warning in self._ec2.price_warnings():
+            await self._recorder.publish(raw, "PricesUnknown", warning, "Warning")
+        size = self._ec2.user_data_bytes(node_class)
+        metrics.USER_DATA_BYTES.labels(node_class.metadata.name).set(size)
+        if warning := size_warning(size):
+            await self._recorder.publish(raw, "UserDataNearLimit", warning, "Warning")
+
+    async def _report_transitions(
+        self, raw: JsonObject, before: Sequence[Condition], after: Sequence[Condition]
+    ) -> None:
+        """Count each change of a condition's status, and publish it if the condition is not new (ACT-17)."""
+        for old, new in transitions(before, after):
+            metrics.NODECLASS_TRANSITIONS.labels(new.type, new.status, new.reason).inc()
+            if old is None:
+                continue
+            seconds = (new.last_transition_time - old.last_transition_time).total_seconds()
+            metrics.NODECLASS_TRANSITION_SECONDS.labels(new.type, new.status).observe(seconds)
+            why = f"{new.reason}: {new.message}" if new.message else new.reason
+            await self._recorder.publish(raw, new.type, f"{new.type} changed from {old.status} to {new.status}: {why}")
+
+    async def _delete_unused_profiles(self, node_class: EC2NodeClass) -> None:
+        """Delete the instance profiles of the class's earlier roles that no instance has any more (ACT-05)."""
+        uid, now = node_class.metadata.uid, self._now()
+        if uid in self._profiles_read and now - self._profiles_read[uid] < PROFILES_EVERY:
+            return
+        unused: list[str] = []
+        earlier: dict[str, list[str]] = {}
+        try:
+            # The profiles first: a NodeClaim that is read after them either names its profile or uses the current one.
+            earlier = await asyncio.to_thread(self._ec2.earlier_profiles, node_class)
+            unused = unused_profiles(earlier, await self._users(node_class.metadata.name)) if earlier else []
+            for name in unused:
+                await asyncio.to_thread(self._ec2.delete_profile, name, earlier[name])
+                log.info(
+                    "An unused instance profile was deleted",
+                    extra={"ec2nodeclass": node_class.metadata.name, "instance-profile": name},
+                )
+        except EC2Error as error:
+            log.warning(
+                "The worker failed to delete unused instance profiles and retries later",
+                extra={"ec2nodeclass": node_class.metadata.name, "error": str(error)},
+            )
+        self._profiles_read[uid] = now
+
+    async def _ensure_metadata(self, raw: JsonObject, node_class: EC2NodeClass) -> None:
+        metadata = raw["metadata"]
+        hashes = ec2nodeclass_hashes(node_class, self._ec2.cluster.ca_bundle)
+        patch: dict[str, Any] = {}
+        annotations = object_json.annotations(raw)
+        if any(annotations.get(key) != value for key, value in hashes.items()):
+            patch["annotations"] = hashes
+            if annotations.get(labels.EC2NODECLASS_HASH_VERSION) != EC2NODECLASS_VERSION:
+                await self._take_claims_over(metadata["name"], hashes)
+        finalizers = object_json.finalizers(raw)
+        if labels.NODECLASS_FINALIZER not in finalizers:
+            patch["finalizers"] = [*finalizers, labels.NODECLASS_FINALIZER]
+        if patch:
+            patch["resourceVersion"] = metadata["resourceVersion"]
+            await self._kube.patch(EC2NODECLASSES, metadata["name"], {"metadata": patch})
+
+    async def _take_claims_over(self, name: str, hashes: dict[str, str]) -> None:
+        """Take over a class that another controller hashed: treat its claims as launched from its current state."""
+        for claim in await self._users(name):
+            if change := migrated_hashes(claim.annotations, hashes, drifted=claim.is_true(DRIFTED)):
+                await self._kube.patch(NODECLAIMS, claim.name, {"metadata": {"annotations": change}})
+
+    async def _users(self, name: str) -> list[ClaimRecord]:
+        """The NodeClaims that reference the EC2NodeClass of this name, not an object of another kind."""
+        claims = [ClaimRecord.of(claim) for claim in await self._kube.list(NODECLAIMS) if manages_claim(claim)]
+        return [claim for claim in claims if claim.node_class == name]
+
+    async def _finalize(self, raw: JsonObject, node_class: EC2NodeClass | None) -> NodeClassResult:
+        """Wait until no NodeClaim uses the class, then delete its launch templates and profile, and its finalizer."""
+        name = raw["metadata"]["name"]
+        users = [claim.name for claim in await self._users(name)]
+        if users:
+            message = f"waiting for {len(users)} NodeClaims to end: {', '.join(sorted(users)[:5])}"
+            await self._recorder.publish(raw, "WaitingOnNodeClaimTermination", message)
+            return NodeClassResult(deleting=True, message=message)
+        await asyncio.to_thread(self._ec2.delete_launch_templates, name)
+        if node_class is not None:  # Tenon never creates a profile for a class that it cannot parse
+            await asyncio.to_thread(self._ec2.delete_instance_profile, node_class)
+        left = [f for f in object_json.finalizers(raw) if f != labels.NODECLASS_FINALIZER]
+        patch = {"metadata": {"finalizers": left, "resourceVersion": raw["metadata"]["resourceVersion"]}}
+        await self._kube.patch(EC2NODECLASSES, name, patch)
+        self._profiles_read.pop(raw["metadata"]["uid"], None)
+        metrics.USER_DATA_BYTES.labels(name).set(0)
+        log.info("An EC2NodeClass was deleted", extra={"ec2nodeclass": name})
+        return NodeClassResult(exists=False, deleting=True)
+
+
+def _status_patch(status: JsonObject, present: JsonObject) -> JsonObject:
+    """The merge patch that makes the present status the wanted one. A field that is left out would stay as it is."""
+    patch = dict(status)
+    for field in ("instanceProfile", "placementGroup"):
+        if field in present and field not in status:
+            patch[field] = None
+    if isinstance(group := patch.get("placementGroup"), dict):
+        patch["placementGroup"] = {"partitionCount": None, **group}
+    return patch

@@ -1,0 +1,399 @@
+"""Collects the pods that need a decision, pending or about to leave their node, and decides when a batch is complete.
+
+Most decisions are read back from the cluster: a pod is decided if a living NodeClaim was created for it. This module
+remembers only pods that were planned onto existing nodes or that fit nowhere. After a restart they are planned again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice
+from typing import NamedTuple
+
+from activities import loggers
+from activities.clock import utc_now
+from activities.cluster_view.interfaces import ClusterView, Fingerprint
+from activities.cluster_view.pacing import Pace
+from activities.metrics import QUEUE_DEPTH
+from activities.provisioning.buffers import BufferRoom
+from activities.provisioning.launch_refusals import LaunchRefusals
+from activities.provisioning.unused_nodes import UnusedNodes
+from tenon.kube.pod import Pod
+from tenon.messages.provisioning import AwaitBatchInput, BatchSummary, PurchasePause
+
+log = loggers.PROVISIONER
+
+NOMINATED_FOR = timedelta(seconds=20)
+"""How long kube-scheduler has to bind a pod to the node that a plan found for it (CTL-33)."""
+TAINTED_FOR = timedelta(minutes=5)
+"""How long after its initialization a node covers its planned pods while a taint that nobody declared keeps them away.
+A CNI that starts slowly sets such a taint, and a second node would wait for it as long as the first. Emptiness leaves
+the node alone for as long (`HELD_SECONDS` in `worker/cache/state.py`)."""
+REFUSED_FOR = timedelta(minutes=3)
+"""After this time, a pod that kube-scheduler does not place on the existing nodes where it should fit gets an event."""
+MAX_REFUSED = 10
+"""How many such pods a plan names."""
+BOUGHT_FOR = timedelta(seconds=2)
+"""How long the cache may take to show a new NodeClaim. After that, the claim itself says which pods it is for."""
+PLANNED_WITHIN = timedelta(seconds=30)
+"""How long a plan may take after its batch is complete."""
+FIRST_RETRY = timedelta(seconds=10)
+MAX_RETRY = timedelta(minutes=1)
+"""The longest pause before a pod that fits nowhere is planned again. A futile plan costs a few Temporal actions and, on
+5,000 nodes, two seconds of a core, so once a minute is cheap. It bounds the wait of a pod after a change that the
+fingerprint does not cover."""
+MAX_NOMINATION = timedelta(minutes=5)
+MAX_ISOLATED = 30
+"""How many kinds of pods that were set apart come back one after another. The remaining kinds come back together."""
+MAX_ISOLATION = timedelta(minutes=5)
+"""The longest pause for pods on which the engine failed or whose NodeClaim the API server refused."""
+SHARE_OF_LOOKS = 0.02
+"""The fraction of a core for looking which pods are undecided. While thousands of pods start on nodes that were bought
+for them, almost each of their events leads to a look that finds nothing.
+"""
+CLOSES_WITHIN = 50.0
+"""How many seconds after the wait for a first pod a batch may close. The activity times out 60 seconds after that wait
+(`workflows/options.py`), so the wait is shorter if batches may last longer than this."""
+
+
+class Window(NamedTuple):
+    """How long a batch stays open, in seconds: ``idle`` without a new pod, ``longest`` in total.
+
+    The process that collects the pods sets it, because the workflow outlives changes of the settings.
+    """
+
+    idle: float = 1.0
+    longest: float = 10.0
+
+
+DEFAULT_WINDOW = Window()
+
+
+@dataclass(slots=True)
+class _PlanOutcome:
+    again_at: datetime
+    attempts: int
+    fingerprint: object
+    """None means that the answer stays valid when the cluster changes."""
+    node: str = ""
+    pod: Pod | None = None
+    """The state of the pod when it fitted nowhere."""
+    pool: tuple[str, int | None] | None = None
+    """The name and generation of the NodePool whose NodeClaim for the pod the API server refused."""
+    refused_since: datetime | None = None
+    """Since when plans have put the pod on nodes that are ready, and kube-scheduler has not."""
+    paused: bool = False
+    """The pod was told that no node is bought for it for a while."""
+
+
+class Batcher:
+    """Knows which pods wait for a decision, and collects them into batches."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        now: Callable[[], datetime] = utc_now,
+        buffers: BufferRoom | None = None,
+        window: Window = DEFAULT_WINDOW,
+        refusals: LaunchRefusals | None = None,
+    ) -> None:
+        """``buffers``: what CapacityBuffers request. A buffer without room needs a decision like a pod.
+
+        ``refusals``: what EC2 refuses, kept for other parts of the process.
+        """
+        self._refusals = refusals or LaunchRefusals(now=now)
+        self._window = window
+        self._buffers = buffers or BufferRoom()
+        self._view = view
+        self._now = now
+        self._answered: dict[str, _PlanOutcome] = {}
+        self._turn = 0
+        self._pace = Pace(share=SHARE_OF_LOOKS)
+        self._renewed_within = timedelta(seconds=window.longest) + PLANNED_WITHIN
+        """How long it may take from the time that a pod needs a decision until it has one."""
+        self._unused = UnusedNodes(view)
+        self._kept: dict[str, datetime] = {}
+        """Node name to the time until which the node is kept, because a pod that was promised it is gone and its
+        controller may create a replacement."""
+
+    def undecided(self) -> list[Pod]:
+        """The pods without a valid answer: pending, about to leave their node, or of a buffer without room."""
+        with self._pace.measure():
+            return self._undecided()
+
+    def _undecided(self) -> list[Pod]:
+        now = self._now()
+        fingerprint = self._view.fingerprint()
+        pending = self._view.pending_pods()
+        refused = self._refusals.refused_claims(self._view.launching_claims)
+        self._forget_others(pending)
+        self._unused.update(pod for pod in pending if not pod.node_name)
+        return [
+            pod
+            for pod in (*pending, *self._buffers.lacking())
+            if not self._valid(pod, now, fingerprint, refused) and not self._covered(pod, now, refused)
+        ]
+
+    def adopt(self, pauses: Iterable[PurchasePause]) -> None:
+        """Go on with the pauses that the workflow has kept from an earlier process."""
+        self._unused.adopt(pauses)
+
+    def pauses(self) -> list[PurchasePause]:
+        """What the workflow keeps for the next process."""
+        return self._unused.kept()
+
+    def buys_again(self, pods: Iterable[Pod]) -> dict[str, PurchasePause]:
+        """By key, those of the pods in a plan's new nodes for which nothing is bought now.
+
+        Earlier nodes became ready without them.
+        """
+        return self._unused.buys_again(pods, self._now())
+
+    def explained(self, group: str, refusal: str) -> None:
+        """Note why kube-scheduler does not place the pods of a group, for whoever asks the workflow."""
+        self._unused.explained(group, refusal)
+
+    def told_of_pause(self, pods: Iterable[Pod]) -> None:
+        """Record that these pods got an event about their pause. They come back when it ends."""
+        now = self._now()
+        for pod in pods:
+            pause = self._unused.pause_of(pod, now)
+            if pause is not None and pause.until is not None:
+                self._answered[pod.uid] = _PlanOutcome(pause.until, self._attempts(pod), None, pod=pod, paused=True)
+
+    def nominated(self, placements: Mapping[str, Iterable[Pod]], ready: Collection[str] = ()) -> None:
+        """Record pods that were planned onto nodes (by name) that exist or are starting. Skip the pods of buffers.
+
+        ``ready``: the nodes that kube-scheduler can use now.
+        """
+        now = self._now()
+        for node, pods in placements.items():
+            for pod in (pod for pod in pods if not pod.buffer):
+                attempts = self._attempts(pod) if pod.node_name else 0  # a drain may take its time
+                pause = _growing(NOMINATED_FOR, attempts, MAX_NOMINATION)
+                since = self._refused_since(pod, now) if node in ready and not pod.node_name else None
+                self._answered[pod.uid] = _PlanOutcome(now + pause, attempts, None, node, refused_since=since)
+
+    def _refused_since(self, pod: Pod, now: datetime) -> datetime:
+        answer = self._answered.get(pod.uid)
+        return now if answer is None or answer.refused_since is None else answer.refused_since
+
+    def refused_on_nodes(self, pods: Iterable[Pod]) -> list[tuple[Pod, str, datetime]]:
+        """The pods that kube-scheduler has left waiting for long although they fit on an existing node.
+
+        With each: the node of the last plan, and the time of the first plan.
+        """
+        until = self._now() - REFUSED_FOR
+        answers = ((pod, self._answered.get(pod.uid)) for pod in pods)
+        refused = (
+            (pod, answer.node, answer.refused_since)
+            for pod, answer in answers
+            if answer is not None and answer.refused_since is not None and answer.refused_since <= until
+        )
+        return list(islice(refused, MAX_REFUSED))
+
+    def reserved(self) -> dict[str, list[Pod]]:
+        """The nominated pods that still wait, by the current name of their node.
+
+        A plan counts their room as taken and applies affinity and spread rules to them. When a pod's nomination
+        expires, a new plan may put it anywhere.
+        """
+        now = self._now()
+        reserved: dict[str, list[Pod]] = {}
+        for pod in self._view.pending_pods():
+            answer = self._answered.get(pod.uid)
+            if answer is None or not answer.node or now >= answer.again_at:
+                continue
+            if place := self._view.place_of(answer.node):
+                reserved.setdefault(place, []).append(pod)
+        return reserved
+
+    def nominated_nodes(self) -> set[str]:
+        """The names of the Nodes and NodeClaims that pods are on their way to.
+
+        A promise lasts longer than a reservation (`reserved`), so that a node does not count as empty while its pods,
+        or the replacements of evicted pods, are planned again.
+        """
+        now = self._now()
+        self._forget_others(self._view.pending_pods())
+        self._kept = {node: until for node, until in self._kept.items() if now < until}
+        since = now - self._renewed_within
+        return {a.node for a in self._answered.values() if a.node and since < a.again_at} | self._kept.keys()
+
+    def bought(self, uids: Iterable[str]) -> None:
+        """Record that a NodeClaim was written for these pods. If it fails, they are planned again at once."""
+        until = self._now() + BOUGHT_FOR
+        for uid in uids:
+            self._answered[uid] = _PlanOutcome(until, 0, None)
+
+    def unschedulable(
+        self, pods: Iterable[Pod], fingerprint: Fingerprint, offered_again: datetime | None = None
+    ) -> None:
+        """Record pods that fit nowhere. They are planned again when the first of these happens:
+
+        - the part of ``fingerprint`` that affects them changes;
+        - their own requirements change, for example because their volumes were created or deleted;
+        - a pause is over, which grows with each attempt;
+        - an offering that this plan had to avoid becomes available again (``offered_again``).
+        """
+        now = self._now()
+        for pod in pods:
+            attempts = self._attempts(pod)
+            pause = _growing(FIRST_RETRY, attempts, MAX_RETRY)
+            if offered_again is not None:
+                pause = min(pause, max(FIRST_RETRY, offered_again - now))
+            # A pod that must leave its node still runs, so a change of the claims is not worth another plan for it.
+            changes = None if pod.node_name else _relevant_part(pod, fingerprint)
+            self._answered[pod.uid] = _PlanOutcome(now + pause, attempts, changes, pod=pod)
+
+    def refused(self, pods: Iterable[Pod], pool: str) -> None:
+        """Record that the API server refused this pool's NodeClaim for these pods.
+
+        They are planned again when the pool or their own requirements change, or after a pause that grows with each
+        attempt.
+        """
+        self.engine_failed(pods, (pool, self._generations().get(pool)))
+
+    def engine_failed(self, pods: Iterable[Pod], pool: tuple[str, int | None] | None = None) -> None:
+        """Record that the engine failed on these pods.
+
+        They are planned again when their requirements change, or after a pause that grows with each attempt. One of
+        them may cause the failure of all, so the kinds of pods come back one after another, in separate batches.
+        ``pool``: a NodePool and its generation. The pods are also planned again when the generation changes.
+        """
+        now, apart = self._now(), timedelta(seconds=2 * self._window.idle)
+        kinds: dict[object, list[Pod]] = {}
+        for pod in pods:
+            kinds.setdefault((self._attempts(pod), repr(pod.required_terms), repr(_scheduling_key(pod))), []).append(
+                pod
+            )
+        for number, (_, alike_pods) in enumerate(sorted(kinds.items(), key=lambda kind: str(kind[0]))):
+            for pod in alike_pods:
+                attempts = self._attempts(pod)
+                pause = _growing(FIRST_RETRY, attempts, MAX_ISOLATION) + min(number, MAX_ISOLATED) * apart
+                self._answered[pod.uid] = _PlanOutcome(now + pause, attempts, None, pod=pod, pool=pool)
+
+    def _generations(self) -> dict[str, int | None]:
+        return {pool.metadata.name: pool.metadata.generation for pool in self._view.node_pools()}
+
+    def _attempts(self, pod: Pod) -> int:
+        """The number of failed attempts for this pod, including the current one."""
+        return self._answered[pod.uid].attempts + 1 if pod.uid in self._answered else 1
+
+    async def await_batch(self, batch_input: AwaitBatchInput) -> BatchSummary:
+        """Wait for an undecided pod, then until no new pod came for the idle time or the window is over."""
+        self._refusals.update(batch_input.breakers)
+        self.adopt(batch_input.pauses)
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + batch_input.wait_seconds - max(0.0, self._window.longest - CLOSES_WITHIN)
+        self._turn += 1
+        turn = self._turn
+        while not (self._view.synced() and (pods := self.undecided())):
+            left = give_up - loop.time()
+            if left <= 0 or turn != self._turn:  # a newer call ends an older one
+                return BatchSummary(pauses=self.pauses())
+            await self._wait_for_change(min(left, self._until_next_retry()))
+        opened_at, opened, newest = self._now(), loop.time(), loop.time()
+        pod_uids = {pod.uid for pod in pods}
+        log.info("The provisioner waits to batch additional pods", extra={"pod-count": _in_cluster(pods)})
+        while True:
+            close = min(newest + self._window.idle, opened + self._window.longest)
+            if loop.time() >= close:
+                break
+            await self._wait_for_change(close - loop.time())
+            pods = self.undecided()
+            fresh = {pod.uid for pod in pods} - pod_uids
+            if fresh:
+                pod_uids |= fresh
+                newest = loop.time()
+        pods = self.undecided()
+        QUEUE_DEPTH.labels("provisioner").set(waiting := _in_cluster(pods))
+        # The workflow plans only if the number is positive, so if only buffers need room, count their pods.
+        return BatchSummary(pods=waiting or len(pods), opened_at=opened_at, pauses=self.pauses())
+
+    async def _wait_for_change(self, seconds: float) -> None:
+        """Return after a change, when the pace allows another look, at the latest after ``seconds``."""
+        end = asyncio.get_running_loop().time() + seconds
+        await self._view.changed(seconds)
+        await self._pace.wait(end - asyncio.get_running_loop().time())
+
+    def _covered(self, pod: Pod, now: datetime, refused: Collection[str]) -> bool:
+        """Whether a NodeClaim still covers the pod. ``refused``: NodeClaims that cover none.
+
+        A pod that must leave its node moves to the new one whenever the drain allows it, so its claim covers it without
+        a time limit. kube-scheduler binds a pending pod to the new node at once, or when the taint goes that an agent
+        has set there, or not at all.
+        """
+        return any(
+            pod.node_name
+            or (since := claim.initialized_at) is None
+            or now - since <= NOMINATED_FOR
+            or (now - since <= TAINTED_FOR and bool(self._view.undeclared_taint(claim, pod)))
+            for claim in self._view.claims_for(pod)
+            if claim.name not in refused
+        )
+
+    def _valid(self, pod: Pod, now: datetime, fingerprint: Fingerprint, refused: Collection[str]) -> bool:
+        answer = self._answered.get(pod.uid)
+        if answer is None or now >= answer.again_at:
+            return False
+        if answer.node and (answer.node in refused or not self._view.place_of(answer.node)):
+            return False
+        if answer.pod is not None and answer.pod is not pod and _scheduling_key(answer.pod) != _scheduling_key(pod):
+            return False
+        if answer.pool is not None and answer.pool[1] != self._generations().get(answer.pool[0]):
+            return False
+        if answer.paused and self._unused.pause_of(pod, now) is None:
+            return False
+        return answer.fingerprint is None or answer.fingerprint == _relevant_part(pod, fingerprint)
+
+    def _forget_others(self, pending: Iterable[Pod]) -> None:
+        """Drop all answers except those for these pods and for the pods of buffers."""
+        live_uids = {pod.uid for pods in (pending, self._buffers.pods()) for pod in pods}
+        until = self._now() + self._renewed_within
+        for uid in [uid for uid in self._answered if uid not in live_uids]:
+            answer = self._answered.pop(uid)
+            if answer.node:
+                self._kept[answer.node] = until
+
+    def _until_next_retry(self) -> float:
+        now = self._now()
+        # Skip expired answers: a claim covers their pods, and the end of that claim wakes the wait.
+        waits = [(answer.again_at - now).total_seconds() for answer in self._answered.values() if answer.again_at > now]
+        return max(0.05, min([60.0, *waits]))
+
+
+def _growing(first: timedelta, attempts: int, longest: timedelta) -> timedelta:
+    """The pause after so many attempts, which doubles each time up to the longest."""
+    doublings = min(max(0, attempts - 1), 20)  # a pod may wait for weeks, and more doublings would overflow timedelta
+    return min(first * (1 << doublings), longest)
+
+
+def _in_cluster(pods: Iterable[Pod]) -> int:
+    """How many of the pods exist in the cluster, as opposed to the pods that stand for a buffer."""
+    return sum(not pod.buffer for pod in pods)
+
+
+def _relevant_part(pod: Pod, fingerprint: Fingerprint) -> object:
+    """The part of the fingerprint that affects whether the pod fits.
+
+    It includes namespaces only if the pod selects them: they change often, and few pods select any.
+    """
+    selects = any(term.namespace_selector is not None for term in pod.rules.terms)
+    return fingerprint if selects else fingerprint.supply
+
+
+def _scheduling_key(pod: Pod) -> tuple[object, ...]:
+    """The properties of a pending pod that can change and that affect where it fits."""
+    return (
+        pod.unsupported,
+        pod.volume_terms,
+        pod.attachments,
+        pod.labels,
+        pod.requests,
+        pod.tolerations,
+        pod.buys_in_shortage,
+    )

@@ -1,0 +1,54 @@
+"""The instance types and offerings of each NodePool with NodeOverlays applied. All callers get the same result."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from activities.cluster_view.interfaces import ClusterView, Types
+from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.apis.nodepool import NodePool
+from tenon.ec2.families.own_kubelet import with_own_kubelet
+from tenon.ec2.types.capacity_reservations import reservation_ids, without_taken
+from tenon.kube.offerings import OfferingKey
+from tenon.provisioning.overlays import Overlaid, apply_overlays
+from tenon.provisioning.pools import is_dedicated
+from tenon.scheduling.model import InstanceType
+
+Refused = frozenset[OfferingKey]
+"""Offerings that EC2 refused recently."""
+
+
+async def instance_types_by_pool(
+    view: ClusterView, types: Types, pools: Sequence[NodePool], refused: Refused = frozenset()
+) -> Overlaid:
+    """Each pool with its instance types. The EC2NodeClass of each pool must exist and be ready.
+
+    A place in a capacity reservation that a NodeClaim takes counts as used before EC2 counts it.
+    """
+    overlays = view.overlays()
+    claims = view.reserved_claims()
+
+    def read(node_class: EC2NodeClass, dedicated: bool) -> Sequence[InstanceType]:
+        instance_types = types.instance_types(node_class, refused, unpriced=bool(overlays), dedicated=dedicated)
+        return without_taken(instance_types, claims) if reservation_ids(instance_types) else instance_types
+
+    pools_with_types: list[tuple[NodePool, Sequence[InstanceType]]] = []
+    shared: dict[tuple[int, bool], Sequence[InstanceType]] = {}
+    classes = [view.node_class(pool.spec.template.spec.node_class_ref.name) for pool in pools]
+    for pool, node_class in zip(pools, classes, strict=True):
+        assert node_class is not None  # the caller has checked it
+        own = with_own_kubelet(node_class, pool.metadata.annotations)
+        dedicated = is_dedicated(pool)
+        if own is not node_class:
+            pools_with_types.append((pool, await asyncio.to_thread(read, own, dedicated)))
+            continue
+        key = (id(own), dedicated)
+        if key not in shared:  # the pools of a class share one list, so that overlays are matched against it once
+            shared[key] = await asyncio.to_thread(read, own, dedicated)
+        pools_with_types.append((pool, shared[key]))
+    return (
+        await asyncio.to_thread(apply_overlays, pools_with_types, overlays)
+        if overlays
+        else Overlaid(pools_with_types, {})
+    )

@@ -1,0 +1,462 @@
+"""Plans one batch: reads the cluster, solves, and writes the NodeClaims.
+
+A retry of the same batch finds the claims that it wrote before by their label. It never plans the batch again.
+
+The cache may be stale without any sign of it: a watch that a proxy or a dead connection holds back looks like a quiet
+one. Two kinds of objects must not be stale, or nodes are bought twice:
+
+- NodeClaims: batches follow one another and a watch keeps the order, so claims that the cache lacks belong to the
+  newest batch that it knows or to a newer one. One small list by label finds them, and shows whether this batch was
+  planned before. The planner waits a moment for missing claims and then reads all NodeClaims again. Claims that have
+  been deleted meanwhile do not delay it.
+- Pods: if their watch has been silent for some seconds, they are read again, but only if the plan is about to buy
+  something. In a cluster with many pods a silent watch is a broken one; with few pods the list is cheap. The resource
+  version of a list proves nothing: it belongs to the whole store, and no event of one quiet resource ever reaches it.
+
+Other stale objects, such as a Node or a NodePool, make a plan worse but do not double it, until the silent watch is
+detected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import partial
+from typing import Any, TypeVar
+
+from temporalio.exceptions import ApplicationError
+
+from activities import loggers, metrics
+from activities.clock import utc_now
+from activities.cluster_view.interfaces import ClusterView, Fingerprint, Types
+from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiError
+from activities.kubernetes.event_references import pod_reference, pool_reference
+from activities.kubernetes.events import EventPublisher
+from activities.kubernetes.resources import NODECLAIMS, PODS
+from activities.provisioning.batching import Batcher
+from activities.provisioning.buffers import BufferRoom
+from activities.provisioning.claim_writer import ClaimWrite, Written, write_claims
+from activities.provisioning.launch_refusals import LaunchRefusals
+from activities.provisioning.offerings import instance_types_by_pool
+from activities.provisioning.pod_events import PodEvents
+from activities.provisioning.refused_launches import RefusedLaunches
+from activities.provisioning.solving import Solved, Solver
+from activities.provisioning.superseded_claims import RefusedClaims, delete_superseded
+from activities.provisioning.waiting_pods import WaitingPods
+from tenon.apis import labels
+from tenon.apis.nodepool import NodePool
+from tenon.apis.shortage_price import is_far_dearer, price_factor
+from tenon.ec2.refusals.avoided import avoided_until, by_offering
+from tenon.kube.conditions import condition
+from tenon.kube.offerings import OfferingKey
+from tenon.kube.pod import Pod
+from tenon.messages.provisioning import PlanInput, PlanResult, PurchasePause, ShortageWait
+from tenon.node.breaker import sentence
+from tenon.provisioning.launch_breakers import next_probe, only_probes, pools_for_plans, probed, without_held_types
+from tenon.provisioning.overlays import Overlaid
+from tenon.provisioning.planning_policy import PlanPolicy
+from tenon.provisioning.problem import problem_of, with_pool_reasons
+from tenon.provisioning.purchase import explanations
+from tenon.provisioning.purchase_pauses import existing_node_sentence, pause_sentence, pool_sentence
+from tenon.provisioning.readiness import usable_pools
+from tenon.provisioning.shortage_waits import dear_nodes, elsewhere, held_back, without_dear_types
+from tenon.scheduling.explanation.type_choice import TypeChoiceExplainer
+from tenon.scheduling.local_disks import lost_disks
+from tenon.scheduling.model import Plan, PlannedClaim, Problem
+
+log = loggers.PROVISIONER
+
+RETRY_SECONDS = 0.5
+"""The fraction of a solve's time limit for a second solve of a batch. Both must fit in the activity's timeout."""
+
+MAX_REFUSALS_READ = 10
+"""For how many groups of pods one plan reads why kube-scheduler refuses them. Each costs a request."""
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class _Decision:
+    plan: Plan
+    asking: Sequence[Pod]
+    """All pods that the plan is for, including those of buffers."""
+    failed: Mapping[str, str]
+    """Key to the reason, for pods that are in no part of the plan because the engine failed on them."""
+    seen: Overlaid
+    ready: frozenset[str]
+    """The nodes that were initialized."""
+    fingerprint: Fingerprint
+    took: float
+    in_flight: frozenset[str] = frozenset()
+    """The names of NodeClaims that have no Node yet."""
+    explanations: Sequence[str] = ()
+    """For each NodeClaim of the plan, why it is bought."""
+    usual_prices: Sequence[float | None] = ()
+    """For each NodeClaim of the plan, what the cheapest refused offering costs that would do; None if none."""
+    waits: Mapping[str, ShortageWait] = field(default_factory=dict)
+    """Key to what the pod waits for, for pods that do not accept the price of the node that they could get."""
+    paused: Mapping[str, str] = field(default_factory=dict)
+    """Key to the reason, for pods that are in no part of the plan because earlier nodes did not get them."""
+    doubts: Mapping[str, str] = field(default_factory=dict)
+    """Key to the reason why kube-scheduler may not place the pod where the plan has it."""
+    without_types: Mapping[str, str] = field(default_factory=dict)
+    """Why no instance type is available, for each NodePool that has none."""
+    refused: RefusedClaims = field(default_factory=dict)
+    """The NodeClaims that EC2 refuses because of their EC2NodeClass."""
+    next_probe: datetime | None = None
+    """When a NodeClaim may be made to probe an EC2NodeClass that EC2 refuses; None if none is due."""
+
+    @property
+    def dear_claims(self) -> list[PlannedClaim]:
+        """The NodeClaims of the plan that cost far more than usual."""
+        return [
+            claim
+            for claim, usual_price in zip(self.plan.claims, self.usual_prices, strict=True)
+            if usual_price is not None
+            and is_far_dearer(claim.price, usual_price, price_factor(self.pools[claim.pool].metadata.annotations))
+        ]
+
+    @property
+    def pods(self) -> list[Pod]:
+        """The pods that exist in the cluster, without those of buffers."""
+        return [pod for pod in self.asking if not pod.buffer]
+
+    @property
+    def pools(self) -> dict[str, NodePool]:
+        """The NodePools that the plan could buy from, by name."""
+        return {pool.metadata.name: pool for pool, _ in self.seen.sold}
+
+
+class Planner:
+    """Plans batches on a live cluster, one at a time."""
+
+    def __init__(
+        self,
+        view: ClusterView,
+        types: Types,
+        kube: Kube,
+        recorder: EventPublisher,
+        batcher: Batcher,
+        now: Callable[[], datetime] = utc_now,
+        policy: PlanPolicy | None = None,
+        buffers: BufferRoom | None = None,
+        solver: Solver | None = None,
+        refusals: LaunchRefusals | None = None,
+    ) -> None:
+        """``policy``: the operator's settings that affect plans. ``buffers``: what CapacityBuffers request.
+
+        ``refusals``: what EC2 refuses, kept for other parts of the process.
+        """
+        self._solver = solver or Solver()
+        self._refusals = refusals or LaunchRefusals(now=now)
+        self._buffers = buffers or BufferRoom()
+        self._view = view
+        self._types = types
+        self._kube = kube
+        self._recorder = recorder
+        self._pod_events = PodEvents(recorder)
+        self._refused_launches = RefusedLaunches()
+        self._waiting = WaitingPods()
+        self._batcher = batcher
+        self._now = now
+        self._policy = policy or PlanPolicy()
+        self._one_at_a_time = asyncio.Lock()
+
+    async def plan(self, plan_input: PlanInput) -> PlanResult:
+        """Plan the current batch and write its NodeClaims.
+
+        If a plan is cancelled, because Temporal timed it out or its provisioner was terminated, it first ends its
+        solve. The next plan waits until then, and so sees what the cancelled plan wrote.
+        """
+        async with self._one_at_a_time:
+            return await self._plan(plan_input)
+
+    async def _plan(self, plan_input: PlanInput) -> PlanResult:
+        self._refusals.update(plan_input.breakers)
+        self._refusals.avoid(self._avoided(plan_input))
+        self._batcher.adopt(plan_input.pauses)
+        before = await self._check_up_to_date(plan_input)
+        if before:
+            log.info("The batch was planned before", extra={"batch": plan_input.batch, "nodeclaims": before})
+            return self._result(plan_input, claims=before)
+        decision = await self._decide(plan_input.batch)
+        if decision is not None and decision.plan.claims and await self._caught_up(self._view.confirm_pods()):
+            decision = await self._decide(plan_input.batch, part=RETRY_SECONDS)
+        if decision is None:
+            return self._result(plan_input)
+        avoided_until = self._refusals.avoided_until()
+        self._refusals.no_capacity(self._refused_launches.count(decision.asking, avoided_until))
+        try:
+            written = await write_claims(
+                self._kube,
+                decision.plan,
+                decision.pools,
+                plan_input.batch,
+                decision.seen,
+                decision.explanations,
+                self._refusals.avoided(),
+                decision.usual_prices,
+            )
+        except ApiError as error:
+            unwritten = _as_written(decision, Written.nothing(decision.plan, error))
+            await self._pod_events.publish(unwritten, filter(_waits, decision.pods), (), decision.in_flight)
+            raise
+        plan, pods = _as_written(decision, written), decision.pods
+        metrics.UNSCHEDULABLE_PODS.labels("provisioner").set(
+            sum(_waits(pod) and pod.key in plan.unschedulable for pod in pods)
+        )
+        metrics.QUEUE_DEPTH.labels("provisioner").set(0)
+        metrics.IGNORED_PODS.set(sum(1 for pod in pods if pod.unsupported))
+        self._remember(decision, written, plan_input)
+        places = (*plan.placements.values(), *(claim.pods for claim in written.claims))
+        placed = {pod.uid for pods_of_place in places for pod in pods_of_place}
+        await delete_superseded(self._kube, self._recorder, self._view, decision.refused, placed)
+        self._buffers.simulated(plan, decision.ready, written.names)
+        await self._publish_refusals(decision.pools, written)
+        for name, why in decision.without_types.items():
+            message = f"{why[0].upper()}{why[1:]}"
+            await self._recorder.publish(
+                pool_reference(decision.pools[name]), "NoCompatibleInstanceTypes", message, "Warning"
+            )
+        lacking = self._refused_launches.reasons(plan, pods, avoided_until, decision.dear_claims)
+        self._refused_launches.bought(written.claims)
+        await self._pod_events.publish(
+            plan, filter(_waits, pods), written.names, decision.in_flight, lacking, decision.doubts
+        )
+        for pod, node, since in self._batcher.refused_on_nodes(filter(_waits, pods)):
+            message = existing_node_sentence(node, since, await self._refusal(pod))
+            await self._recorder.publish(pod_reference(pod), "FailedScheduling", message, "Warning")
+        return self._result(
+            plan_input,
+            claims=list(written.names),
+            pods=len(pods),
+            placed_on_existing=sum(not pod.buffer for placed in plan.placements.values() for pod in placed),
+            unschedulable=sum(pod.key in plan.unschedulable for pod in pods),
+            refused=sum(claim_write.refusal is not None for claim_write in written.unwritten),
+            unreached=sum(pod.key in plan.unreached for pod in pods),
+            price=round(sum(claim.price for claim in plan.claims), 6),
+            digest=_digest(decision.plan),
+            solve_seconds=round(decision.took, 4),
+        )
+
+    def _result(self, plan_input: PlanInput, **figures: Any) -> PlanResult:
+        """A plan's result, with what the workflow keeps."""
+        waits = self._waiting.report(self._view.pending_pods())
+        return PlanResult(batch=plan_input.batch, pauses=self._batcher.pauses(), waits=waits, **figures)
+
+    async def _decide(self, batch: int, part: float = 1.0) -> _Decision | None:
+        """Plan the pods that need a decision, within this fraction of a solve's time; None if no pod does."""
+        fingerprint = self._view.fingerprint()  # before anything is read, so that later changes count as new
+        if not self._batcher.undecided():
+            return None
+        usable = usable_pools(self._view.node_pools(), self._view.node_class)
+        breakers = self._refusals.breakers(usable)
+        launching = self._view.launching_pools() if breakers else frozenset()
+        closed = probed(breakers, launching, self._now())
+        refused = self._refusals.refused_claims(self._view.launching_claims)
+        pools = pools_for_plans(usable, breakers, closed) if breakers else usable
+        overlaid = await self._instance_types(pools)
+        if breakers:
+            overlaid = replace(overlaid, sold=without_held_types(overlaid.sold, breakers, closed))
+        undecided = self._batcher.undecided()  # again, because EC2 may have taken seconds and pods may have gone
+        if not undecided:
+            return None
+        pods = [pod for pod in undecided if not pod.buffer]
+        if pods:
+            log.info(
+                "The provisioner found provisionable pods", extra={"pods": _first_few(pods), "pod-count": len(pods)}
+            )
+        waiting_pods = [*pods, *self._buffers.pods()]
+        problem, solved = await self._solve(waiting_pods, overlaid, part, refused)
+        pauses = self._batcher.buys_again(pod for claim in solved.plan.claims for pod in claim.pods)
+        waiting = [pod for pod in waiting_pods if pod.key in pauses]
+        if waiting:  # rare, so the plan for the others is made from the start
+            waiting_pods = [pod for pod in waiting_pods if pod.key not in pauses]
+            problem, solved = await self._solve(waiting_pods, overlaid, part * RETRY_SECONDS, refused)
+        paused = await self._pause_sentences(waiting, pauses)
+        types_by_pool = {pool.metadata.name: types for pool, types in overlaid.sold}
+        refused_until = partial(avoided_until, self._refusals.avoided_until())
+        winners = TypeChoiceExplainer(problem, types_by_pool, refused_until)
+        solved, waits = await self._wait_for_cheaper(waiting_pods, solved, overlaid, winners, part, refused)
+        left_out = {name: sentence(breakers[name]) for name in closed}
+        plan = only_probes(with_pool_reasons(solved.plan, self._view, waiting_pods, left_out), breakers, batch)
+        metrics.SCHEDULING_SECONDS.labels("provisioner").observe(solved.seconds)
+        ready = frozenset(node.name for node in problem.nodes if node.initialized)
+        in_flight = frozenset(node.name for node in problem.nodes if node.requirements is not None)
+        why = await asyncio.to_thread(explanations, winners, plan.claims)
+        usual_prices = await asyncio.to_thread(lambda: [winners.usual_price(claim) for claim in plan.claims])
+        without_types = {pool.name: pool.lacking for pool in problem.pools if pool.lacking}
+        return _Decision(
+            plan,
+            [*waiting_pods, *waiting],
+            solved.failed,
+            overlaid,
+            ready,
+            fingerprint,
+            solved.seconds,
+            in_flight,
+            why,
+            usual_prices,
+            waits,
+            paused,
+            lost_disks(problem),
+            without_types,
+            refused,
+            next_probe(breakers, launching),
+        )
+
+    async def _wait_for_cheaper(
+        self,
+        waiting_pods: Sequence[Pod],
+        solved: Solved,
+        overlaid: Overlaid,
+        prices: TypeChoiceExplainer,
+        part: float,
+        refused: Collection[str],
+    ) -> tuple[Solved, Mapping[str, ShortageWait]]:
+        """Hold back the nodes that are far dearer than usual, where NodePools ask for it.
+
+        The pods that wait are planned once more, because other NodePools may take them.
+        """
+        pools = {pool.metadata.name: pool for pool, _ in overlaid.sold}
+        waits = await asyncio.to_thread(dear_nodes, solved.plan, pools, prices)
+        if waits:
+            rest = part * RETRY_SECONDS * RETRY_SECONDS
+            _, second = await self._solve(elsewhere(waiting_pods, waits), overlaid, rest, refused)
+            plan, waits = await asyncio.to_thread(held_back, second.plan, waiting_pods, waits, pools, prices)
+            solved = Solved(plan, second.failed, solved.seconds + second.seconds)
+        plan = await asyncio.to_thread(without_dear_types, solved.plan, pools, prices)
+        return replace(solved, plan=plan), waits
+
+    async def _solve(
+        self, waiting_pods: Sequence[Pod], overlaid: Overlaid, part: float, refused: Collection[str]
+    ) -> tuple[Problem, Solved]:
+        """The problem and its solution. ``refused``: NodeClaims that get no pods."""
+        problem = await asyncio.to_thread(
+            problem_of, self._view.snapshot(), waiting_pods, overlaid.sold, self._policy, self._batcher.reserved()
+        )
+        if refused:
+            problem = replace(problem, nodes=[node for node in problem.nodes if node.name not in refused])
+        return problem, await self._solver.solve(problem, part)
+
+    async def _pause_sentences(self, pods: Sequence[Pod], pauses: Mapping[str, PurchasePause]) -> dict[str, str]:
+        """By key, why no node is bought for the paused pods. Events on their NodePools say so too.
+
+        Only `MAX_REFUSALS_READ` groups have kube-scheduler's sentence, so that many groups delay no other pod.
+        """
+        refusals: dict[str, str] = {}
+        sentences = {}
+        for pod in pods:
+            pause = pauses[pod.key]
+            if pause.group not in refusals and len(refusals) >= MAX_REFUSALS_READ:
+                sentences[pod.key] = pause_sentence(pause, "")
+                continue
+            if pause.group not in refusals:
+                refusals[pause.group] = refusal = await self._refusal(pod)
+                self._batcher.explained(pause.group, refusal)
+                pool = next((pool for pool in self._view.node_pools() if pool.metadata.name == pause.pool), None)
+                if pool is not None:
+                    message = pool_sentence(pause, pod.key, refusal)
+                    await self._recorder.publish(pool_reference(pool), "NodesNotUsed", message, "Warning")
+            sentences[pod.key] = pause_sentence(pause, refusals[pause.group])
+        return sentences
+
+    async def _refusal(self, pod: Pod) -> str:
+        """What kube-scheduler says about a pod that it cannot place. The cache does not keep it, because it is long."""
+        try:
+            body = await self._kube.get(PODS, pod.name, pod.namespace)
+        except ApiError as error:
+            log.info("The pod cannot be read for an event", extra={"pod": pod.key, "error": str(error)})
+            return ""
+        return str(condition(body or {}, "PodScheduled").get("message") or "")
+
+    async def _check_up_to_date(self, plan_input: PlanInput) -> list[str]:
+        """The names of this batch's existing NodeClaims. On return, the view contains those of all other batches."""
+        if not self._view.synced():
+            raise ApplicationError("the cluster cache is not synced yet", type="CacheBehind")
+        newest = self._view.newest_batch(plan_input.batch)
+        existing_claims = await self._kube.list(NODECLAIMS, label_selector=f"{labels.BATCH}>{max(0, newest - 1)}")
+        batch_of = {claim["metadata"]["name"]: claim["metadata"]["labels"][labels.BATCH] for claim in existing_claims}
+        written = sorted(name for name, batch in batch_of.items() if batch == str(plan_input.batch))
+        if not written and (missing := batch_of.keys() - self._view.claim_names()):
+            await self._caught_up(self._view.catch_up(missing))
+        return written
+
+    @staticmethod
+    async def _caught_up(reading: Awaitable[_T]) -> _T:
+        try:
+            return await reading
+        except TimeoutError:
+            raise ApplicationError(
+                "the cluster cache is behind the API server and could not be read again", type="CacheBehind"
+            ) from None
+
+    async def _instance_types(self, pools: Sequence[NodePool]) -> Overlaid:
+        """The pools with their instance types, with NodeOverlays applied and without the refused offerings."""
+        return await instance_types_by_pool(self._view, self._types, pools, self._refusals.avoided())
+
+    def _avoided(self, plan_input: PlanInput) -> dict[OfferingKey, datetime]:
+        """The offerings that EC2 refused recently, each with the time until which plans avoid it."""
+        return by_offering(plan_input.refused, self._now())
+
+    def _remember(self, decision: _Decision, written: Written, plan_input: PlanInput) -> None:
+        self._waiting.planned(decision.asking, decision.waits)
+        by_key = {pod.key: pod for pod in decision.asking}
+        probes = () if decision.next_probe is None else (decision.next_probe,)
+        offered_again = min((*self._avoided(plan_input).values(), *probes), default=None)
+        unplaced = [by_key[key] for key in decision.plan.unschedulable]
+        self._batcher.unschedulable(unplaced, decision.fingerprint, offered_again)
+        self._batcher.told_of_pause(by_key[key] for key in decision.paused)
+        self._batcher.engine_failed(by_key[key] for key in decision.failed)
+        self._batcher.nominated(decision.plan.placements, decision.ready)
+        self._batcher.bought(pod.uid for claim in written.claims for pod in claim.pods)
+        for unwritten in written.unwritten:
+            if unwritten.refusal is not None:  # claims with transient failures are planned in the next batch
+                self._batcher.refused(unwritten.planned.pods, unwritten.planned.pool)
+
+    async def _publish_refusals(self, pools: Mapping[str, NodePool], written: Written) -> None:
+        """Write an event on each NodePool whose NodeClaims the API server refused, with one of its messages."""
+        refused: dict[str, list[tuple[ClaimWrite, ApiError]]] = {}
+        for unwritten in written.unwritten:
+            if (error := unwritten.refusal) is not None:
+                refused.setdefault(unwritten.planned.pool, []).append((unwritten, error))
+                metrics.CLAIMS_REFUSED.labels(unwritten.planned.pool, error.reason).inc()
+        for name, refusal in refused.items():
+            pods = sum(len(unwritten.planned.pods) for unwritten, _ in refusal)
+            message = refusal[0][1].message
+            await self._recorder.publish(
+                pool_reference(pools[name]),
+                "FailedCreate",
+                f"The API server refused {len(refusal)} of its NodeClaims, for {pods} pods: {message}",
+                "Warning",
+            )
+
+
+def _waits(pod: Pod) -> bool:
+    """Whether the pod waits for a node and should get events.
+
+    A pod that must leave its node still runs, and a pod that stands for a buffer does not exist.
+    """
+    return not pod.node_name and not pod.buffer
+
+
+def _as_written(decision: _Decision, written: Written) -> Plan:
+    """The plan with only the written NodeClaims. Pods of the unwritten ones, and failed pods, become unschedulable."""
+    why = {pod.key: unwritten.sentence for unwritten in written.unwritten for pod in unwritten.planned.pods}
+    unschedulable = {**decision.plan.unschedulable, **why, **decision.failed, **decision.paused}
+    return replace(decision.plan, claims=written.claims, unschedulable=unschedulable)
+
+
+def _first_few(pods: Sequence[Pod]) -> str:
+    shown = ", ".join(pod.key for pod in pods[:5])
+    return f"{shown} and {len(pods) - 5} other(s)" if len(pods) > 5 else shown
+
+
+def _digest(plan: Plan) -> str:
+    """A short hash of a plan, which shows in workflow histories whether two plans were the same."""
+    text = repr([(c.pool, c.instance_types[:10], sorted(p.key for p in c.pods)) for c in plan.claims])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,91 @@
+"""NodeClaims that lost their instance or workflow, or that another controller's finalizer holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tenon.cleanup.facts import ENDED_STATES, GONE_STATES, Graces, Observations, ObservedClaim
+from tenon.cleanup.findings import Finding, Kind
+
+
+def without_instance(observations: Observations, graces: Graces) -> Iterator[Finding]:
+    """Yield launched claims whose instance is unknown to EC2 or terminated.
+
+    A registered claim counts only if its Node is not Ready.
+    """
+    if (
+        observations.claims is None
+        or observations.instances is None
+        or observations.states is None
+        or observations.workflows is None
+    ):
+        return
+    states = observations.known_states
+    opened = observations.open_claims
+    ready = {node.provider_id for node in observations.nodes or () if node.ready}
+    for claim in with_due_instances(observations, graces):
+        state = states.get(claim.instance_id)
+        if state not in ENDED_STATES:
+            continue
+        if claim.registered and (observations.nodes is None or claim.provider_id in ready):
+            continue
+        if claim.name not in opened:
+            continue  # a new workflow finds out by itself
+        yield Finding(
+            Kind.CLAIM_WITHOUT_INSTANCE,
+            claim.name,
+            claim.launched_at or claim.created_at,
+            claim=claim.name,
+            uid=claim.uid,
+            instance_id=claim.instance_id,
+            node_name=claim.node_name,
+            registered=claim.registered,
+            confirmed=state is not None,
+        )
+
+
+def with_due_instances(observations: Observations, graces: Graces) -> Iterator[ObservedClaim]:
+    """Yield launched claims whose instance EC2 must know, unless it is lost."""
+    for claim in observations.managed_claims:
+        launched = observations.now - (claim.launched_at or claim.created_at) >= graces.launched
+        if claim.instance_id and launched and not claim.terminating:
+            yield claim
+
+
+def without_workflow(observations: Observations, graces: Graces) -> Iterator[Finding]:
+    """Yield claims without an open workflow.
+
+    A deleted claim that only finalizers of others hold is finished, unless its instance still runs.
+    """
+    if observations.claims is None or observations.workflows is None:
+        return
+    running = {instance.id for instance in observations.instances or () if instance.state not in GONE_STATES}
+    running |= {instance.claim for instance in observations.instances or () if instance.state not in GONE_STATES}
+    opened = observations.open_claims
+    for claim in observations.managed_claims:
+        if claim.name in opened or observations.now - claim.created_at < graces.workflow:
+            continue
+        if claim.foreign_finalizers and not running & {claim.name, claim.instance_id} - {""}:
+            continue
+        yield Finding(
+            Kind.CLAIM_WITHOUT_WORKFLOW,
+            claim.name,
+            claim.created_at,
+            claim=claim.name,
+            uid=claim.uid,
+            pool=claim.pool,
+        )
+
+
+def held_by_foreign_finalizers(observations: Observations) -> Iterator[Finding]:
+    """Yield deleted claims that Tenon has released but another controller's finalizer holds."""
+    for claim in observations.managed_claims:
+        if claim.foreign_finalizers and claim.deleted_at is not None:
+            yield Finding(
+                Kind.FOREIGN_FINALIZER,
+                claim.name,
+                claim.deleted_at,
+                claim=claim.name,
+                uid=claim.uid,
+                finalizers=claim.foreign_finalizers,
+            )

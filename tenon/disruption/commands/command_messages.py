@@ -1,0 +1,107 @@
+"""Disruption commands as messages: to the command's workflow, and from there to each node's workflow."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+from tenon.disruption.commands.pod_mark import pod_mark
+from tenon.disruption.history.arrivals import arriving, counted, times_moved
+from tenon.disruption.model import ClusterModel, Command
+from tenon.kube.pod import Pod
+from tenon.messages.disruption import DisruptionCandidate, DisruptionCommand, Replacement
+
+
+def command_id(command: Command, at: datetime | None = None) -> str:
+    """Return the command's ID, from its nodes and why they leave.
+
+    ``at``: when the command was decided, for commands that may fail. The same nodes may get another command later, for
+    which the nodes' workflows must not repeat their earlier answer.
+    """
+    names = [f"{candidate.node.uid}@{candidate.since.isoformat()}" for candidate in command.candidates]
+    text = "/".join([*names, at.isoformat()] if at is not None else names)
+    return f"{command.reason.snake_case}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+
+def to_message(
+    command: Command,
+    *,
+    ident: str = "",
+    replacements: Sequence[Replacement] = (),
+    pods: Mapping[str, Sequence[Pod]] | None = None,
+    prices: Mapping[str, float] | None = None,
+    arrivals: Mapping[str, Mapping[str, int]] | None = None,
+    sent: Mapping[str, Mapping[str, int]] | None = None,
+    surge: Iterable[str] = (),
+) -> DisruptionCommand:
+    """Return the command's message.
+
+    Args:
+        command: the command.
+        ident: its ID; by default `command_id`, so that a retry is not a second command.
+        replacements: the NodeClaims of its replacements.
+        pods: by NodeClaim name, the pods that it moves from there.
+        prices: by NodeClaim name, dollars an hour of its offering.
+        arrivals: what `arrivals_of` says.
+        sent: what `pods_sent` says.
+        surge: the Deployments that start their new pod first.
+    """
+    moved, known_prices = pods or {}, prices or {}
+    candidates = [
+        DisruptionCandidate(
+            claim=candidate.node.claim,
+            uid=candidate.node.uid,
+            pool=candidate.node.pool,
+            since=candidate.since,
+            pods=[pod_mark(pod.uid) for pod in moved.get(candidate.node.claim, ())],
+            price=known_prices.get(candidate.node.claim, 0.0),
+        )
+        for candidate in command.candidates
+    ]
+    return DisruptionCommand(
+        id=ident or command_id(command),
+        reason=command.reason,
+        candidates=candidates,
+        only_if_empty=command.only_if_empty,
+        moves_pods=command.moves_pods,
+        graceful=command.graceful,
+        consolidation_type=command.consolidation_type,
+        replacements=list(replacements),
+        saving=round(command.saving, 6),
+        predicted=round(command.expected, 6),
+        pods=sum(len(moved_pods) for moved_pods in moved.values()),
+        surge=sorted(set(surge)),
+        explanation=list(command.explanation),
+        arrivals={claim: dict(times) for claim, times in (arrivals or {}).items()},
+        sent={claim: dict(pods) for claim, pods in (sent or {}).items()},
+    )
+
+
+def arrivals_of(
+    command: Command, model: ClusterModel, replacements: Sequence[str], now: datetime
+) -> dict[str, dict[str, int]]:
+    """Return which pods arrive where, by NodeClaim, as `Arrival` has them.
+
+    ``replacements``: the names of the NodeClaims of the command's replacements, in their order.
+    """
+    moved_before = {
+        pod.key: times_moved(pod, candidate.node.arrivals, now)[0]
+        for candidate in command.candidates
+        if candidate.node.arrivals
+        for pod in model.details[candidate.node.claim].pods
+    }
+    arriving_pods = _arriving_at(command, model, replacements)
+    return {claim: arriving(pods, moved_before) for claim, pods in arriving_pods.items()}
+
+
+def pods_sent(command: Command, model: ClusterModel, replacements: Sequence[str]) -> dict[str, dict[str, int]]:
+    """Return how many pods of each workload go where, by NodeClaim, for the same arrivals."""
+    return {claim: counted(pods) for claim, pods in _arriving_at(command, model, replacements).items()}
+
+
+def _arriving_at(command: Command, model: ClusterModel, replacements: Sequence[str]) -> dict[str, tuple[Pod, ...]]:
+    claim_of = {detail.node: claim for claim, detail in model.details.items()} if command.destinations else {}
+    pods_by_replacement = {name: planned.pods for name, planned in zip(replacements, command.replacements, strict=True)}
+    pods_by_replacement |= {claim_of[node]: pods for node, pods in command.destinations.items() if node in claim_of}
+    return {claim: pods for claim, pods in pods_by_replacement.items() if pods}

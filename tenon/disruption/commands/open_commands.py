@@ -1,0 +1,65 @@
+"""Decides when a disruption command no longer holds a node, so that budgets count the node as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from tenon.evolve import evolve
+from tenon.messages.disruption import OpenCommand
+
+if TYPE_CHECKING:  # workflows import this module, and the process that runs them does not load the scheduling engine
+    from tenon.disruption.model import ManagedNode
+
+GRACE_PERIOD = timedelta(seconds=30)
+"""How long after its due time a node that accepted its command has started to leave."""
+PREPARED_WITHIN = timedelta(minutes=3)
+"""How long after its start a command that moves pods has marked its candidates, unless it ended."""
+
+
+def finished_commands(
+    open_commands: Mapping[str, OpenCommand], nodes: Sequence[ManagedNode], now: datetime
+) -> list[str]:
+    """Return NodeClaims whose command is over: they are gone, or did not leave although they were due."""
+    present = {node.claim: node for node in nodes}
+    return sorted(
+        claim for claim, entry in open_commands.items() if claim not in present or _is_over(entry, present[claim], now)
+    )
+
+
+def claims_of(open_commands: Mapping[str, OpenCommand], *, postponed: bool) -> frozenset[str]:
+    """Return the NodeClaims that an open command removes; with ``postponed``, those whose command failed instead."""
+    return frozenset(claim for claim, entry in open_commands.items() if entry.postponed is postponed)
+
+
+def hosts_of(open_commands: Mapping[str, OpenCommand]) -> frozenset[str]:
+    """Return the NodeClaims that open commands move pods to (DIS-62). No other command removes them meanwhile.
+
+    A command is open while one of its nodes has not refused it.
+    """
+    still_open = {entry.command for entry in open_commands.values() if not entry.postponed}
+    return frozenset(host for entry in open_commands.values() if entry.command in still_open for host in entry.hosts)
+
+
+def commands_without(open_commands: Mapping[str, OpenCommand], claims: Collection[str]) -> dict[str, OpenCommand]:
+    """Return the open commands without these NodeClaims.
+
+    Only one entry of a command names the nodes that its pods move to, because there may be many. If it goes while the
+    command has others, one of these names them from now on.
+    """
+    left = {claim: entry for claim, entry in open_commands.items() if claim not in claims}
+    for command in (open_commands[claim] for claim in sorted(claims) if claim in open_commands):
+        heir = min((claim for claim, entry in left.items() if entry.command == command.command), default=None)
+        if command.hosts and heir is not None:
+            left[heir] = evolve(left[heir], hosts=sorted({*left[heir].hosts, *command.hosts}))
+    return left
+
+
+def _is_over(entry: OpenCommand, node: ManagedNode, now: datetime) -> bool:
+    if node.leaving:
+        return False
+    if entry.due is not None:
+        return now > entry.due + (timedelta() if entry.postponed else GRACE_PERIOD)
+    # A command that moves pods marks its candidates. If it was terminated, the mark is removed.
+    return now > entry.since + PREPARED_WITHIN and node.disrupted_by != entry.command

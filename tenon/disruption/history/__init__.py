@@ -1,0 +1,1 @@
+"""What earlier disruption commands moved and saved."""

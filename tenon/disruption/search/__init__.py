@@ -1,0 +1,1 @@
+"""The search for moves: nodes whose pods run cheaper elsewhere."""

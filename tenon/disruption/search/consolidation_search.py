@@ -1,0 +1,232 @@
+"""Searches for sets of nodes whose pods run cheaper elsewhere.
+
+The search alternates between an estimate, which is fast and knows only resources, taints and node affinity, and the
+scheduling engine, which knows every rule and is asked about whole sets of nodes:
+
+1. Nodes whose pods fit on the nodes that remain. The estimate proposes a set, the engine says which of it can go.
+2. Nodes that cost more than their pods need, several at a time: new nodes for all their pods together cost less than
+   new nodes for the pods of each.
+3. The same again on the cluster as it will be then. What it finds is joined with the moves that made it possible, so
+   that carrying out the decision does not lead to another one that moves the same pods.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from tenon.disruption.model import ClusterModel
+from tenon.disruption.search.carried_out import carried_out
+from tenon.disruption.search.consolidation_price import allows, may_be_spot
+from tenon.disruption.search.joined_moves import Joining
+from tenon.disruption.search.move_planner import Budget, Planner, Terms
+from tenon.disruption.search.moves import Move, independent_parts
+from tenon.disruption.search.room_estimate import PriceEstimate, RoomEstimate
+from tenon.disruption.search.turns import by_price_per_cost
+from tenon.scheduling.burstable import is_burstable
+from tenon.scheduling.model import Node, Pool
+
+SET_SIZES = (16, 8, 4, 2, 1)
+"""How many nodes to replace together, the largest sets first. A larger set leaves less room unused on its last node,
+but is one command if its pods share new nodes."""
+MAX_ROUNDS = 4
+"""How often to look again at the cluster as the moves found so far will leave it."""
+TOO_DEAR = 1.05
+"""A node is replaced even if it is full if it costs more than this multiple of the cheapest type with as much room."""
+LEAST_WASTE = 0.02
+"""The part of its price that a node must waste by the estimate. Full nodes would spoil the sets that they are in."""
+MAX_TRIES = 2
+"""How often the engine may refuse a deletion that the estimate proposed before the estimate no longer counts."""
+
+
+def search(model: ClusterModel, candidates: Sequence[str], left: Mapping[str, int], terms: Terms) -> list[Move]:
+    """Return moves that can all be carried out.
+
+    Args:
+        model: the cluster.
+        candidates: NodeClaims that may leave, best first (`by_price_per_cost`).
+        left: how many nodes may leave, by NodePool.
+        terms: what each move must meet.
+    """
+    moves = _Look(model, candidates, left, terms).moves()
+    for _ in range(MAX_ROUNDS):
+        if not moves or terms.expired():
+            break
+        after = carried_out(model, [(move.claims, move.plan) for move in moves])
+        moved_claims = {claim for move in moves for claim in move.claims}
+        remaining = [*(claim for claim in candidates if claim not in moved_claims), *after.new]
+        more = _Look(
+            after.model, by_price_per_cost(remaining, after.model.details), _less(left, moved_claims, terms), terms
+        )
+        together = Joining(model, moves, left, terms).with_moves(more.moves(), after)
+        if together is None:
+            break
+        moves = together
+    return moves
+
+
+def _less(left: Mapping[str, int], moved_claims: Iterable[str], terms: Terms) -> dict[str, int]:
+    taken_counts = Counter(terms.pool_of[claim] for claim in moved_claims)
+    return {pool: count - taken_counts[pool] for pool, count in left.items()}
+
+
+class _Look:
+    """One search on one state of the cluster."""
+
+    def __init__(self, model: ClusterModel, candidates: Sequence[str], left: Mapping[str, int], terms: Terms) -> None:
+        self._details = model.details
+        self._candidates = candidates
+        self._terms = terms
+        self._planner = Planner(model, terms)
+        self._budget = Budget(dict(left), terms.pool_of)
+        self._found: list[Move] = []
+        self._gone: set[str] = set()
+        self._settled: set[str] = set()
+        """Nodes that take pods in a move that was found. Their pods are no longer those of the model."""
+        nodes = self._planner.rescheduler.nodes()
+        self._rooms = RoomEstimate(nodes, model.problem.pools, model.details)
+        self._prices = PriceEstimate(self._rooms.names, _sold(model.problem.pools))
+        without_spot = (pool for pool in model.problem.pools if not may_be_spot(pool))
+        self._prices_without_spot = PriceEstimate(self._rooms.names, _sold(without_spot))
+        self._shared: dict[str, float] = {}
+        """By candidate, the price of its pods' share of nodes, which each of several set sizes asks for."""
+        self._closed: frozenset[str] = self._too_dear(nodes)
+
+    def moves(self) -> list[Move]:
+        """Return all moves that the look finds."""
+        self._delete()
+        self._replace()
+        if self._closed:
+            self._closed = frozenset()
+            self._delete()
+            self._replace()
+        return self._found
+
+    def _too_dear(self, nodes: Iterable[Node]) -> frozenset[str]:
+        """Return the names of candidates whose type costs too much even if the node is full.
+
+        They will be replaced, so pods that move there now would soon move again. If the budgets do not let all of them
+        leave now, they are used like others.
+        """
+        by_name = {node.name: node for node in nodes}
+        too_dear = [
+            claim
+            for claim in self._candidates
+            if (detail := self._details[claim]).price
+            > TOO_DEAR * self._prices.of_room(by_name[detail.node].allocatable)
+            and self._terms.rule.is_free(detail)
+        ]
+        if not Budget(dict(self._budget.left), self._terms.pool_of).take(too_dear):
+            return frozenset()
+        return frozenset(self._details[claim].node for claim in too_dear)
+
+    def _remaining(self) -> list[str]:
+        return [
+            claim
+            for claim in self._candidates
+            if claim not in self._gone and self._details[claim].node not in self._settled
+        ]
+
+    def _delete(self) -> None:
+        tries: Counter[str] = Counter()
+        while not self._terms.expired():
+            worth = [claim for claim in self._remaining() if tries[claim] < MAX_TRIES and self._pays_alone(claim)]
+            left = Budget(dict(self._budget.left), self._terms.pool_of)
+            proposed = self._rooms.removable(worth, self._settled, self._closed, left.take_one)
+            agreed, refused = self._deletions(proposed)
+            tries.update(refused)
+            self._take(agreed)
+            if not refused:
+                return
+
+    def _pays_alone(self, claim: str) -> bool:
+        detail = self._details[claim]
+        return self._terms.rule.bill([detail], ()) is not None and self._terms.approves({claim: detail}, detail.price)
+
+    def _deletions(self, proposed: Sequence[str]) -> tuple[list[Move], list[str]]:
+        """Return what the engine agrees to of a proposed set of deletions, and the nodes that it refuses."""
+        kept_claims = list(proposed)
+        while kept_claims:
+            plan = self._planner.rescheduler.simulate(
+                kept_claims, buys=False, closed=self._closed, expired=self._terms.expired
+            )
+            moves = [
+                move
+                for part, own in independent_parts(plan, kept_claims, self._details)
+                if (move := self._planner.priced(part, own)) is not None
+            ]
+            agreed = [claim for move in moves for claim in move.claims]
+            if len(agreed) == len(kept_claims):
+                return moves, [claim for claim in proposed if claim not in set(agreed)]
+            kept_claims = agreed
+        return [], list(proposed)
+
+    def _replace(self) -> None:
+        for size in SET_SIZES:
+            for free in (True, False):
+                self._replace_sets(self._by_waste(alone=size == 1, free=free), size)
+
+    def _replace_sets(self, waiting: Sequence[str], size: int) -> None:
+        while waiting and not self._terms.expired():
+            batch, waiting = self._batch(waiting, size)
+            if not batch:
+                break
+            moves = self._planner.moves_of(batch, self._closed)
+            self._take(moves)
+            if moves:
+                waiting = [claim for claim in waiting if self._details[claim].node not in self._settled]
+
+    def _by_waste(self, *, alone: bool, free: bool) -> list[str]:
+        """Return the nodes that cost more than their pods need, by what they waste per rescheduling cost.
+
+        Those that may be replaced only by on-demand nodes (``free`` is False) are in sets of their own.
+        """
+        prices = self._prices if free else self._prices_without_spot
+        sets_by_waste = []
+        for claim in self._remaining():
+            detail = self._details[claim]
+            if self._terms.rule.may_replace(detail) and self._terms.rule.is_free(detail) == free:
+                needed = prices.alone(detail.pods) if alone else self._price_of_share(claim, prices)
+                if alone and needed >= detail.price * (1 - LEAST_WASTE):
+                    needed = prices.alone(self._rooms.left_over(claim, self._closed))
+                if needed < detail.price * (1 - LEAST_WASTE):
+                    sets_by_waste.append(((needed - detail.price) / detail.cost, claim))
+        return [claim for _, claim in sorted(sets_by_waste)]
+
+    def _price_of_share(self, claim: str, prices: PriceEstimate) -> float:
+        """Return what `PriceEstimate.shared` says of a candidate's pods. A candidate always has the same ``prices``."""
+        price = self._shared.get(claim)
+        if price is None:
+            price = self._shared[claim] = prices.shared(self._details[claim].pods)
+        return price
+
+    def _batch(self, waiting: Sequence[str], size: int) -> tuple[list[str], list[str]]:
+        """Return the next nodes that the budgets allow together, and the others that wait."""
+        left = Budget(dict(self._budget.left), self._terms.pool_of)
+        batch: list[str] = []
+        later: list[str] = []
+        for claim in waiting:
+            if len(batch) < size and left.take((claim,)):
+                batch.append(claim)
+            else:
+                later.append(claim)
+        return batch, later
+
+    def _take(self, moves: Sequence[Move]) -> None:
+        within = [move for move in moves if self._budget.take(move.claims)]
+        self._planner.accept(within)
+        for move in within:
+            self._gone.update(move.claims)
+            self._settled.update(move.plan.placements)
+            self._rooms.accept(move.claims, move.plan)
+        self._found += within
+
+
+def _sold(pools: Iterable[Pool]) -> Iterable[tuple[Mapping[str, int], float]]:
+    """Return the room and the lowest price of each type in each pool that the engine fills with steady load."""
+    for pool in pools:
+        for kind in pool.instance_types:
+            if is_burstable(kind) or not pool.requirements.intersects(kind.requirements):
+                continue
+            if prices := [offering.price for offering in kind.offerings if allows(pool.requirements, offering)]:
+                yield kind.allocatable, min(prices)

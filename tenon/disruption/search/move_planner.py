@@ -1,0 +1,117 @@
+"""Plans moves of consolidation with the engine, and checks what each must meet: its price, policies and budgets."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tenon.disruption.model import ClusterModel, NodeDetail
+from tenon.disruption.search.consolidation_price import PriceRule
+from tenon.disruption.search.moves import Move, independent_parts, joined
+from tenon.disruption.search.rescheduling import Rescheduler, is_complete
+from tenon.kube.pod import Pod
+from tenon.scheduling.deadline import Expired, never
+from tenon.scheduling.engine import solve
+from tenon.scheduling.model import Plan, PlannedClaim
+from tenon.scheduling.reservations import reservation_of
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a move must meet, apart from having a place for each pod."""
+
+    rule: PriceRule
+    approves: Callable[[Mapping[str, NodeDetail], float], bool]
+    """Whether the policies of the nodes' pools approve a move that saves so much."""
+    pool_of: Mapping[str, str]
+    """NodePool by NodeClaim."""
+    closed: frozenset[str] = frozenset()
+    """Names of Nodes that take no pods."""
+    expired: Expired = never
+
+
+@dataclass
+class Budget:
+    """How many more nodes may leave, by pool. Nodes that a move of this search launches are in no pool's budget."""
+
+    left: dict[str, int]
+    pool_of: Mapping[str, str]
+
+    def take_one(self, claim: str) -> bool:
+        """Take one node; False if its pool's budget has none."""
+        return self.take((claim,))
+
+    def take(self, claims: Iterable[str]) -> bool:
+        """Take nodes from their pools' budgets; False, with nothing taken, if one has not enough."""
+        counts = Counter(self.pool_of[claim] for claim in claims if claim in self.pool_of)
+        if any(self.left.get(pool, 0) < count for pool, count in counts.items()):
+            return False
+        for pool, count in counts.items():
+            self.left[pool] -= count
+        return True
+
+
+@dataclass
+class Planner:
+    """The cluster with the moves accepted so far, and the engine's plans on it."""
+
+    model: ClusterModel
+    terms: Terms
+    rescheduler: Rescheduler = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.rescheduler = Rescheduler(self.model, self.terms.closed)
+
+    def moves_of(self, claims: Sequence[str], closed: Collection[str] = frozenset()) -> list[Move]:
+        """Return the independent moves in the engine's plan for these nodes that meet the terms. Accepts none."""
+        kept_claims = list(claims)
+        while kept_claims:
+            plan = self.rescheduler.simulate(kept_claims, closed=closed, expired=self.terms.expired)
+            parts = independent_parts(plan, kept_claims, self.model.details)
+            moves = [move for part, own in parts if (move := self.priced(part, own)) is not None]
+            staying = sum(len(move.claims) for move in moves)
+            if staying == len(kept_claims) or not has_rules(plan):
+                return moves
+            # rules between pods were judged with all of these nodes gone
+            kept_claims = [claim for move in moves for claim in move.claims]
+        return []
+
+    def priced(self, claims: tuple[str, ...], plan: Plan) -> Move | None:
+        """Return the plan as a move; None if it does not meet the terms."""
+        leaving = {claim: self.model.details[claim] for claim in claims}
+        bill = self.terms.rule.bill(list(leaving.values()), plan.claims)
+        if bill is None or not self.terms.approves(leaving, bill.expected):
+            return None
+        more_nodes = len(bill.replacements) - len(claims)
+        if bill.expected <= self.model.problem.node_charge * more_nodes:
+            return None
+        return Move(claims, Plan(bill.replacements, plan.placements), bill.saving, bill.expected)
+
+    def larger(self, planned: PlannedClaim, more: Sequence[Pod]) -> PlannedClaim | None:
+        """Return the new node with more pods; None if they do not fit on one, or have rules about other pods.
+
+        None also if it would launch into another reservation, whose places other moves may use.
+        """
+        pods = (*planned.pods, *more)
+        if any(pod.rules for pod in pods):
+            return None
+        pools = [replace(pool, limits=None) for pool in self.model.problem.pools if pool.name == planned.pool]
+        alone = replace(self.model.problem, pods=pods, pools=pools, nodes=())
+        plan = solve(alone, self.terms.expired, self.model.tables)
+        if not is_complete(plan) or len(plan.claims) != 1:
+            return None
+        (larger_claim,) = plan.claims
+        return larger_claim if reservation_of(larger_claim) in {"", reservation_of(planned)} else None
+
+    def accept(self, moves: Sequence[Move]) -> None:
+        """Change the cluster as the moves say."""
+        if moves:
+            self.rescheduler.accept([claim for move in moves for claim in move.claims], joined([m.plan for m in moves]))
+
+
+def has_rules(plan: Plan) -> bool:
+    """Whether a pod of the plan has rules about other pods."""
+    return any(pod.rules for claim in plan.claims for pod in claim.pods) or any(
+        pod.rules for pods in plan.placements.values() for pod in pods
+    )

@@ -1,0 +1,180 @@
+"""Simulates where the pods of a node go if it leaves: the scheduling engine on the cluster without that node.
+
+A simulation places only the pods of the candidates. Pods that wait for a node do not matter (DIS-32). Nodes that are
+not initialized take no pods (DIS-31), because they may never become ready.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+
+from tenon.apis import labels
+from tenon.apis.nodepool import NODES
+from tenon.disruption.model import ClusterModel, Command, NodeDetail, Situation, sold_out
+from tenon.disruption.search.carried_out import new_name, new_node
+from tenon.kube.pod import Pod
+from tenon.resources import CPU, MEMORY, PODS, Resources, add, maximum, subtract
+from tenon.scheduling.deadline import Expired, never
+from tenon.scheduling.engine import solve
+from tenon.scheduling.model import Node, Plan, PlannedClaim, Pool, Problem
+from tenon.scheduling.reservations import with_places_taken
+
+
+class Rescheduler:
+    """A model of the cluster that removals change one after another, so that no two of them use the same room."""
+
+    def __init__(self, model: ClusterModel, closed: Collection[str] = ()) -> None:
+        """Start from the model.
+
+        Args:
+            model: the cluster.
+            closed: names of more Nodes that must take no pods.
+        """
+        self._tables = model.tables
+        self._details = model.details
+        shut = frozenset(closed)
+        self._nodes = {
+            node.name: replace(node, closed=True) if node.name in shut or not node.initialized else node
+            for node in model.problem.nodes
+        }
+        self._pools = {pool.name: pool for pool in model.problem.pools}
+        self._problem = model.problem
+
+    def detail(self, claim: str) -> NodeDetail | None:
+        """Return what is known of a NodeClaim's node; None if it cannot be simulated."""
+        detail = self._details.get(claim)
+        return detail if detail is not None and detail.node in self._nodes else None
+
+    def nodes(self) -> list[Node]:
+        """Return the nodes as the removals so far leave them. Those that take no pods are closed."""
+        return list(self._nodes.values())
+
+    def simulate(
+        self,
+        claims: Iterable[str],
+        *,
+        buys: bool = True,
+        closed: Collection[str] = frozenset(),
+        expired: Expired = never,
+    ) -> Plan:
+        """Plan all pods of these NodeClaims without their nodes.
+
+        Args:
+            claims: NodeClaims for which `detail` has an answer.
+            buys: False allows existing nodes only.
+            closed: names of more Nodes that must take no pods in this plan.
+            expired: ends the solve early; pods that it did not reach are ``unreached``.
+
+        Returns:
+            The plan. The nodes can leave only if every pod has a place in it (`is_complete`).
+        """
+        leaving = [self._details[claim] for claim in claims]
+        pods = tuple(pod for detail in leaving for pod in detail.pods)
+        problem = self._without(leaving, pods=pods, buys=buys)
+        if closed:
+            problem = replace(
+                problem,
+                nodes=[replace(node, closed=True) if node.name in closed else node for node in problem.nodes],
+            )
+        return solve(replace(problem, nodes=_that_matter(problem)), expired, self._tables)
+
+    def accept(self, claims: Iterable[str], plan: Plan) -> None:
+        """Change the model as the plan says. Its new nodes take no other pods, but rules between pods count theirs."""
+        names = list(claims)
+        remaining = self._without([self._details[claim] for claim in names], pods=(), buys=True)
+        self._nodes = {node.name: node.with_pods(plan.placements.get(node.name, ())) for node in remaining.nodes}
+        self._pools = {pool.name: pool for pool in with_places_taken(remaining.pools, plan.claims)}
+        for number, claim in enumerate(plan.claims):
+            pool = self._pools[claim.pool]
+            node = new_node(new_name(names, number), claim, pool)
+            self._nodes[node.name] = replace(node, closed=True)
+            self._pools[claim.pool] = replace(pool, usage=add(pool.usage, claim.largest, {NODES: 1}))
+
+    def problem(self) -> Problem:
+        """Return the cluster as the removals so far leave it."""
+        return replace(self._problem, nodes=list(self._nodes.values()), pools=list(self._pools.values()))
+
+    def _without(self, leaving: Collection[NodeDetail], *, pods: tuple[Pod, ...], buys: bool) -> Problem:
+        leaving_nodes = {detail.node for detail in leaving}
+        freed: dict[str, list[Node]] = {}
+        for name in leaving_nodes:
+            node = self._nodes[name]
+            freed.setdefault(node.labels.get(labels.NODEPOOL, ""), []).append(node)
+        pools = [_eased(pool, freed.get(name, ())) if buys else sold_out(pool) for name, pool in self._pools.items()]
+        nodes = [node for name, node in self._nodes.items() if name not in leaving_nodes]
+        return replace(self._problem, pods=pods, nodes=nodes, pools=pools)
+
+
+def after_commands(model: ClusterModel, commands: Sequence[Command]) -> ClusterModel:
+    """Return the model for the methods that choose after these commands, so that nothing is promised twice.
+
+    Room on existing nodes, limits of NodePools and places in capacity reservations count as used. What is known of the
+    nodes that leave stays known. Those of static NodePools also stay in the cluster, because no plan places their pods.
+    """
+    rescheduler = Rescheduler(model)
+    without_move: list[PlannedClaim] = []
+    for command in commands:
+        names = [
+            candidate.node.claim
+            for candidate in command.candidates
+            if rescheduler.detail(candidate.node.claim) is not None
+        ]
+        if not names or any(claim.pool in model.static_pools for claim in command.replacements):
+            without_move += command.replacements
+        else:
+            rescheduler.accept(names, Plan(command.replacements, command.destinations))
+    problem = rescheduler.problem()
+    every = [claim for command in commands for claim in command.replacements]
+    static = with_places_taken(model.static_pools.values(), every)
+    return replace(
+        model,
+        problem=replace(problem, pools=with_places_taken(problem.pools, without_move)),
+        static_pools={pool.name: pool for pool in static},
+    )
+
+
+def nodes_in_commands(situation: Situation, model: ClusterModel) -> frozenset[str]:
+    """Return the names of Nodes whose room is not free: those that leave, and the new nodes of open commands."""
+    nodes = set()
+    for node in situation.nodes:
+        if node.leaving or node.disrupted_by or node.replacement_for or node.claim in situation.under_command:
+            detail = model.details.get(node.claim)
+            nodes.add(detail.node if detail is not None else node.node)
+    return frozenset(nodes)
+
+
+def is_complete(plan: Plan) -> bool:
+    """Whether every pod has a place."""
+    return not plan.unschedulable and not plan.unreached
+
+
+def _that_matter(problem: Problem) -> Sequence[Node]:
+    """Return the nodes without those that cannot affect the plan: full ones, if there are no rules between pods.
+
+    Consolidation asks about many small sets of pods on clusters whose nodes are mostly full.
+    """
+    if problem.most_pods_share < 1 or any(pod.rules for pod in problem.pods):
+        return problem.nodes
+    least = {name: min((pod.requests.get(name, 0) for pod in problem.pods), default=0) for name in (CPU, MEMORY, PODS)}
+    return [
+        node
+        for node in problem.nodes
+        if any(pod.rules for pod in node.pods)
+        or not (
+            node.closed
+            or any(node.allocatable.get(name, 0) - node.used.get(name, 0) < amount for name, amount in least.items())
+        )
+    ]
+
+
+def _eased(pool: Pool, leaving_nodes: Collection[Node]) -> Pool:
+    """Return the pool without the nodes' share of its limits: a replacement may use it before they are gone."""
+    if not leaving_nodes or not pool.limits:
+        return pool
+    freed = add(*(node.limited for node in leaving_nodes), {NODES: len(leaving_nodes)})
+    return replace(pool, usage=_at_least_zero(subtract(pool.usage, freed)))
+
+
+def _at_least_zero(resources: Resources) -> Resources:
+    return maximum(resources, dict.fromkeys(resources, 0))

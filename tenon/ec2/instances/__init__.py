@@ -1,0 +1,1 @@
+"""What EC2 says about running instances."""

@@ -1,0 +1,1 @@
+"""The request that launches an instance, and what the instance bears afterwards."""

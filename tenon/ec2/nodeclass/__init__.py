@@ -1,0 +1,1 @@
+"""What an EC2NodeClass finds in the account."""

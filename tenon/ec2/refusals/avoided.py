@@ -1,0 +1,110 @@
+"""Offerings that EC2 refused recently: for planning and launching to avoid, and in the form that messages carry."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime, timedelta
+
+from tenon.ec2.refusals.vcpu_quotas import quota_of
+from tenon.kube.offerings import QUOTA, OfferingKey
+from tenon.kube.timestamps import format_instant
+from tenon.messages.provisioning import RefusedTypes
+from tenon.sentences import counted, first_few
+
+UNAVAILABLE_OFFERINGS_TTL = timedelta(minutes=3)
+"""How long plans and launches avoid an offering after EC2 had no capacity for it (AWS-033)."""
+NAMED_OFFERINGS = 3
+"""How many refused offerings a sentence names."""
+MAX_AVOIDED = 3000
+"""How many offerings a message carries, about 60 KB. Those that are avoided the longest are kept."""
+
+
+class UnavailableOfferings(frozenset[OfferingKey]):
+    """Offerings that EC2 refused.
+
+    A key may stand for a type in every zone, for all types that share a vCPU quota, or for a whole capacity type.
+    """
+
+    def __contains__(self, offering: object) -> bool:
+        if super().__contains__(offering):
+            return True
+        if not self or not isinstance(offering, OfferingKey):
+            return False
+        quota = quota_of(offering.instance_type, offering.capacity_type)
+        return (
+            super().__contains__(offering.whole_capacity_type)
+            or super().__contains__(offering.in_all_zones)
+            or (quota != "" and super().__contains__(OfferingKey.of_quota(offering.capacity_type, quota)))
+        )
+
+
+def avoided_until(until: Mapping[OfferingKey, datetime], offering: OfferingKey) -> datetime | None:
+    """Return until when an offering is avoided, whether EC2 refused it alone or with others; None if it did not."""
+    keys = [offering, offering.in_all_zones, offering.whole_capacity_type]
+    if quota := quota_of(offering.instance_type, offering.capacity_type):
+        keys.append(OfferingKey.of_quota(offering.capacity_type, quota))
+    return max((until[key] for key in keys if key in until), default=None)
+
+
+def concerns_types(key: OfferingKey, instance_types: Collection[str]) -> bool:
+    """True if a refusal with this key rules out an offering of one of the types, in its capacity type."""
+    if key.scope == QUOTA:
+        return any(quota_of(name, key.capacity_type) == key.scope_name for name in instance_types)
+    return key == key.whole_capacity_type or key.instance_type in instance_types
+
+
+def grouped(until: Mapping[OfferingKey, datetime]) -> list[RefusedTypes]:
+    """Group offerings by zone for messages. Listing them one by one would make messages five times as long."""
+    newest = sorted(until.items(), key=lambda item: (item[1], item[0]), reverse=True)[:MAX_AVOIDED]
+    groups: dict[tuple[OfferingKey, datetime], list[str]] = {}
+    for key, instant in newest:
+        groups.setdefault((key._replace(instance_type=""), instant), []).append(key.instance_type)
+    return [
+        RefusedTypes(
+            capacity_type=key.capacity_type,
+            zone=key.zone,
+            scope=key.scope,
+            scope_name=key.scope_name,
+            instance_types=sorted(names),
+            until=instant,
+        )
+        for (key, instant), names in sorted(groups.items())
+    ]
+
+
+def shortages(refused: Iterable[RefusedTypes], now: datetime) -> list[str]:
+    """Say in sentences what EC2 refuses now: capacity types, vCPU quotas that are used up, and offerings."""
+    until = by_offering(refused, now)
+    sentences: list[str] = []
+    offerings: dict[str, list[OfferingKey]] = {}
+    for key in sorted(until):
+        if key.scope == QUOTA:
+            quota = f"the account's {key.capacity_type} vCPU quota {key.scope_name}"
+            sentences.append(f"{quota} is used up: {_again(until[key])}")
+        elif key == key.whole_capacity_type:
+            sentences.append(f"EC2 refuses all {key.capacity_type} capacity: {_again(until[key])}")
+        else:
+            offerings.setdefault(key.capacity_type, []).append(key)
+    for capacity_type, keys in offerings.items():
+        names = list(map(str, keys))
+        last = max(until[key] for key in keys)
+        sentences.append(
+            f"EC2 refuses {counted(len(keys), f'{capacity_type} offering')} "
+            f"({first_few(names, NAMED_OFFERINGS)}): {_again(last)}"
+        )
+    return sentences
+
+
+def _again(until: datetime) -> str:
+    return f"tried again after {format_instant(until)}"
+
+
+def by_offering(refused: Iterable[RefusedTypes], now: datetime) -> dict[OfferingKey, datetime]:
+    """Return until when each offering is avoided. Expired entries are left out."""
+    until_by_offering: dict[OfferingKey, datetime] = {}
+    for group in refused:
+        if group.until > now:
+            for name in group.instance_types:
+                key = OfferingKey(group.capacity_type, name, group.zone, group.scope, group.scope_name)
+                until_by_offering[key] = max(group.until, until_by_offering.get(key, group.until))
+    return until_by_offering

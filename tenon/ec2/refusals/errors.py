@@ -1,0 +1,312 @@
+"""Classifies AWS's error codes: no capacity, already gone, a missing right, or a mistake that a person must fix.
+
+The sets are data. Activities turn a refused call into one of these classes, and the workflow decides what follows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from tenon.apis import labels
+from tenon.ec2.refusals.vcpu_quotas import quota_of
+from tenon.ec2.types.placement_groups import SPREAD
+from tenon.kube.offerings import OfferingKey
+from tenon.kube.timestamps import format_instant
+from tenon.messages.launch import OfferingRef
+from tenon.sentences import lasting
+
+INSUFFICIENT_CAPACITY = frozenset(
+    {
+        "InsufficientInstanceCapacity",
+        "UnfulfillableCapacity",
+        "Unsupported",
+        "ReservationCapacityExceeded",
+        "InsufficientCapacity",
+        "InsufficientCapacityOnHost",
+        "InsufficientHostCapacity",
+        "InsufficientReservedInstanceCapacity",
+        "MaxFleetCountExceeded",
+        "SpotMaxPriceTooLow",
+    }
+)
+"""Error codes of a fleet override that rule out this offering for now."""
+
+RESERVATION_CODES = ("InvalidCapacityReservation", "CapacityReservation", "ReservationCapacityExceeded")
+"""Beginnings of the codes that say that a capacity reservation has no place for the launch, or has ended."""
+_ABOUT_GROUP = "placement group"
+"""Part of EC2's messages that say that a placement group, not the type, is what has no room."""
+PLACEMENT_GROUP_UNKNOWN = frozenset({"InvalidPlacementGroup.Unknown", "InvalidPlacementGroupId.Unknown"})
+SUBNET_FULL = "InsufficientFreeAddressesInSubnet"
+"""The subnet has no address left. That says nothing about the type, or about another subnet of the zone."""
+
+SPOT_ROLE_MISSING = "AuthFailure.ServiceLinkedRoleCreationNotPermitted"
+"""The account lacks EC2's service-linked role for spot."""
+QUOTA_USED_UP = frozenset({"VcpuLimitExceeded", "InstanceLimitExceeded", "MaxSpotInstanceCountExceeded"})
+"""Codes that rule out all types that share a vCPU quota (`tenon.ec2.refusals.vcpu_quotas`), for one capacity type."""
+
+NOT_FOUND = frozenset(
+    {
+        "InvalidCapacityReservationId.NotFound",
+        "InvalidInstanceID.NotFound",
+        "InvalidLaunchTemplateName.NotFoundException",
+        "InvalidLaunchTemplateId.NotFound",
+        "QueueDoesNotExist",
+        "AWS.SimpleQueueService.NonExistentQueue",
+        "NoSuchEntity",
+        "ParameterNotFound",
+        "ParameterVersionNotFound",
+    }
+)
+TEMPLATE_NOT_FOUND = frozenset({"InvalidLaunchTemplateName.NotFoundException", "InvalidLaunchTemplateId.NotFound"})
+TEMPLATE_EXISTS = frozenset({"InvalidLaunchTemplateName.AlreadyExistsException"})
+ALREADY_EXISTS = frozenset({"EntityAlreadyExists"})
+THROTTLED = frozenset({"RequestLimitExceeded", "Throttling", "ThrottlingException", "TooManyRequestsException"})
+RETRYABLE = frozenset(
+    {"InternalError", "InternalFailure", "ServiceUnavailable", "Unavailable", "RequestTimeout", "InternalServerError"}
+)
+"""Faults of the service itself: the same call may succeed later."""
+BUSY = THROTTLED | RETRYABLE
+"""Codes that say nothing about the request, even if EC2 puts them into the answer of a fleet request."""
+
+UNAUTHORIZED = frozenset({"UnauthorizedOperation", "AccessDenied", "AccessDeniedException"})
+"""The credentials are valid, but no policy allows the call, or one denies it."""
+TYPE_REFUSED = UNAUTHORIZED | {
+    "FreeTierRestrictionError",
+    "InvalidInstanceType",
+    "InvalidInstanceType.NotFound",
+    "InvalidParameterCombination",
+    "OptInRequired",
+    "UnsupportedOperation",
+}
+"""Codes that rule out an instance type if no other type of the request was refused with them.
+
+An organization's policy denies types, a Marketplace product does not support all of them, and an account has not opted
+in to some. If several types were refused, the cause is more likely what all of them have in common.
+"""
+BAD_CREDENTIALS = frozenset(
+    {
+        "AuthFailure",
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "IncompleteSignature",
+        "InvalidClientTokenId",
+        "InvalidIdentityToken",
+        "SignatureDoesNotMatch",
+        "UnrecognizedClientException",
+    }
+)
+_SERVICES = {
+    "AssumeRole": "sts",
+    "AssumeRoleWithWebIdentity": "sts",
+    "DeleteMessage": "sqs",
+    "DescribeAccessEntry": "eks",
+    "DescribeCluster": "eks",
+    "GetManagedResource": "arc-zonal-shift",
+    "GetParameter": "ssm",
+    "GetProducts": "pricing",
+    "GetQueueUrl": "sqs",
+    "GetRole": "iam",
+    "ReceiveMessage": "sqs",
+}
+_NOT_AUTHORIZED = re.compile(r"not authorized to perform: ([\w-]+:\w+)(?: on resource: (\S+))?")
+_ENCODED = re.compile(r"[.:]?\s*Encoded authorization failure message: (\S+)")
+_DENIED = re.compile(r"with an explicit deny in (an? [\w -]*?(?:policy|boundary))")
+
+THROTTLED_REASON = "RequestLimitExceeded"
+"""The reason while EC2 throttles a call of a launch."""
+PROFILE_INVALID = "InstanceProfileNameInvalid"
+"""The reason if EC2 does not know the instance profile, or not yet."""
+_REASONS: Mapping[str, str] = {
+    SPOT_ROLE_MISSING: "SpotSLRCreationFailed",
+    **dict.fromkeys(UNAUTHORIZED, "Unauthorized"),
+    "InstanceLimitExceeded": "VCPULimitExceeded",
+    "InvalidIamInstanceProfile.NotFound": PROFILE_INVALID,
+    "InvalidUserData.Malformed": "UserDataSizeLimitExceeded",
+    "InvalidAMIID.Malformed": "InvalidAMIID",
+    "InvalidAMIID.NotFound": "AMINotFound",
+    "InvalidAMIID.Unavailable": "AMINotFound",
+    "InternalError": "InternalError",
+    "FreeTierRestrictionError": "FreeTierIneligible",
+    "MaxFleetCountExceeded": "FleetQuotaExceeded",
+    "PendingVerification": "AccountPendingVerification",
+    "MaxSpotInstanceCountExceeded": "SpotQuotaExceeded",
+    "VcpuLimitExceeded": "VCPULimitExceeded",
+    SUBNET_FULL: "InsufficientFreeAddressesInSubnet",
+    "InvalidSubnetID.NotFound": "SubnetResolutionFailed",
+    "InvalidInstanceType": "InstanceTypeResolutionFailed",
+    "InvalidInstanceType.NotFound": "InstanceTypeResolutionFailed",
+    **dict.fromkeys(TEMPLATE_NOT_FOUND, "LaunchTemplateNotFound"),
+    **dict.fromkeys(THROTTLED, THROTTLED_REASON),
+}
+
+
+def reason_for(code: str, message: str = "") -> str:
+    """Return the reason that a NodeClaim shows for an EC2 error code; LaunchFailed if the code is not known."""
+    if code in ("InvalidParameter", "InvalidParameterValue"):
+        return _invalid_value_reason(message.lower())
+    if code == "AuthFailure":  # also EC2's code for credentials that it does not accept
+        return "AMIAuthorizationFailure" if "not authorized for images" in message.lower() else "Unauthorized"
+    return _REASONS.get(code, "LaunchFailed")
+
+
+def _invalid_value_reason(message: str) -> str:
+    """EC2 uses these codes for every wrong value, so only the message says which value is wrong."""
+    if "iaminstanceprofile" in message or "instance profile" in message:
+        return PROFILE_INVALID
+    if "different networks" in message:
+        return "SecurityGroupSubnetVPCMismatch"
+    if "user data" in message:
+        return "UserDataSizeLimitExceeded"
+    return "LaunchFailed"
+
+
+def throttled_text(call: str, since: datetime, now: datetime, next_try: datetime) -> str:
+    """Say which call EC2 throttles, for how long, and when it is tried next."""
+    return (
+        f"EC2 has throttled {call} for {lasting(now - since)}, since {format_instant(since)}: the launch waits, "
+        f"and the next try is at {format_instant(next_try)}"
+    )
+
+
+def without_encoded_text(message: str) -> str:
+    """Return EC2's message without its encoded part, which differs for each call: a retry is no news."""
+    return _ENCODED.sub("", message)
+
+
+def encoded_text(message: str) -> str:
+    """Return the encoded part of EC2's message; empty if it has none. AWS decodes it for those who may ask."""
+    encoded = _ENCODED.search(message)
+    return encoded[1] if encoded else ""
+
+
+def refusal(operation: str, code: str, message: str) -> str:
+    """Say which call AWS refused, and what allows it.
+
+    The text is the same for each repetition of the call, so that a condition that shows it does not change.
+    """
+    operation = operation.removesuffix("Batch")  # a batch call has no right of its own
+    action = f"{_SERVICES.get(operation, 'iam' if 'InstanceProfile' in operation else 'ec2')}:{operation}"
+    if code in BAD_CREDENTIALS:
+        return f"AWS refused {action} ({code}): check the AWS credentials of Tenon's Pods"
+    if code not in UNAUTHORIZED:
+        return f"AWS refused {action} ({code}: {message})"
+    if operation.startswith("AssumeRole"):
+        return (
+            f"AWS refused {action} ({code}): let the trust policy of Tenon's role name the ServiceAccount of its Pods"
+        )
+    action_match = _NOT_AUTHORIZED.search(message)
+    right, resource = (action_match[1], action_match[2]) if action_match else (action, None)
+    where = f"{right} on {resource}" if resource else right
+    if denied := _DENIED.search(message):
+        return f"AWS refused {action} ({code}): {denied[1]} denies {where} explicitly, remove that"
+    return f"AWS refused {action} ({code}): allow {where} in the IAM policy of Tenon's role"
+
+
+def full_subnets(fleet_errors: Iterable[Mapping[str, Any]], tried: Mapping[tuple[str, str], str]) -> set[str]:
+    """Return the subnets that the ``Errors`` of a fleet call full.
+
+    ``tried`` maps the (instance type, zone) pairs of the request to their subnets. An error without a type or zone is
+    about every subnet that matches the rest of it.
+    """
+    full: set[str] = set()
+    for error in fleet_errors:
+        if error.get("ErrorCode") != SUBNET_FULL:
+            continue
+        override = error.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
+        wanted_type, wanted_zone = override.get("InstanceType", ""), override.get("AvailabilityZone", "")
+        full |= (
+            {override["SubnetId"]}
+            if override.get("SubnetId")
+            else {
+                subnet
+                for (name, zone), subnet in tried.items()
+                if wanted_type in ("", name) and wanted_zone in ("", zone)
+            }
+        )
+    return full
+
+
+def unavailable_offerings(
+    fleet_errors: Iterable[Mapping[str, Any]],
+    capacity_type: str,
+    tried: Iterable[tuple[str, str]],
+    reservations: Mapping[tuple[str, str], str] | None = None,
+    placement_group: str = "",
+    strategy: str = "",
+) -> list[OfferingRef]:
+    """Return the offerings that the ``Errors`` of a fleet rule out, sorted.
+
+    ``tried`` are the (instance type, zone) pairs of the request, and ``reservations`` are those that they launch into.
+    A missing spot role gives one key without type and zone, a quota that is used up gives one key for all types that
+    share it, and a refused type gives one key for all its zones. Other errors rule out pairs. An error without a type
+    or zone is about every pair that matches the rest of it. If these pairs have several quotas, it rules out only the
+    pairs.
+
+    What EC2 refuses in a ``placement_group`` is ruled out for this group only. A spread group takes seven instances in
+    a zone, so an error about the group itself rules out the zone for the group, whatever the type and capacity type.
+    """
+    pairs = sorted(set(tried))
+    refused: set[tuple[str, str]] = set()
+    full: set[str] = set()
+    keys: set[OfferingKey] = set()
+    failures = list(fleet_errors)
+    denied = refused_type(failures, pairs)
+    for error in failures:
+        code = error.get("ErrorCode", "")
+        if code == SPOT_ROLE_MISSING:
+            return [OfferingRef.of(OfferingKey(capacity_type, "", ""))]
+        named_pairs = _meant(error, pairs)
+        quotas = {quota_of(name, capacity_type) for name, _ in named_pairs}
+        if code in QUOTA_USED_UP and len(quotas) == 1 and capacity_type != labels.RESERVED:
+            keys.add(OfferingKey.of_quota(capacity_type, quotas.pop()))
+        elif denied and code in TYPE_REFUSED and capacity_type != labels.RESERVED:
+            keys.add(OfferingKey(capacity_type, denied, ""))
+        elif (
+            code in INSUFFICIENT_CAPACITY
+            or code in QUOTA_USED_UP
+            or (denied and code in TYPE_REFUSED)
+            or (reservations and code.startswith(RESERVATION_CODES))
+        ):
+            refused |= named_pairs
+            if strategy == SPREAD and _ABOUT_GROUP in error.get("ErrorMessage", "").lower():
+                full |= {zone for _, zone in named_pairs}
+    keys |= {
+        OfferingKey.refusable(capacity_type, name, zone, (reservations or {}).get((name, zone), ""), placement_group)
+        for name, zone in refused
+        if zone not in full
+    }
+    keys |= {
+        OfferingKey.refusable(launched_as, "", zone, placement_group=placement_group)
+        for zone in full
+        for launched_as in (labels.RESERVED, labels.SPOT, labels.ON_DEMAND)
+    }
+    return [OfferingRef.of(key) for key in sorted(keys)]
+
+
+def refused_type(fleet_errors: Iterable[Mapping[str, Any]], tried: Iterable[tuple[str, str]]) -> str:
+    """Return the one instance type that EC2 refused as such, with one of `TYPE_REFUSED`; empty if there is none.
+
+    A missing right that names something other than instances, such as an image or CreateFleet itself, is not about a
+    type.
+    """
+    pairs = list(tried)
+    names: set[str] = set()
+    for error in fleet_errors:
+        code, message = error.get("ErrorCode", ""), error.get("ErrorMessage", "")
+        if code not in TYPE_REFUSED:
+            continue
+        action = _NOT_AUTHORIZED.search(message) if code in UNAUTHORIZED else None
+        if action and not (action[1] == "ec2:RunInstances" and (action[2] is None or ":instance/" in action[2])):
+            return ""
+        names |= {name for name, _ in _meant(error, pairs)}
+    return names.pop() if len(names) == 1 else ""
+
+
+def _meant(error: Mapping[str, Any], pairs: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
+    """The pairs that an error is about."""
+    override = error.get("LaunchTemplateAndOverrides", {}).get("Overrides", {})
+    wanted_type, wanted_zone = override.get("InstanceType", ""), override.get("AvailabilityZone", "")
+    return {(name, zone) for name, zone in pairs if wanted_type in ("", name) and wanted_zone in ("", zone)}

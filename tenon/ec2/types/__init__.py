@@ -1,0 +1,1 @@
+"""Instance types: their resources, labels, offerings, and what was learned from their nodes."""

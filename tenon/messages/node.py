@@ -1,0 +1,267 @@
+"""The messages between a node's workflow, its activities and the controllers: steps, pokes and commands."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import Field
+
+from tenon.messages.base import ClaimRef, Message
+
+
+class Removal(Message):
+    """Why a node is removed and who removes it. The NodeClaim keeps it as an annotation, and the node's workflow
+    repeats it in its timeline, its events and its result.
+    """
+
+    reason: str
+    """A `Reason`, the kind of a notice about the instance, or an error code of EC2."""
+    detail: str = ""
+    """What exactly: the notice, or the condition and for how long; a clause."""
+    actor: str = ""
+    """The controller, disruption command or person."""
+
+    @property
+    def plain(self) -> Removal:
+        """The same without what a subclass adds."""
+        return Removal(reason=self.reason, detail=self.detail, actor=self.actor)
+
+
+class Operator(Message):
+    """Who sends a signal, for the node's timeline."""
+
+    name: str
+
+
+class NodeInput(Message):
+    """A step on the node of a claim. ``provider_id`` identifies the node; ``node_name`` is only a hint."""
+
+    claim: ClaimRef
+    provider_id: str = ""
+    node_name: str = ""
+
+
+class RegisterResult(Message):
+    """``node_name`` is set if the node is registered. Otherwise ``reason`` and ``message`` say what it waits for."""
+
+    node_name: str = ""
+    reason: str = ""
+    message: str = ""
+    console: str = ""
+    """What the instance's console output says, if its Node should have joined by now."""
+
+
+class InitializeResult(Message):
+    """Whether the node is initialized. If not, ``reason`` says why (NodeNotReady, StartupTaintsExist ...)."""
+
+    initialized: bool = False
+    reason: str = ""
+    message: str = ""
+
+
+class BindResult(Message):
+    """How many planned pods were bound here.
+
+    The others already had a node, were gone, or were left to kube-scheduler.
+    """
+
+    bound: int = 0
+    planned: int = 0
+    left: int = 0
+    running: int | None = None
+    """All pods on the node that would need another node if it left, including those it was not bought for."""
+
+
+class CordonInput(NodeInput):
+    """Cordons the claim and its node. With ``only_if_empty``, gives up and removes the taint if the node has pods."""
+
+    removal: Removal = Removal(reason="")
+    """Why the node leaves."""
+    only_if_empty: bool = False
+    termination_timestamp: datetime | None = None
+    """When the drain becomes forced, if that is before the end of the claim's own grace period."""
+    why: str = ""
+    """The same with since when it holds, for events."""
+    life: str = ""
+    """What the node was and how long it lived, for events."""
+
+
+class CordonResult(Message):
+    """``cordoned`` is false only if ``only_if_empty`` found pods. ``force_at`` is when the drain becomes forced."""
+
+    cordoned: bool = True
+    node_name: str = ""
+    pods: int = 0
+    force_at: datetime | None = None
+    claim_exists: bool = True
+    node_exists: bool = True
+
+
+class DrainInput(NodeInput):
+    """Evicts the node's pods until all are gone or ``budget_seconds`` have passed. ``force`` deletes them at once."""
+
+    force_at: datetime | None = None
+    force: bool = False
+    budget_seconds: float = 60.0
+    pool: str = ""
+    instance_gone: bool = False
+    """The instance is gone, so no container runs that could shut down gracefully."""
+    reason: str = ""
+    """Why the node leaves."""
+    why: str = ""
+    """The same with detail and actor, for events."""
+
+
+class BlockedPods(Message):
+    """Pods that a drain waits for, and what keeps them. `tenon.node.drain_blockers` makes the sentence."""
+
+    pods: tuple[str, ...]
+    """The first few, as ``namespace/name``."""
+    more: int = 0
+    """How many others there are."""
+    why: str
+    """What keeps them: the rest of a sentence that begins with their names."""
+    budgets: tuple[str, ...] = ()
+    """The PodDisruptionBudgets that keep them, as ``namespace/name``."""
+    annotation: str = ""
+    """The annotation that keeps them."""
+    finalizers: tuple[str, ...] = ()
+    """The finalizers that keep them."""
+    deleted_at: datetime | None = None
+    """When they are deleted, whatever keeps them."""
+
+
+class DrainResult(Message):
+    """Whether the node is drained. If not, ``blocked`` says which pods it waits for and why."""
+
+    drained: bool = False
+    evicted: int = 0
+    remaining: int = 0
+    blocked: list[BlockedPods] = Field(default_factory=list)
+    volumes_attached: int = 0
+    next_force_at: datetime | None = None
+    """When the next remaining pod may be deleted without eviction."""
+    idle: str = ""
+    """Which nodes stand empty meanwhile, because they were bought for the remaining pods."""
+
+
+class DetachInput(NodeInput):
+    """Waits until the volumes of drained pods are detached. Does not wait past ``force_at``."""
+
+    force_at: datetime | None = None
+    budget_seconds: float = 60.0
+
+
+class DetachResult(Message):
+    """Whether all volumes are detached; if not, ``attached`` says how many are left."""
+
+    detached: bool = False
+    attached: int = 0
+
+
+class TerminateInput(Message):
+    """Terminates the instance of a claim. Without an ID, terminates any instance with the claim's tag."""
+
+    claim: ClaimRef
+    instance_id: str = ""
+    zone: str = ""
+    search_until: datetime | None = None
+    """Without an ID, an instance may still appear until this time, so the search goes on if it finds none."""
+    shown: bool = False
+    """EC2 has described the instance before. If EC2 does not know it now, it is gone, not just slow to appear."""
+
+
+class TerminateResult(Message):
+    """Whether EC2 reports the instance as gone, and its last state."""
+
+    terminated: bool = False
+    state: str = ""
+
+
+class ReleaseInput(NodeInput):
+    """Removes the finalizers of the Node and the NodeClaim, as the last step of the workflow."""
+
+    pool: str = ""
+    capacity_type: str = ""
+    zone: str = ""
+    reason: str = ""
+    created_at: datetime | None = None
+    deletion_started_at: datetime | None = None
+    already_deleted: bool = False
+    """The workflow did not request the deletion of the NodeClaim. Whoever did has counted the disruption."""
+
+
+class ReleaseResult(Message):
+    """One sentence for each object that other controllers' finalizers keep."""
+
+    held_by: list[str] = Field(default_factory=list)
+
+
+class Poke(Message):
+    """Tells the workflow that its node changed. Level-triggered, so lost or duplicate pokes are harmless."""
+
+    node_name: str = ""
+    claim_deleting: bool = False
+    node_deleting: bool = False
+    node_ready: bool = False
+    reason: str = ""
+    """What changed, for the Temporal UI."""
+    removals: tuple[Removal, ...] = ()
+    """Why the NodeClaim is being deleted, the first reason first. Empty if Tenon did not delete it."""
+    claim_gone: bool = False
+    """The NodeClaim is gone although its workflow has not released it."""
+    instance_gone: bool = False
+    """EC2 no longer knows the instance, or ended it without a request from this workflow."""
+    disrupted: bool = False
+    """The Node or NodeClaim has the marks of a disruption command, although neither is being deleted."""
+    minutes_late: int = 0
+    """For how many minutes the instance has had no Node, if its Node should have joined by now."""
+
+
+class Disrupt(Message):
+    """Asks a node to leave. With ``only_if_empty``, it stays if it has pods."""
+
+    command: str
+    reason: str
+    detail: str = ""
+    since: datetime | None = None
+    only_if_empty: bool = False
+
+
+class DisruptAnswer(Message):
+    """Whether the node accepts the command. ``why`` explains a refusal."""
+
+    accepted: bool
+    why: str = ""
+    leaving: bool = False
+    """It refused because it is already leaving, or is gone."""
+
+
+class Keep(Message):
+    """An operator's request to keep a node at least until a given time."""
+
+    until: datetime
+    operator: Operator | None = None
+
+
+class ExpirationInput(Message):
+    """Asks whether an expired node may leave at once."""
+
+    claim: ClaimRef
+    pool: str
+
+
+class ExpirationResult(Message):
+    """Whether the node waits until the budgets of its NodePool allow it to leave.
+
+    A disruption command then removes it.
+    """
+
+    waits: bool = False
+
+
+class KeepInput(Message):
+    """Writes an operator's keep request to the claim, so that it outlives the workflow."""
+
+    claim: ClaimRef
+    until: datetime

@@ -1,0 +1,26 @@
+"""The messages of the workflow of an EC2NodeClass."""
+
+from __future__ import annotations
+
+from tenon.messages.base import Message
+
+
+class NodeClassInput(Message):
+    """Resolves subnets, security groups, images and instance profile of a node class, and writes its status."""
+
+    cluster: str
+    name: str
+
+
+class NodeClassResult(Message):
+    """``exists`` is false once the class is gone; ``deleting`` is true while claims still hold it.
+
+    ``refresh_seconds``: when to resolve a ready class again; None if it is not ready.
+    """
+
+    exists: bool = True
+    deleting: bool = False
+    ready: bool = False
+    generation: int = 0
+    message: str = ""
+    refresh_seconds: float | None = None

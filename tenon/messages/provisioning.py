@@ -1,0 +1,168 @@
+"""The messages of the provisioner's workflow: batches, plans, and what EC2 refuses."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import Field
+
+from tenon.kube.offerings import Scope
+from tenon.messages.base import Message
+
+
+class RefusedTypes(Message):
+    """The `OfferingKey` of several instance types for which EC2 has no capacity, and until when to avoid them."""
+
+    capacity_type: str
+    zone: str
+    scope: Scope = ""
+    scope_name: str = ""
+    instance_types: list[str]
+    until: datetime
+
+
+class LaunchBreaker(Message):
+    """Launches that EC2 refuses. They wait, except for an occasional probe.
+
+    These are the launches of a NodePool, of an EC2NodeClass, or of the account if neither is named. Launches of other
+    instance types do not wait, if EC2's refusals were about the requests of some types.
+    """
+
+    pool: str = ""
+    reason: str
+    message: str
+    failures: int = 1
+    """Refused probes in a row, including the refusal that opened the breaker."""
+    opened_at: datetime
+    next_probe_at: datetime
+    outage: bool = False
+    """EC2 does not answer at all, so no claim is given up."""
+    boots: bool = False
+    """EC2 accepts the launches, but the instances end before their Nodes join."""
+    ended: list[str] = Field(default_factory=list)
+    """The last of these instances, so that what several processes saw adds up."""
+    kinds: list[str] = Field(default_factory=list)
+    """Their images and instance types, or their zones, sorted."""
+    instance_types: list[str] = Field(default_factory=list)
+    """The instance types of the refused requests, sorted; empty if no launch can succeed."""
+    node_class: str = ""
+    """The EC2NodeClass, if EC2's refusals are about it. Launches of all its NodePools wait."""
+    refused_at: datetime | None = None
+    """When EC2 last refused a launch or ended an instance. NodeClaims that are older do not keep their pods."""
+
+
+class ShortageWait(Message):
+    """Pods that wait for a cheaper node of a NodePool, because EC2 refuses what they would usually get."""
+
+    pool: str
+    pods: int = 1
+    pod: str = ""
+    """One of them, as ``namespace/name``."""
+    instance_type: str
+    """The cheapest that EC2 still sells."""
+    price: float
+    usual_type: str
+    """The cheapest that EC2 refused."""
+    usual_count: int = 1
+    """How many nodes of it would hold the pods."""
+    usual_price: float
+    """What these cost together."""
+    until: datetime
+    """When it is tried again."""
+
+
+class LaunchReport(Message):
+    """What one io process, or all of them, know about EC2's refusals."""
+
+    refused: list[RefusedTypes] = Field(default_factory=list)
+    breakers: list[LaunchBreaker] = Field(default_factory=list)
+    closed: list[str] = Field(default_factory=list)
+    """NodePools whose launches succeed again, and the keys of EC2NodeClasses (`tenon.node.breaker.key_of`)."""
+    waits: list[ShortageWait] = Field(default_factory=list)
+    """Only the provisioner knows them."""
+    kept_by: str = ""
+    """The first run of the provisioner's workflow, in its own answers. Another one was started without the memory of
+    the one before."""
+
+
+class PurchasePause(Message):
+    """Pods that nodes were bought for and did not get, and until when no more nodes are bought for them."""
+
+    group: str
+    """What the pods have in common: `tenon.provisioning.purchase_pauses.group_of`."""
+    supply: str = ""
+    """The NodePools and EC2NodeClasses when the first of the nodes was counted. The pause ends when they change."""
+    nodes: int = 0
+    """How many nodes became ready and stayed without these pods."""
+    claims: list[str] = Field(default_factory=list)
+    """Those of their NodeClaims that may still exist, so that none counts twice."""
+    pool: str = ""
+    """The NodePool of the last of them."""
+    batch: int = 0
+    """The newest batch that one of them was planned in."""
+    pauses: int = 0
+    """How many pauses there were, including the current one."""
+    until: datetime | None = None
+    """The end of the current or the last pause. None if there was none, or if a changed NodePool has ended it."""
+    pods: list[str] = Field(default_factory=list)
+    """The first few of the pods that wait, as namespace/name."""
+    waiting: int = 0
+    """How many of the pods wait."""
+    refusal: str = ""
+    """Why kube-scheduler does not place one of them, in its own words, shortened."""
+
+
+class PlanResult(Message):
+    """What a plan did, in figures and names."""
+
+    batch: int = 0
+    claims: list[str] = Field(default_factory=list)
+    pods: int = 0
+    placed_on_existing: int = 0
+    unschedulable: int = 0
+    refused: int = 0
+    """How many NodeClaims the API server rejected."""
+    unreached: int = 0
+    """How many pods the next batch must include, because this plan ran out of time before their turn."""
+    nominated: list[str] = Field(default_factory=list)
+    """UIDs of pods for which a plan has already decided."""
+    price: float = 0.0
+    digest: str = ""
+    solve_seconds: float = 0.0
+    pauses: list[PurchasePause] = Field(default_factory=list)
+    """Pods that nodes were bought for and did not get. The workflow keeps them for the next process that leads."""
+    waits: list[ShortageWait] = Field(default_factory=list)
+    """What pods wait for in a capacity shortage."""
+
+
+class AwaitBatchInput(Message):
+    """Waits for pending pods that no earlier plan covers, then for the batch window to close."""
+
+    cluster: str
+    wait_seconds: float = 600.0
+    breakers: list[LaunchBreaker] = Field(default_factory=list)
+    pauses: list[PurchasePause] = Field(default_factory=list)
+    """From the last answer of a leader, for a process that has just begun to lead."""
+
+
+class BatchSummary(Message):
+    """How many provisionable pods the window collected, or how many buffer pods if only those need a plan.
+
+    ``pods`` is 0 if the wait ended without any.
+    """
+
+    pods: int = 0
+    opened_at: datetime | None = None
+    pauses: list[PurchasePause] = Field(default_factory=list)
+    """As in `PlanResult`."""
+
+
+class PlanInput(Message):
+    """Asks for a plan of a batch. A batch number is never reused, so that a retry finds its own claims."""
+
+    cluster: str
+    batch: int
+    refused: list[RefusedTypes] = Field(default_factory=list)
+    breakers: list[LaunchBreaker] = Field(default_factory=list)
+    pauses: list[PurchasePause] = Field(default_factory=list)
+    """See `AwaitBatchInput.pauses`."""

@@ -1,0 +1,77 @@
+"""What keeps pods that a drain waits for, and when that ends if no one acts: as records, and as their sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+
+from tenon.evolve import evolve
+from tenon.kube.pod_disruption_budgets import PodDisruptionBudget, refused_by
+from tenon.kube.records import PodRecord
+from tenon.kube.timestamps import format_instant
+from tenon.messages.node import BlockedPods
+
+NAMED_PODS = 3
+"""How many pods a record about several names."""
+
+
+def grouped(blocked: Iterable[BlockedPods]) -> list[BlockedPods]:
+    """Return the records, with a single one for all pods that the same PodDisruptionBudgets keep."""
+    groups: dict[BlockedPods, list[str]] = {}
+    for one in blocked:
+        group = evolve(one, pods=()) if one.budgets else one
+        groups.setdefault(group, []).extend(one.pods)
+    return [_about(group, list(dict.fromkeys(pods))) for group, pods in groups.items()]
+
+
+def _about(group: BlockedPods, pods: list[str]) -> BlockedPods:
+    return evolve(group, pods=tuple(pods[:NAMED_PODS]), more=len(pods[NAMED_PODS:]))
+
+
+def sentence(blocked: BlockedPods) -> str:
+    """Say which pods are kept, by what, and when they are deleted all the same."""
+    names, more = ", ".join(blocked.pods), f" and {blocked.more} more" if blocked.more else ""
+    several = len(blocked.pods) > 1
+    subject = f"{len(blocked.pods) + blocked.more} pods ({names}{more})" if several else f"pod {names}"
+    end = blocked.deleted_at
+    notice = f"; it is deleted at {format_instant(end)} all the same" if end is not None else ""
+    return f"{subject} {blocked.why}{notice}"
+
+
+def refused_eviction(
+    pod: PodRecord, budgets: Sequence[PodDisruptionBudget], *, by_budget: bool, answer: str
+) -> BlockedPods:
+    """Return why the pod's eviction was refused, with the budgets that the sentence names.
+
+    Args:
+        pod: the pod that was not evicted.
+        budgets: the PodDisruptionBudgets that select it.
+        by_budget: whether the API server named a PodDisruptionBudget as the cause.
+        answer: the API server's message.
+    """
+    several = len(budgets) > 1
+    refusal = refused_by(budgets) if by_budget or several else ""
+    why = refusal or answer or "Kubernetes refused and gave no reason"
+    more = ", and Kubernetes never evicts a pod with more than one" if several else ""
+    names = tuple(sorted(budget.name for budget in budgets)) if refusal else ()
+    return BlockedPods(pods=(pod.key,), why=f"cannot be evicted: {why}{more}", budgets=names)
+
+
+def overdue_termination(pod: PodRecord) -> BlockedPods:
+    """Return what keeps a terminating pod whose grace period is over."""
+    deletion = pod.deletion
+    due = f"should have ended by {format_instant(deletion.end)}, " if deletion is not None else ""
+    finalizers = tuple(deletion.finalizers) if deletion is not None else ()
+    why = f"{due}but its kubelet has not reported its end"
+    if finalizers:
+        which = "finalizer" if len(finalizers) == 1 else "finalizers"
+        why = f"{due}but {which} {', '.join(finalizers)} keeps it: its owner must remove it"
+    return BlockedPods(pods=(pod.key,), why=why, finalizers=finalizers)
+
+
+def deleted_at(pod: PodRecord, force_at: datetime | None, now: datetime) -> datetime | None:
+    """Return when a pod that blocks a drain is deleted, whatever protects it; None if not in the future."""
+    if force_at is None:
+        return None
+    instant = force_at - timedelta(seconds=pod.grace_seconds)
+    return instant if instant > now else None

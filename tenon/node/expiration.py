@@ -1,0 +1,67 @@
+"""When a node expires, whether it asks its NodePool first, and how nodes that are overdue together leave spread out."""
+
+from __future__ import annotations
+
+import zlib
+from datetime import datetime, timedelta
+
+from tenon.apis.reasons import Reason
+from tenon.evolve import evolve
+from tenon.messages.node import ExpirationResult
+from tenon.node import termination
+from tenon.node.state import NodeState, Stage
+from tenon.node.steps import LeaveRequest
+from tenon.node.timeline import record
+
+EXPIRY_WAITS = "expired: waits until the budgets of its NodePool allow it to leave"
+ASK_AGAIN = timedelta(minutes=10)
+"""How soon an expired node that waits for the budgets asks again."""
+LATE = timedelta(minutes=1)
+"""A deadline handled this late was delayed by an outage, which probably delayed many other nodes too."""
+SPREAD = timedelta(minutes=1)
+"""Nodes that are overdue together leave spread over this period."""
+
+
+def expiry(state: NodeState) -> datetime | None:
+    """Return when the node expires; an operator's keep request postpones it."""
+    if state.expires_at is None or state.keep_until is None:
+        return state.expires_at
+    return max(state.expires_at, state.keep_until)
+
+
+def next_expiry(state: NodeState) -> datetime | None:
+    """Return when to remove the node because it expired, or to ask again whether it may leave."""
+    due = expiry(state)
+    if due is None or state.expiry_waits_until is None:
+        return due
+    return max(due, state.expiry_waits_until)
+
+
+def asks_before_it_expires(state: NodeState, now: datetime) -> bool:
+    """Return whether the node, if its time has come, must ask whether its NodePool makes expired nodes wait.
+
+    Only live nodes ask: budgets count no others.
+    """
+    due = next_expiry(state)
+    return state.stage is Stage.LIVE and bool(state.pool) and due is not None and now >= due
+
+
+def may_expire(state: NodeState, event: ExpirationResult, now: datetime) -> NodeState:
+    """Leave, or wait for a disruption command and ask again later, because the NodePool may change meanwhile."""
+    if not state.expired or state.stage is not Stage.LIVE:
+        return state
+    state = evolve(state, expired=False)
+    if event.waits:
+        waits = evolve(state, expiry_waits_until=now + ASK_AGAIN, spread_until=None)
+        return record(waits, now, EXPIRY_WAITS) if state.expiry_waits_until is None else waits
+    return termination.leave(state, LeaveRequest(reason=Reason.EXPIRED, message="its time to live is over"), now)
+
+
+def staggered(state: NodeState, due: datetime, now: datetime) -> NodeState | None:
+    """Return a state that delays an overdue live node to its share of `SPREAD`; None if the node leaves now."""
+    if state.stage is not Stage.LIVE or now - due < LATE:
+        return None
+    if state.spread_until is not None:
+        return None if now >= state.spread_until else state
+    share = zlib.crc32(state.claim.uid.encode()) / 2**32
+    return evolve(state, spread_until=now + share * SPREAD)

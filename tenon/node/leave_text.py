@@ -1,0 +1,93 @@
+"""Why a node leaves and who removes it: the annotation of its NodeClaim, and the sentences of timeline and events.
+
+Whatever deletes a NodeClaim records its reason there first, because a deletion says none, and a workflow that was
+terminated is started again with only what its NodeClaim says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pydantic import TypeAdapter, ValidationError
+
+from tenon.apis import labels
+from tenon.apis.reasons import Reason, camel_case
+from tenon.evolve import evolve
+from tenon.messages.node import Operator, Removal
+from tenon.node.state import NodeState
+from tenon.sentences import lasting, shortened
+
+MAX_DETAIL = 300
+MAX_REMOVALS = 5
+"""How many reasons a NodeClaim keeps."""
+WORKFLOW = "the node's workflow"
+"""The actor of what a node's workflow decides by itself: expiry and timeouts."""
+SOMEBODY = "kubectl or another controller"
+"""The actor of a deletion that Tenon did not request. Kubernetes does not keep whose request it was."""
+
+_removals = TypeAdapter(tuple[Removal, ...])
+
+
+def deletion(kind: str) -> Removal:
+    """Return the reason of a deletion of a NodeClaim or Node that Tenon did not request."""
+    return Removal(reason=Reason.DELETED, detail=f"the {kind} was deleted", actor=SOMEBODY)
+
+
+def operator_text(operator: Operator | None) -> str:
+    """Return the actor of a signal. Temporal's UI and CLI send none."""
+    return operator.name if operator is not None else "an operator, by a Temporal signal"
+
+
+def command_text(command: str) -> str:
+    """Return the actor of what a disruption command does."""
+    return f"command {command}"
+
+
+def recorded(annotations: Mapping[str, str]) -> tuple[Removal, ...]:
+    """Return why a NodeClaim is being deleted, the first reason first. Users can write anything into an annotation."""
+    try:
+        return _removals.validate_json(annotations.get(labels.DELETED_BECAUSE) or "[]")[:MAX_REMOVALS]
+    except ValidationError:
+        return ()
+
+
+def with_removal(annotations: Mapping[str, str], removal: Removal, *, deleting: bool) -> dict[str, str]:
+    """Return the annotation that has the removal too; empty if it has one for this reason, or is full.
+
+    ``deleting``: the NodeClaim is being deleted already, so the removal is not the first reason.
+    """
+    present = recorded(annotations) or ((deletion("NodeClaim"),) if deleting else ())
+    if len(present) == MAX_REMOVALS or removal.reason in {each.reason for each in present}:
+        return {}
+    short = evolve(removal, detail=shortened(removal.detail, MAX_DETAIL))
+    return {labels.DELETED_BECAUSE: _removals.dump_json((*present, short), exclude_defaults=True).decode()}
+
+
+def removal_text(removal: Removal) -> str:
+    """Return the reason as the workflow spells it, its detail and its actor: 'unhealthy: Ready is False (...)'."""
+    return f"{removal.reason}{_more(removal)}"
+
+
+def why_it_leaves(state: NodeState) -> str:
+    """Return the reason in the spelling of conditions, since when it holds, and who asked; empty if it stays."""
+    leave = state.leave
+    if leave is None:
+        return ""
+    since = f" for {lasting(leave.asked_at - leave.since)}" if leave.since is not None else ""
+    return f"{camel_case(leave.reason)}{since}{_more(leave)}"
+
+
+def _more(removal: Removal) -> str:
+    detail = f": {removal.detail[:MAX_DETAIL]}" if removal.detail else ""
+    return f"{detail} ({removal.actor})" if removal.actor else detail
+
+
+def life(state: NodeState) -> str:
+    """Return the instance type, its price and how long the node lived until it left; empty without an instance."""
+    instance, leave = state.instance, state.leave
+    if instance is None or leave is None:
+        return ""
+    began = instance.launched_at or state.created_at
+    lived = f", lived {lasting(leave.asked_at - began)}" if began is not None else ""
+    price = f", ${instance.price:.4f}/h" if instance.price else ""
+    return f"{instance.instance_type}{price}{lived}"

@@ -1,0 +1,173 @@
+"""What to do in a state: run an activity or wait. Replay depends on the order of these steps."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from tenon.messages.base import ActivityName
+from tenon.messages.launch import LaunchInput, PrepareLaunchInput
+from tenon.messages.node import (
+    CordonInput,
+    DetachInput,
+    DrainInput,
+    ExpirationInput,
+    KeepInput,
+    NodeInput,
+    ReleaseInput,
+    Removal,
+    TerminateInput,
+)
+from tenon.node import launch_retry, leave_text, termination
+from tenon.node.expiration import expiry, next_expiry
+from tenon.node.state import NodeState, Stage
+from tenon.node.steps import End, Run, Step, Wait
+
+NO_NODE_JOINS = "registration timeout: terminates the instance unless its Node has joined"
+
+
+def next_step(state: NodeState, now: datetime) -> Step:
+    """Return what to do now. Deterministic in its arguments."""
+    if not state.keep_recorded and state.keep_until is not None and not state.stage.leaving:
+        return Run(
+            ActivityName.KEEP,
+            KeepInput(claim=state.claim, until=state.keep_until),
+            f"keep until {state.keep_until:%Y-%m-%d %H:%M}",
+        )
+    match state.stage:
+        case Stage.PREPARING | Stage.LAUNCHING if state.deadline is not None and now < state.deadline:
+            return Wait(state.deadline, "tries to launch again")
+        case Stage.PREPARING:
+            return Run(
+                ActivityName.PREPARE_LAUNCH,
+                PrepareLaunchInput(claim=state.claim, attempt=state.attempt, began_at=state.began_at),
+                f"choose instance types for {state.claim.name}",
+            )
+        case Stage.LAUNCHING if state.request is not None:
+            types = {o.instance_type for template in state.request.templates for o in template.overrides}
+            group = state.request.group
+            together = f", one of {group.size} that launch together" if group else ""
+            return Run(
+                ActivityName.LAUNCH,
+                LaunchInput(
+                    claim=state.claim,
+                    request=state.request,
+                    attempt=state.attempt,
+                    unsettled=launch_retry.is_unsettled(state.launch_unsettled_until, now),
+                ),
+                f"{state.request.capacity_type}, {len(types)} instance types{together}",
+            )
+        case Stage.REGISTERING if state.look:
+            return Run(ActivityName.REGISTER, _node_input(state), _instance_text(state))
+        case Stage.INITIALIZING if state.look:
+            return Run(ActivityName.INITIALIZE, _node_input(state), state.node_name)
+        case Stage.BINDING:
+            return Run(ActivityName.BIND, _node_input(state), f"{state.planned_pods} pods -> {state.node_name}")
+        case Stage.LIVE:
+            if state.disrupted:
+                return Run(ActivityName.WITHDRAW, _node_input(state), state.node_name)
+            if state.expired:
+                expiration_input = ExpirationInput(claim=state.claim, pool=state.pool)
+                return Run(
+                    ActivityName.CHECK_EXPIRATION, expiration_input, f"may a node of {state.pool} leave at once?"
+                )
+            if state.spread_until is not None:
+                return Wait(state.spread_until, "leaves later, because many nodes are overdue")
+            expires_at = next_expiry(state)
+            return Wait(expires_at, "expires" if expires_at == expiry(state) else "waits for the budgets, asks again")
+        case Stage.CORDONING | Stage.DRAINING | Stage.DETACHING | Stage.TERMINATING | Stage.RELEASING:
+            return _leaving_step(state, now)
+        case Stage.ENDED:
+            return End()
+        case _:
+            awaited = NO_NODE_JOINS if state.stage is Stage.REGISTERING else "checks the node again"
+            expires_at = expiry(state)
+            if state.deadline is not None and expires_at is not None and expires_at < state.deadline:
+                return Wait(expires_at, "expires")
+            return Wait(state.deadline, awaited)
+
+
+def _leaving_step(state: NodeState, now: datetime) -> Step:
+    if state.look is False and state.deadline is not None and now < state.deadline:
+        return Wait(state.deadline, "tries again")
+    base = _node_input(state).model_dump()
+    force = state.leave.force if state.leave else False
+    match state.stage:
+        case Stage.CORDONING:
+            leave = state.leave
+            return Run(
+                ActivityName.CORDON,
+                CordonInput(
+                    **base,
+                    removal=leave.plain if leave else Removal(reason=""),
+                    only_if_empty=bool(leave and leave.only_if_empty),
+                    termination_timestamp=leave.asked_at if leave and force else None,
+                    why=leave_text.why_it_leaves(state),
+                    life=leave_text.life(state),
+                ),
+                f"{state.node_name or state.claim.name}: {leave.reason if leave else ''}",
+            )
+        case Stage.DRAINING:
+            return Run(
+                ActivityName.DRAIN,
+                DrainInput(
+                    **base,
+                    force_at=state.force_at,
+                    force=force,
+                    pool=state.pool,
+                    budget_seconds=termination.drain_seconds(state),
+                    instance_gone=state.instance_gone,
+                    reason=state.leave.reason if state.leave else "",
+                    why=leave_text.why_it_leaves(state),
+                ),
+                f"{state.node_name}{' by force' if force else ''}",
+                overtaken_by_force=not force,
+            )
+        case Stage.DETACHING:
+            return Run(
+                ActivityName.DETACH_VOLUMES,
+                DetachInput(**base, force_at=state.leave.asked_at if state.leave and force else state.force_at),
+                f"{state.volumes_attached} volumes of {state.node_name}",
+                overtaken_by_force=not force,
+            )
+        case Stage.TERMINATING:
+            instance = state.instance
+            return Run(
+                ActivityName.TERMINATE,
+                TerminateInput(
+                    claim=state.claim,
+                    instance_id=instance.id if instance else "",
+                    zone=instance.zone if instance else "",
+                    search_until=state.launch_unsettled_until,
+                    shown=instance is not None and instance.launched_at is not None,
+                ),
+                _instance_text(state),
+            )
+        case _:
+            instance = state.instance
+            return Run(
+                ActivityName.RELEASE,
+                ReleaseInput(
+                    **base,
+                    pool=state.pool,
+                    capacity_type=instance.capacity_type if instance else "",
+                    zone=instance.zone if instance else "",
+                    reason=state.leave.reason if state.leave else "",
+                    created_at=state.created_at,
+                    deletion_started_at=state.deletion_started_at,
+                    already_deleted=bool(state.leave and state.leave.already_deleted),
+                ),
+                state.claim.name,
+            )
+
+
+def _node_input(state: NodeState) -> NodeInput:
+    return NodeInput(
+        claim=state.claim,
+        provider_id=state.instance.provider_id if state.instance else "",
+        node_name=state.node_name,
+    )
+
+
+def _instance_text(state: NodeState) -> str:
+    instance = state.instance
+    return f"{instance.id} {instance.instance_type} {instance.zone}" if instance else state.claim.name

@@ -1,0 +1,100 @@
+"""The stages between launch and live: a Node registers, becomes initialized, and its planned pods are bound."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from tenon.apis.reasons import Reason
+from tenon.evolve import evolve
+from tenon.messages.node import BindResult, InitializeResult, RegisterResult
+from tenon.node import termination
+from tenon.node.leave_text import WORKFLOW
+from tenon.node.state import Blocked, NodeState, Stage
+from tenon.node.steps import LeaveRequest
+from tenon.node.timeline import pods_text, record
+
+REGISTRATION_TIMEOUT = timedelta(minutes=15)
+"""How long a Node may take to register after the launch (LIF-05)."""
+RECHECK = timedelta(minutes=10)
+"""How often to check an uninitialized or blocked node if no poke arrives."""
+FIRST_CHECK = timedelta(minutes=1)
+"""How soon after registration to check a Node that is not ready, so that its timeline says why."""
+FIRST_RECHECK = timedelta(seconds=5)
+"""How soon to check a node again that is not initialized. The interval doubles up to `RECHECK`."""
+
+
+def registered(state: NodeState, event: RegisterResult, now: datetime) -> NodeState:
+    """Wait for the initialization, or keep waiting for the Node until the registration timeout."""
+    state = evolve(state, look=False)
+    if not event.node_name:
+        if state.last_look:
+            return termination.leave(state, _registration_timeout(state, event.console), now)
+        waits = evolve(state, blocked=Blocked(message=event.message)) if event.console else state
+        return record(waits, now, f"not registered yet: {event.message or event.reason}")
+    joined = evolve(
+        state,
+        stage=Stage.INITIALIZING,
+        node_name=event.node_name,
+        registered=True,
+        registered_at=now,
+        blocked=None,
+        deadline=now + FIRST_CHECK,
+    )
+    return record(joined, now, f"registered node {event.node_name}")
+
+
+def _registration_timeout(state: NodeState, console: str) -> LeaveRequest:
+    minutes = int(REGISTRATION_TIMEOUT.total_seconds() // 60)
+    message = f"no Node joined for {state.instance.id if state.instance else 'it'} within {minutes} minutes"
+    if console:
+        message += f"; {console}"
+    return LeaveRequest(reason=Reason.REGISTRATION_TIMEOUT, detail=message, actor=WORKFLOW)
+
+
+def initialized(state: NodeState, event: InitializeResult, now: datetime) -> NodeState:
+    """Bind the planned pods, or keep waiting until the Node is initialized."""
+    state = evolve(state, look=False)
+    if not event.initialized:
+        return _still_uninitialized(state, event.message or event.reason, now)
+    done = evolve(state, initialized=True, deadline=None, blocked=None)
+    done = record(done, now, "initialized")
+    if done.planned_pods:
+        return evolve(done, stage=Stage.BINDING)
+    return _enter_live(done, now)
+
+
+def _still_uninitialized(state: NodeState, why: str, now: datetime) -> NodeState:
+    """Keep waiting. Report the node as blocked after `RECHECK`, and give it up after the initialization timeout."""
+    waiting = record(state, now, f"not initialized yet: {why}")
+    since = state.registered_at or now
+    give_up_at = _initialize_by(state)
+    if give_up_at is not None and now >= give_up_at:
+        minutes = int((now - since).total_seconds() // 60)
+        message = f"not initialized {minutes} minutes after its registration: {why}"
+        request = LeaveRequest(reason=Reason.INITIALIZATION_TIMEOUT, detail=message, actor=WORKFLOW)
+        return termination.leave(waiting, request, now)
+    look_again = now + min(RECHECK, FIRST_RECHECK * 2 ** min(state.looks, 10))
+    blocked = Blocked(message=f"not initialized yet: {why}") if now - since >= RECHECK else None
+    return evolve(
+        waiting,
+        blocked=blocked,
+        looks=state.looks + 1,
+        deadline=min(look_again, give_up_at) if give_up_at else look_again,
+    )
+
+
+def _initialize_by(state: NodeState) -> datetime | None:
+    """Return when to give up a registered node that is still not initialized; None if never."""
+    if state.registered_at is None or state.initialization_timeout_seconds is None:
+        return None
+    return state.registered_at + timedelta(seconds=state.initialization_timeout_seconds)
+
+
+def bound(state: NodeState, event: BindResult, now: datetime) -> NodeState:
+    """Count the pods that run, and enter the live stage."""
+    counted = evolve(state, bound_pods=event.bound, running_pods=event.running)
+    return _enter_live(record(counted, now, pods_text(counted)) if event.planned else counted, now)
+
+
+def _enter_live(state: NodeState, now: datetime) -> NodeState:
+    return record(evolve(state, stage=Stage.LIVE, deadline=None, look=False), now, "live")

@@ -1,0 +1,178 @@
+"""The state of a node's workflow: everything needed to resume after a restart, in a few kilobytes.
+
+The state is the argument of every continue-as-new, so from release 0.1.0 on, only add fields, with defaults.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+
+from pydantic import Field
+
+from tenon.messages.base import ClaimRef, Message
+from tenon.messages.launch import Instance, LaunchRequest
+from tenon.messages.node import BlockedPods, Removal
+
+
+class Stage(StrEnum):
+    """The stage of a node's lifecycle. Members are in the order of the lifecycle."""
+
+    PREPARING = "preparing"
+    LAUNCHING = "launching"
+    REGISTERING = "registering"
+    INITIALIZING = "initializing"
+    BINDING = "binding"
+    LIVE = "live"
+    CORDONING = "cordoning"
+    DRAINING = "draining"
+    DETACHING = "detaching"
+    TERMINATING = "terminating"
+    RELEASING = "releasing"
+    ENDED = "ended"
+
+    @classmethod
+    def _missing_(cls, value: object) -> Stage:  # noqa: ARG003 - its signature
+        """Map an unknown stage to PREPARING: after a rollback, the workflow resumes from claim and instance."""
+        return cls.PREPARING
+
+    @property
+    def leaving(self) -> bool:
+        """True if the node is leaving in this stage."""
+        return self in LEAVING_STAGES
+
+
+LEAVING_STAGES = frozenset(
+    {Stage.CORDONING, Stage.DRAINING, Stage.DETACHING, Stage.TERMINATING, Stage.RELEASING, Stage.ENDED}
+)
+
+
+class TimelineEntry(Message):
+    """One line of a node's timeline."""
+
+    at: datetime
+    text: str
+
+
+class Leave(Removal):
+    """Why and how a node leaves. With ``only_if_empty``, the node stays if it turns out to have pods."""
+
+    force: bool = False
+    only_if_empty: bool = False
+    already_deleted: bool = False
+    """Its NodeClaim was being deleted before the workflow asked for that."""
+    later: tuple[Removal, ...] = ()
+    """Further reasons to remove the node that came while it was leaving."""
+    since: datetime | None = None
+    """Since when the reason of a disruption command holds, such as when the node became empty."""
+    asked_at: datetime
+
+
+class Blocked(Message):
+    """What keeps a node from its next stage. `tenon.node.timeline.why_blocked` makes the sentence."""
+
+    message: str = ""
+    """What it waits for, or what failed; empty if it waits for pods."""
+    pods: tuple[BlockedPods, ...] = ()
+    more: int = 0
+    """How many other things keep pods."""
+    idle: str = ""
+    """Which nodes stand empty meanwhile."""
+    since: datetime | None = None
+    """Since when pods are waited for."""
+
+
+class NodeState(Message):
+    """The state of a node's workflow so far, with what no NodeClaim says: attempts, deadlines, the timeline."""
+
+    claim: ClaimRef
+    stage: Stage = Stage.PREPARING
+    created_at: datetime | None = None
+    pool: str = ""
+    node_class: str = ""
+    attempt: int = 1
+    launch_failures: int = 0
+    """How many launch attempts in a row have failed."""
+    launch_unsettled_until: datetime | None = None
+    """The outcome of a fleet request is unknown: until this time, an instance of it may still appear."""
+    request: LaunchRequest | None = None
+    instance: Instance | None = None
+    node_name: str = ""
+    planned_pods: int = 0
+    bound_pods: int = 0
+    evicted_pods: int = 0
+    drain_rounds: int = 0
+    drain_stalls: int = 0
+    """How many drain attempts in a row evicted no pod."""
+    deadline: datetime | None = None
+    """When the current stage times out, or is checked again."""
+    expires_at: datetime | None = None
+    keep_until: datetime | None = None
+    keep_recorded: bool = True
+    look: bool = False
+    """Something changed in the cluster since the last check of the node."""
+    leave: Leave | None = None
+    force_at: datetime | None = None
+    volumes_attached: int = 0
+    deletion_started_at: datetime | None = None
+    failures: int = 0
+    """How many times in a row the current step used up its retries."""
+    blocked: Blocked | None = None
+    """What the node waits for, if a person should look at it."""
+    registered: bool = False
+    initialized: bool = False
+    timeline: tuple[TimelineEntry, ...] = ()
+    first_run_id: str = ""
+    began_at: datetime | None = None
+    """When the first run of this workflow began."""
+    instance_gone: bool = False
+    """EC2 no longer has the instance, so there is nothing left to drain or to wait for."""
+    last_look: bool = False
+    """The registration timeout is over. One last check finds a Node that joined while no activity could run."""
+    registered_at: datetime | None = None
+    looks: int = 0
+    """How many checks since registration found the node not initialized."""
+    initialization_timeout_seconds: float | None = None
+    disrupted: bool = False
+    """The Node has the disruption taint although it stays. The next step removes the taint."""
+    explanation: tuple[str, ...] = ()
+    """Why the node was bought, in lines."""
+    running_pods: int | None = None
+    """How many pods ran on the node after its planned pods were bound, including other pods; None if unknown."""
+    expired: bool = False
+    """The node has expired. The next step asks whether its NodePool makes it wait for the budgets."""
+    expiry_waits_until: datetime | None = None
+    """The expired node waits for the budgets of its NodePool, and asks again at this time."""
+    spread_until: datetime | None = None
+    """When this node leaves, if it is overdue together with many others after an outage."""
+
+
+class NodeClaimInput(Message):
+    """Starts a node's workflow: a new one with only the claim, a continued one with the state of the previous run."""
+
+    claim: ClaimRef
+    pool: str = ""
+    state: NodeState | None = None
+
+
+class NodeClaimResult(Message):
+    """The result of a node's workflow: a summary of the node's life, readable without a worker."""
+
+    claim: str
+    pool: str
+    reason: str
+    detail: str = ""
+    actor: str = ""
+    """Who removed the node: the controller, disruption command or person."""
+    instance_id: str = ""
+    instance_type: str = ""
+    zone: str = ""
+    capacity_type: str = ""
+    price_per_hour: float = 0.0
+    lived_seconds: float = 0.0
+    cost: float = 0.0
+    pods_planned: int = 0
+    pods_bound: int = 0
+    pods_evicted: int = 0
+    explanation: list[str] = Field(default_factory=list)
+    timeline: list[TimelineEntry] = Field(default_factory=list)

@@ -1,0 +1,72 @@
+"""What a node's workflow can do next: run one activity, wait, or end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from tenon.messages.base import ActivityName, Message
+from tenon.messages.node import Removal
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Run one activity. Its result is the next event.
+
+    With ``overtaken_by_force``, an operator's request to force the drain cancels the activity.
+    """
+
+    activity: ActivityName
+    input: Message
+    summary: str
+    overtaken_by_force: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Wait for events, at most until ``until``. ``what`` says what happens at that time."""
+
+    until: datetime | None
+    what: str = "checks the node again"
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The workflow is done."""
+
+
+Step = Run | Wait | End
+
+
+class Failed(Message):
+    """An activity failed for good."""
+
+    activity: ActivityName
+    message: str
+    again: bool = False
+    """A launch without a known outcome: it is retried, however late it is."""
+    not_managed: bool = False
+    """The activity refused because the NodeClaim belongs to another controller."""
+
+
+class DeadlinePassed(Message):
+    """The time of a `Wait` has come."""
+
+
+class LeaveRequest(Removal):
+    """An operator, an expiry, a command or a deletion removes the node. ``force`` deletes pods without eviction."""
+
+    force: bool = False
+    since: datetime | None = None
+    already_deleted: bool = False
+    """Its NodeClaim is being deleted already."""
+
+
+class KeepRecorded(Message):
+    """The operator's keep request is on the claim."""
+
+
+class Withdrawn(Message):
+    """A cordon without a following deletion is removed from the node. ``removed`` is false if there was none."""
+
+    removed: bool = False

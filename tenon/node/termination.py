@@ -1,0 +1,194 @@
+"""The second half of a node's lifecycle: cordon, drain, detach volumes, terminate, release."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from tenon.apis.reasons import Reason
+from tenon.evolve import evolve
+from tenon.messages.node import (
+    CordonResult,
+    DetachResult,
+    DrainResult,
+    ReleaseResult,
+    Removal,
+    TerminateResult,
+)
+from tenon.node.leave_text import SOMEBODY, removal_text
+from tenon.node.state import Blocked, Leave, NodeState, Stage
+from tenon.node.steps import LeaveRequest
+from tenon.node.timeline import record, why_blocked
+from tenon.sentences import counted
+
+BLOCKED_RETRY = timedelta(seconds=30)
+"""How soon to retry a drain that a PodDisruptionBudget blocks, or an instance that does not terminate."""
+
+
+MAX_BLOCKED_RETRY = timedelta(minutes=5)
+GOES_ON = timedelta(seconds=1)
+"""How soon to continue a drain that evicted pods although others are still blocked, as under a PodDisruptionBudget that
+lets one pod go at a time."""
+SHOWN = 3
+"""How many different things that block a drain the state keeps."""
+FIRST_DRAIN_SECONDS, DRAIN_SECONDS = 15.0, 60.0
+"""The first drain attempt is short, so that it reports soon what blocks it.
+
+Later ones are long, to use fewer actions.
+"""
+
+
+def drain_seconds(state: NodeState) -> float:
+    """How many seconds one drain attempt lasts."""
+    return FIRST_DRAIN_SECONDS if state.drain_rounds == 0 else DRAIN_SECONDS
+
+
+def leave(state: NodeState, request: LeaveRequest, now: datetime, *, only_if_empty: bool = False) -> NodeState:
+    """Start leaving.
+
+    If the node is already leaving, the first reason stays, and only a request to force it, or to drop
+    ``only_if_empty``, has another effect than a line of the timeline.
+    """
+    present = state.leave
+    if present is not None and not (request.force and not present.force):
+        if present.only_if_empty and not only_if_empty and state.stage is Stage.CORDONING:
+            return record(evolve(state, leave=_leave(request, now)), now, f"leaving: {removal_text(request)}")
+        return noted(state, (request,), now)
+    text = f"leaving: {removal_text(request)}"
+    if present is None:
+        new_leave = evolve(_leave(request, now), only_if_empty=only_if_empty)
+    else:
+        new_leave = evolve(present, force=True, only_if_empty=only_if_empty, asked_at=now)
+    update: dict[str, object] = {"leave": new_leave}
+    if not state.stage.leaving:
+        update |= {"stage": Stage.CORDONING, "deadline": None, "request": None, "look": False}
+        update["deletion_started_at"] = now
+        waited_for_node = state.stage is Stage.REGISTERING and not state.failures
+        if waited_for_node or state.stage in (Stage.PREPARING, Stage.LAUNCHING):
+            update["blocked"] = None
+    else:
+        update |= {"look": True, "force_at": min(state.force_at or now, now)}
+        text = f"force drain requested ({request.actor}): pods are deleted without eviction from now on"
+    return record(evolve(state, **update), now, text)
+
+
+def _leave(request: LeaveRequest, now: datetime) -> Leave:
+    return Leave(**dict(request), asked_at=now)
+
+
+def leave_deleted(state: NodeState, removals: Sequence[Removal], now: datetime) -> NodeState:
+    """Start leaving because the NodeClaim or the Node is being deleted, for the first of these reasons."""
+    request = LeaveRequest(**dict(removals[0]), already_deleted=True)
+    return noted(leave(state, request, now), removals, now)
+
+
+def noted(state: NodeState, removals: Sequence[Removal], now: datetime) -> NodeState:
+    """Note the reasons that came while the node was leaving. The first one stays.
+
+    Only a deletion whose author was not known gets its reason later, if recording it failed at first.
+    """
+    leave = state.leave
+    if leave is None or not removals:
+        return state
+    if leave.reason == Reason.DELETED and leave.actor == SOMEBODY and removals[0].reason != Reason.DELETED:
+        leave = evolve(leave, reason=removals[0].reason, detail=removals[0].detail, actor=removals[0].actor)
+        state = record(evolve(state, leave=leave), now, f"deleted because of {removal_text(leave)}")
+    for removal in removals:
+        if removal.reason not in {leave.reason, *(each.reason for each in leave.later)}:
+            leave = evolve(leave, later=(*leave.later, removal.plain))
+            state = record(evolve(state, leave=leave), now, f"another reason to leave: {removal_text(removal)}")
+    return state
+
+
+def cordoned(state: NodeState, result: CordonResult, now: datetime) -> NodeState:
+    """Continue with the drain, or with termination if there is no node.
+
+    If the node turned out not to be empty, it stays.
+    """
+    if not result.cordoned:
+        stays = evolve(state, stage=Stage.LIVE, leave=None, deadline=None, deletion_started_at=None)
+        return record(stays, now, f"not empty after all ({counted(result.pods, 'pod')}): stays")
+    has_node = result.node_exists
+    update = {
+        "force_at": result.force_at,
+        "node_name": result.node_name or state.node_name,
+        "stage": Stage.DRAINING if has_node else Stage.TERMINATING,
+        "deadline": None,
+        "look": False,
+    }
+    text = f"cordoned {update['node_name']}, {counted(result.pods, 'pod')} to drain" if has_node else "no node to drain"
+    return record(evolve(state, **update), now, text)
+
+
+def drained(state: NodeState, result: DrainResult, now: datetime) -> NodeState:
+    """Continue with the volumes or the instance if the node is drained.
+
+    Otherwise record what blocks it and retry later.
+    """
+    state = evolve(
+        state, evicted_pods=state.evicted_pods + result.evicted, drain_rounds=state.drain_rounds + 1, look=False
+    )
+    if result.drained:
+        waits_for_volumes = result.volumes_attached and not state.instance_gone
+        after = Stage.DETACHING if waits_for_volumes else Stage.TERMINATING
+        done = evolve(state, stage=after, blocked=None, deadline=None, volumes_attached=result.volumes_attached)
+        return record(done, now, f"drained, {counted(state.evicted_pods, 'pod')} evicted in all")
+    stalls = 0 if result.evicted else state.drain_stalls + 1
+    pause = GOES_ON if result.evicted else min(BLOCKED_RETRY * 2 ** min(stalls - 1, 8), MAX_BLOCKED_RETRY)
+    again = min(now + pause, result.next_force_at or now + pause)
+    since = (state.blocked and state.blocked.since) or now
+    blocked = Blocked(
+        pods=tuple(result.blocked[:SHOWN]), more=len(result.blocked[SHOWN:]), idle=result.idle, since=since
+    )
+    waits = evolve(
+        state,
+        blocked=blocked if result.blocked else None,
+        deadline=again if result.blocked else None,
+        drain_stalls=stalls,
+    )
+    why = f": {why_blocked(waits)}" if waits.blocked else ""
+    return record(waits, now, f"{counted(result.remaining, 'pod')} left{why}")
+
+
+def detached(state: NodeState, result: DetachResult, now: datetime) -> NodeState:
+    """Continue with termination if all volumes are detached; otherwise wait."""
+    if result.detached:
+        update = {"stage": Stage.TERMINATING, "blocked": None, "deadline": None, "volumes_attached": 0, "look": False}
+        return record(evolve(state, **update), now, "volumes detached")
+    text = f"{result.attached} volumes are still attached"
+    waits = evolve(state, blocked=Blocked(message=text), deadline=now + BLOCKED_RETRY, look=False)
+    return record(waits, now, text)
+
+
+def instance_gone(state: NodeState, now: datetime) -> NodeState:
+    """Make the node leave after EC2 ended its instance, without waiting for steps that can no longer succeed."""
+    if state.instance_gone or state.stage is Stage.ENDED:
+        return state
+    instance = state.instance.id if state.instance else "the instance"
+    gone_state = record(evolve(state, instance_gone=True), now, f"EC2 has no {instance} any more")
+    if gone_state.stage.leaving:
+        sure = evolve(gone_state.leave, only_if_empty=False) if gone_state.leave else None
+        return evolve(gone_state, look=True, leave=sure)
+    request = LeaveRequest(
+        reason=Reason.GARBAGE_COLLECTED, detail=f"{instance} is gone from EC2", actor="garbage collection"
+    )
+    return leave(gone_state, request, now)
+
+
+def released(state: NodeState, result: ReleaseResult, now: datetime) -> NodeState:
+    """End the workflow. The last timeline entry names what still holds the objects."""
+    text = "finalizers removed, life ended"
+    if result.held_by:
+        text += "; " + "; ".join(result.held_by[:3])
+    return record(evolve(state, stage=Stage.ENDED), now, text)
+
+
+def terminated(state: NodeState, result: TerminateResult, now: datetime) -> NodeState:
+    """Continue with the release if EC2 reports the instance as gone; otherwise ask again later."""
+    if result.terminated:
+        update = {"stage": Stage.RELEASING, "blocked": None, "deadline": None, "look": False}
+        text = f"instance {state.instance.id} terminated" if state.instance else "no instance left"
+        return record(evolve(state, **update), now, text)
+    text = f"the instance is still {result.state}"
+    waits = evolve(state, blocked=Blocked(message=text), deadline=now + BLOCKED_RETRY, look=False)
+    return record(waits, now, text)

@@ -1,0 +1,144 @@
+"""A node's history for people: the bounded timeline, the details page of the Temporal UI, and the final record."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from tenon.evolve import evolve
+from tenon.messages.launch import Instance
+from tenon.node.drain_blockers import sentence
+from tenon.node.leave_text import removal_text
+from tenon.node.state import NodeClaimResult, NodeState, Stage, TimelineEntry
+from tenon.sentences import counted, for_temporal_ui, shortened
+
+MAX_ENTRIES = 64
+MAX_BYTES = 8 * 1024
+MAX_TEXT = 300
+
+
+def record(state: NodeState, now: datetime, text: str) -> NodeState:
+    """Add a line to the timeline. If it grows too long, the oldest lines after the first are dropped."""
+    entry = TimelineEntry(at=now, text=shortened(text, MAX_TEXT))
+    if state.timeline and state.timeline[-1].text == entry.text:
+        return state
+    lines = [*state.timeline, entry]
+    most = MAX_ENTRIES - len(state.explanation)
+    room = MAX_BYTES - sum(map(_size, state.explanation))
+    while len(lines) > 1 and (len(lines) > most or sum(_size(line.text) for line in lines) > room):
+        del lines[1]
+    return evolve(state, timeline=tuple(lines))
+
+
+def _size(text: str) -> int:
+    """Bytes of a line, including its time."""
+    return len(text.encode()) + 32
+
+
+def pods_text(state: NodeState) -> str:
+    """Say how many pods run on the node, and how many of them it was bought for."""
+    own = f"{state.bound_pods} of the {state.planned_pods} it was bought for"
+    if state.running_pods is None:
+        return f"{own} run here"
+    if state.running_pods == state.bound_pods == state.planned_pods:
+        own = "all that it was bought for"
+    return f"{counted(state.running_pods, 'pod')} {'runs' if state.running_pods == 1 else 'run'} here, {own}"
+
+
+def clock(at: datetime | None) -> str:
+    """Format a time as the details page shows it."""
+    return at.strftime("%Y-%m-%d %H:%M:%S UTC") if at else "-"
+
+
+def blocked_since(state: NodeState) -> datetime | None:
+    """Return since when the node's drain is blocked; None in other stages, which do not record it."""
+    return state.blocked.since if state.blocked and state.stage is Stage.DRAINING else None
+
+
+def why_blocked(state: NodeState) -> str:
+    """Say what blocks the node; empty if nothing does."""
+    blocked = state.blocked
+    if blocked is None:
+        return ""
+    more = f"and {blocked.more} more" if blocked.more else ""
+    return "; ".join(filter(None, (blocked.message, *map(sentence, blocked.pods), more, blocked.idle)))
+
+
+def blocked_text(state: NodeState) -> str:
+    """Say what blocks the node and, for a drain, since when."""
+    since = blocked_since(state)
+    return why_blocked(state) + (f", since {clock(since)}" if since else "")
+
+
+def _pods_row(state: NodeState) -> str:
+    """Until its pods are bound, shows only how many pods the node was bought for."""
+    own = f"bought for {state.planned_pods}"
+    if state.initialized and state.stage is not Stage.BINDING and state.planned_pods:
+        own = f"{pods_text(state)} (when it became live)"
+    return f"{own}, {state.evicted_pods} evicted" if state.evicted_pods else own
+
+
+def _instance_text(instance: Instance | None) -> str:
+    if instance is None:
+        return "-"
+    return f"{instance.id} ({instance.instance_type}, {instance.zone}, {instance.capacity_type})"
+
+
+def details(state: NodeState) -> str:
+    """Render the Markdown that the Temporal UI shows for a node.
+
+    It must be a pure function of the state: it is replayed.
+    """
+    instance = state.instance
+    rows = [
+        ("Stage", f"**{state.stage.value}**"),
+        ("NodePool", state.pool or "(stand-alone)"),
+        ("Node", state.node_name or "-"),
+        ("Instance", _instance_text(instance)),
+        ("Price", f"{instance.price:.4f} $/h" if instance else "-"),
+        ("Pods", _pods_row(state)),
+        ("Expires", clock(state.expires_at)),
+    ]
+    if state.keep_until:
+        rows.append(("Kept until", clock(state.keep_until)))
+    if state.leave:
+        rows.append(("Leaving", "; ".join(map(removal_text, (state.leave, *state.leave.later)))))
+    if state.force_at:
+        rows.append(("Forced from", clock(state.force_at)))
+    if state.blocked:
+        rows.append(("Blocked", blocked_text(state)))
+    if state.first_run_id:
+        rows.append(("First run", f"`{state.first_run_id}`"))
+    lines = [f"### NodeClaim {state.claim.name}", "", "| | |", "|---|---|"]
+    lines += [f"| {name} | {text.replace('|', '/')} |" for name, text in rows]
+    if state.explanation:
+        lines += ["", "#### Why this node was bought", "", *(f"- {line}" for line in state.explanation)]
+    lines += ["", "#### Timeline", ""]
+    lines += [f"- `{entry.at:%H:%M:%S}` {entry.text}" for entry in state.timeline]
+    return for_temporal_ui("\n".join(lines))
+
+
+def result_of(state: NodeState, now: datetime) -> NodeClaimResult:
+    """Return the final record of a node."""
+    instance = state.instance
+    started = (instance.launched_at if instance and instance.launched_at else None) or state.created_at or now
+    lived = max(0.0, (now - started).total_seconds()) if instance else 0.0
+    price = instance.price if instance else 0.0
+    return NodeClaimResult(
+        claim=state.claim.name,
+        pool=state.pool,
+        reason=state.leave.reason if state.leave else "",
+        detail=state.leave.detail if state.leave else "",
+        actor=state.leave.actor if state.leave else "",
+        instance_id=instance.id if instance else "",
+        instance_type=instance.instance_type if instance else "",
+        zone=instance.zone if instance else "",
+        capacity_type=instance.capacity_type if instance else "",
+        price_per_hour=price,
+        lived_seconds=lived,
+        cost=round(price * lived / 3600, 6),
+        pods_planned=state.planned_pods,
+        pods_bound=state.bound_pods,
+        pods_evicted=state.evicted_pods,
+        explanation=list(state.explanation),
+        timeline=list(state.timeline),
+    )

@@ -1,0 +1,1 @@
+"""Tests of what Tenon does, in the rooms of the package activities."""

@@ -1,0 +1,377 @@
+"""What counts as lost, and what must never: by example, and for every cluster that hypothesis can think of."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tenon.cleanup.decide import GRACES, findings, split_by_limits
+from tenon.cleanup.facts import (
+    Observations,
+    ObservedClaim,
+    ObservedInstance,
+    ObservedNode,
+    ObservedTemplate,
+    ObservedWorkflow,
+)
+from tenon.cleanup.findings import Finding, Kind
+from tenon.cleanup.instances import left_to_workflows, tags_to_write
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+OLD = NOW - timedelta(hours=5)
+OURS = "karpenter.sh/termination"
+EMPTY = Observations(
+    now=NOW, claims=(), instances=(), nodes=(), workflows=(), templates=(), classes=frozenset({"default"})
+)
+
+
+def provider_id(number: int) -> str:
+    return f"aws:///us-west-2a/i-{number}"
+
+
+def claim(number: int, **fields: Any) -> ObservedClaim:
+    """A claim at rest."""
+    made = ObservedClaim(
+        name=f"c-{number}",
+        uid=f"u-{number}",
+        created_at=OLD,
+        pool="web",
+        node_class="default",
+        provider_id=provider_id(number),
+        launched_at=OLD,
+        registered=True,
+        node_name=f"n-{number}",
+        finalizers=(OURS,),
+    )
+    return replace(made, **fields)
+
+
+def instance(number: int, **fields: Any) -> ObservedInstance:
+    made = ObservedInstance(f"i-{number}", "running", OLD, claim=f"c-{number}", pool="web", name=f"n-{number}")
+    return replace(made, **fields)
+
+
+def node(number: int, **fields: Any) -> ObservedNode:
+    made = ObservedNode(f"n-{number}", f"nu-{number}", OLD, provider_id(number), f"c-{number}", ready=True, ours=True)
+    return replace(made, **fields)
+
+
+def workflow(number: int, **fields: Any) -> ObservedWorkflow:
+    return replace(ObservedWorkflow(f"c-{number}", OLD), **fields)
+
+
+def world(**fields: Any) -> Observations:
+    return replace(EMPTY, **fields)
+
+
+def found(seen: Observations) -> list[tuple[str, str]]:
+    return [(each.kind.value, each.name) for each in findings(seen)]
+
+
+def test_nc07_another_controllers_claim_answers_for_its_own_and_is_never_acted_on() -> None:
+    """No workflow, no instance, a finalizer that holds it, an instance of another id, no tag: each is a finding."""
+    theirs: list[dict[str, Any]] = [
+        {},
+        {"deleted_at": OLD, "finalizers": ("example.com/other",)},
+        {"provider_id": "", "registered": False, "launched_at": None},
+        {"provider_id": provider_id(9)},
+    ]
+    for fields in theirs:
+        for instances in ((), (instance(1, name=""),), (instance(1, state="terminated"),)):
+            for workflows in ((), (workflow(1),)):
+                seen = world(
+                    claims=(claim(1, managed=False, **fields),),
+                    instances=instances,
+                    nodes=(node(1, ready=False),),
+                    workflows=workflows,
+                )
+                assert findings(seen) == []
+                assert left_to_workflows(seen, GRACES) == {}
+    alike = world(claims=(claim(1),), instances=(instance(1, state="terminated"),), workflows=())
+    assert findings(alike), "one of Tenon's own would be a finding"
+
+
+def test_nc07_a_foreign_class_of_the_same_name_does_not_keep_a_launch_template() -> None:
+    waiting = claim(1, provider_id="", launched_at=None, registered=False, created_at=NOW, node_class="default")
+    template = ObservedTemplate("lt-1", "t", OLD, "default")
+    kinds = [f.kind for f in findings(world(claims=(replace(waiting, managed=False),), templates=(template,)))]
+    assert kinds == [Kind.UNUSED_TEMPLATE]
+    assert findings(world(claims=(waiting,), templates=(template,))) == []
+
+
+def test_act04_an_instance_without_claim_is_found_after_its_grace() -> None:
+    """ACT-04: 30 seconds; and not while it is going already."""
+    young = instance(2, launched_at=NOW - timedelta(seconds=29))
+    going = instance(3, state="shutting-down")
+    assert found(world(instances=(instance(1), young, going))) == [("instance_without_claim", "i-1")]
+
+
+def test_an_instance_is_first_left_to_its_open_workflow() -> None:
+    """The workflow drains; only when it has not ended the instance in half an hour is that done without it."""
+    seen = world(instances=(instance(1),), workflows=(workflow(1),))
+    assert found(seen) == [("workflow_without_claim", "c-1")]
+    left = left_to_workflows(seen, GRACES)
+    assert left == {"i-1": NOW}
+    later = replace(seen, now=NOW + timedelta(minutes=29), left_since=left)
+    assert left_to_workflows(later, GRACES) == left
+    assert found(later) == [("workflow_without_claim", "c-1")]
+    last = replace(later, now=NOW + timedelta(minutes=30))
+    assert ("instance_without_claim", "i-1") in found(last)
+
+
+def test_a_second_instance_of_a_claim_is_found() -> None:
+    """A claim names the instance that it has; another with its tag costs money for nothing."""
+    second = instance(9, claim="c-1")
+    seen = world(claims=(claim(1),), instances=(instance(1), second), workflows=(workflow(1),), nodes=(node(1),))
+    assert found(seen) == [("instance_without_claim", "i-9")]
+    launching = replace(seen, claims=(claim(1, provider_id="", registered=False),))
+    assert "instance_without_claim" not in dict(found(launching))
+
+
+def test_an_instance_without_the_tag_of_a_claim_waits_for_launches_of_its_pool() -> None:
+    """It may be the one that a claim is just about to name."""
+    bare = instance(5, claim="")
+    launching = claim(1, provider_id="", registered=False)
+    assert found(world(instances=(bare,), claims=(launching,), workflows=(workflow(1),))) == []
+    assert found(world(instances=(bare,))) == [("instance_without_claim", "i-5")]
+
+
+def test_instances_of_a_group_wait_for_its_members_alone() -> None:
+    """Until every member names its instance, none of the group's can be told from a surplus one."""
+    mine, surplus = instance(1, claim="", group="7-0"), instance(2, claim="", group="7-0")
+    done = claim(1, group="7-0")
+    launching = claim(2, group="7-0", provider_id="", registered=False)
+    seen = world(instances=(mine, surplus), claims=(done, launching), workflows=(workflow(1), workflow(2)))
+    assert "instance_without_claim" not in dict(found(seen))
+    elsewhere = replace(launching, group="8-0")
+    assert ("instance_without_claim", "i-2") in found(replace(seen, claims=(done, elsewhere)))
+    assert ("instance_without_claim", "i-1") not in found(replace(seen, claims=(done, elsewhere)))
+
+
+def test_an_instance_that_shuts_down_is_not_gone_yet() -> None:
+    """Its kubelet says NotReady at once and gives the pods their grace: until it has ended, nobody takes them away."""
+    seen = world(claims=(claim(1),), workflows=(workflow(1),), nodes=(node(1, ready=False),))
+    assert found(replace(seen, instances=(instance(1, state="shutting-down"),))) == []
+    ended = replace(seen, instances=(instance(1, state="terminated"),))
+    assert found(ended) == [("claim_without_instance", "c-1")]
+
+
+def test_a_workflow_that_is_ending_its_node_gets_no_second_signal() -> None:
+    """It lost its claim and leaves, perhaps for days: each telling would cost it events and count as an end."""
+    assert found(world(workflows=(workflow(1, leaving=True),))) == []
+
+
+def test_ctl15_a_claim_without_instance() -> None:
+    """CTL-15: registered and its Node not Ready; what EC2 may not show yet and what is being ended is left alone."""
+    lost = claim(1)
+    ready = claim(2)
+    fresh = claim(3, launched_at=NOW - timedelta(seconds=100), registered=False)
+    ending = claim(4, terminating=True, deleted_at=OLD)
+    joining = claim(5, registered=False)
+    seen = world(
+        claims=(lost, ready, fresh, ending, joining),
+        nodes=(node(1, ready=False), node(2)),
+        workflows=tuple(workflow(number) for number in range(1, 6)),
+    )
+    assert found(seen) == [("claim_without_instance", "c-1"), ("claim_without_instance", "c-5")]
+    assert found(replace(seen, nodes=None)) == [("claim_without_instance", "c-5")]
+
+
+def test_a_claim_without_workflow_is_found_after_its_grace() -> None:
+    """The search of workflows is late by moments."""
+    young = claim(2, created_at=NOW - timedelta(seconds=90))
+    seen = world(claims=(claim(1), young), instances=(instance(1), instance(2)), nodes=(node(1), node(2)))
+    assert found(seen) == [("claim_without_workflow", "c-1")]
+
+
+def test_a_workflow_of_an_earlier_claim_of_the_same_name_is_lost() -> None:
+    """Claims that people make by hand may come again under their name; the UID never does."""
+    seen = world(claims=(claim(1),), instances=(instance(1),), nodes=(node(1),), workflows=(workflow(1, uid="u-1"),))
+    assert found(seen) == []
+    assert found(replace(seen, workflows=(workflow(1, uid="earlier"),))) == [("workflow_without_claim", "c-1")]
+
+
+def test_a_claim_held_by_other_finalizers_is_reported_and_not_started_again() -> None:
+    """Its life is over: a workflow would end at once, and be begun again for ever. Unless its instance still runs."""
+    held = claim(1, deleted_at=OLD, terminating=True, finalizers=("example.com/audit",))
+    assert found(world(claims=(held,))) == [("foreign_finalizer", "c-1")]
+    assert ("claim_without_workflow", "c-1") in found(world(claims=(held,), instances=(instance(1),)))
+    both = replace(held, finalizers=(OURS, "example.com/audit"))
+    assert found(world(claims=(both,))) == [("claim_without_workflow", "c-1")]
+
+
+def test_a_node_without_claim_and_instance_is_let_go() -> None:
+    """ACT-04: only Tenon takes its own finalizer off. A Ready Node, and one that is not Tenon's, is left alone."""
+    seen = world(nodes=(node(1, ready=False), node(2), node(3, ready=False, ours=False)))
+    assert found(seen) == [("node_without_claim", "n-1")]
+    assert found(replace(seen, workflows=(workflow(1, started_at=NOW),))) == []
+
+
+def test_launch_templates_that_nothing_uses() -> None:
+    """Of a class that is gone, or that launched nothing for an hour; a claim that waits keeps them."""
+    templates = (
+        ObservedTemplate("lt-1", "karpenter.k8s.aws/1", OLD, "gone"),
+        ObservedTemplate("lt-2", "karpenter.k8s.aws/2", OLD, "default"),
+        ObservedTemplate("lt-3", "karpenter.k8s.aws/3", NOW - timedelta(minutes=59), "gone"),
+    )
+    both = [("unused_launch_template", "lt-1"), ("unused_launch_template", "lt-2")]
+    at_rest = world(
+        templates=templates, claims=(claim(1),), instances=(instance(1),), nodes=(node(1),), workflows=(workflow(1),)
+    )
+    assert found(at_rest) == both
+    waiting = replace(at_rest, claims=(claim(1), claim(2, provider_id="", registered=False)))
+    recent = replace(at_rest, claims=(claim(1), claim(2, created_at=NOW - timedelta(minutes=30), deleted_at=NOW)))
+    for seen in (waiting, recent):
+        assert [each for each in found(seen) if each in both] == both[:1]
+
+
+def test_aws122_which_tags_an_instance_lacks() -> None:
+    """AWS-122: the Node's name and the claim's; a Name that the class gave is the user's."""
+    tag = "karpenter.sh/nodeclaim"
+    assert tags_to_write("c-1", "n-1", {}) == {"Name": "n-1", tag: "c-1"}
+    assert tags_to_write("c-1", "n-1", {"Name": "c-1", tag: "c-1"}) == {"Name": "n-1"}
+    assert tags_to_write("c-1", "n-1", {"Name": "our fleet", tag: "c-1"}) == {}
+    assert tags_to_write("c-1", "", {"Name": "c-1", tag: "c-1"}) == {}
+    seen = world(
+        claims=(claim(1),), instances=(instance(1, name="c-1", claim=""),), nodes=(node(1),), workflows=(workflow(1),)
+    )
+    assert found(seen) == [("untagged_instance", "i-1")]
+
+
+def test_a_sweep_acts_on_the_oldest_and_puts_the_rest_off() -> None:
+    """What is only told takes nobody's place."""
+    listed = [
+        Finding(kind, f"{kind}-{number}", NOW + timedelta(seconds=number))
+        for number in range(3)
+        for kind in (Kind.INSTANCE_WITHOUT_CLAIM, Kind.UNTAGGED_INSTANCE, Kind.FOREIGN_FINALIZER)
+    ]
+    todo, later = split_by_limits(listed, actions=2, tags=1)
+    assert Counter(each.kind for each in todo) == {
+        Kind.INSTANCE_WITHOUT_CLAIM: 2,
+        Kind.UNTAGGED_INSTANCE: 1,
+        Kind.FOREIGN_FINALIZER: 3,
+    }
+    assert [each for each in listed if each in todo] == todo
+    assert sorted(each.name for each in [*todo, *later]) == sorted(each.name for each in listed)
+
+
+def test_what_always_fails_keeps_no_newer_leak_from_its_turn() -> None:
+    """And of those that fail, the ones whose last try is longest ago come first."""
+    stuck = [Finding(Kind.INSTANCE_WITHOUT_CLAIM, f"stuck-{number}", OLD) for number in range(4)]
+    leak = Finding(Kind.INSTANCE_WITHOUT_CLAIM, "leak", NOW)
+    failed = [stuck[2].key, stuck[3].key, stuck[0].key, stuck[1].key]
+    todo, later = split_by_limits([*stuck, leak], actions=3, tags=0, failed=failed)
+    assert [each.name for each in todo] == ["leak", "stuck-2", "stuck-3"]
+    assert [each.name for each in later] == ["stuck-0", "stuck-1"]
+
+
+NUMBERS = st.integers(0, 3)
+INSTANTS = st.sampled_from([NOW, NOW - timedelta(seconds=60), NOW - timedelta(minutes=10), OLD])
+
+
+def some(build: Any) -> Any:
+    """A few, no two of one name."""
+    return st.lists(build, max_size=4, unique_by=lambda each: getattr(each, "id", None) or _name(each)).map(tuple)
+
+
+def _name(each: Any) -> str:
+    return str(each.claim if isinstance(each, ObservedWorkflow) else each.name)
+
+
+@st.composite
+def claims(draw: st.DrawFn) -> ObservedClaim:
+    number = draw(NUMBERS)
+    return claim(
+        number,
+        created_at=draw(INSTANTS),
+        launched_at=draw(INSTANTS),
+        provider_id=draw(st.sampled_from(["", provider_id(draw(NUMBERS))])),
+        registered=draw(st.booleans()),
+        deleted_at=draw(st.none() | INSTANTS),
+        terminating=draw(st.booleans()),
+        finalizers=draw(st.sampled_from([(), (OURS,), ("x/y",), (OURS, "x/y")])),
+    )
+
+
+WORLDS = st.builds(
+    Observations,
+    now=st.just(NOW),
+    claims=some(claims()),
+    instances=some(
+        st.builds(
+            lambda number, at, **more: instance(number, launched_at=at, **more),
+            NUMBERS,
+            INSTANTS,
+            claim=st.sampled_from(["", "c-0", "c-1", "c-2"]),
+            state=st.sampled_from(["running", "shutting-down"]),
+        )
+    ),
+    nodes=some(
+        st.builds(
+            lambda number, at, ready, ours: node(number, created_at=at, ready=ready, ours=ours),
+            NUMBERS,
+            INSTANTS,
+            st.booleans(),
+            st.booleans(),
+        )
+    ),
+    workflows=some(st.builds(lambda number, at: workflow(number, started_at=at), NUMBERS, INSTANTS)),
+    templates=some(
+        st.builds(
+            lambda number, at, of: ObservedTemplate(f"lt-{number}", f"t-{number}", at, of),
+            NUMBERS,
+            INSTANTS,
+            st.sampled_from(["default", "gone"]),
+        )
+    ),
+    classes=st.just(frozenset({"default"})),
+    states=st.dictionaries(NUMBERS.map("i-{}".format), st.sampled_from(["running", "terminated"]), max_size=4),
+)
+SOURCES = ("claims", "instances", "nodes", "workflows", "templates", "classes", "states")
+
+
+@given(WORLDS, st.sets(st.sampled_from(SOURCES), min_size=1))
+@settings(max_examples=300, deadline=None)
+def test_what_is_not_read_never_counts_as_none(seen: Observations, unread: set[str]) -> None:
+    """Less knowledge gives fewer findings, never others or more certain ones: an API error ends no node."""
+    nothing: dict[str, Any] = dict.fromkeys(unread)
+    less, more = findings(replace(seen, **nothing)), findings(seen)
+    assert {replace(each, confirmed=False) for each in less} <= {replace(each, confirmed=False) for each in more}
+    assert {each for each in less if each.confirmed} <= set(more)
+
+
+@given(WORLDS)
+@settings(max_examples=300, deadline=None)
+def test_the_instance_that_a_claim_names_is_never_garbage(seen: Observations) -> None:
+    """Nor is one within its grace, nor a claim that lives with its instance."""
+    named = {each.instance_id for each in seen.claims or ()}
+    running = {each.id for each in seen.instances or () if each.state == "running"}
+    by_id = {each.id: each for each in seen.instances or () if NOW - each.launched_at >= GRACES.instance}
+    for each in findings(seen):
+        if each.kind is Kind.INSTANCE_WITHOUT_CLAIM:
+            assert each.instance_id not in named
+            assert each.instance_id in by_id
+        if each.kind is Kind.CLAIM_WITHOUT_INSTANCE:
+            assert each.instance_id not in running
+        if each.kind is Kind.WORKFLOW_WITHOUT_CLAIM:
+            assert (each.claim, each.uid or f"u-{each.claim[2:]}") not in {(c.name, c.uid) for c in seen.claims or ()}
+
+
+@given(st.sets(NUMBERS, min_size=1), INSTANTS)
+@settings(max_examples=100, deadline=None)
+def test_a_healthy_fleet_of_any_age_gives_nothing(numbers: set[int], at: datetime) -> None:
+    """A node that lives is never touched."""
+    seen = world(
+        claims=tuple(claim(each, created_at=at, launched_at=at) for each in numbers),
+        instances=tuple(instance(each, launched_at=at) for each in numbers),
+        nodes=tuple(node(each, created_at=at) for each in numbers),
+        workflows=tuple(workflow(each, started_at=at) for each in numbers),
+        templates=(ObservedTemplate("lt-1", "t-1", NOW, "default"),),
+    )
+    assert findings(seen) == []
+    assert left_to_workflows(seen, GRACES) == {}

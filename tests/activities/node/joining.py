@@ -1,0 +1,25 @@
+"""A Node that joined, as each step until its pods are bound finds it."""
+
+from __future__ import annotations
+
+from activities.kubernetes.resources import NODECLAIMS, NODES
+from tenon.messages.node import NodeInput
+from tests.activities.node.world import PROVIDER_ID, REF, World, claim, node
+
+WANTED = NodeInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1")
+
+
+def joined(*taints: dict[str, str], **spec: object) -> World:
+    world = World()
+    world.kube.add(NODECLAIMS, claim(**spec))
+    world.kube.add(NODES, node(*taints))
+    return world
+
+
+async def at_once() -> None:
+    """kube-scheduler does nothing in its moment."""
+
+
+def planned(world: World, *entries: str) -> World:
+    world.claim["metadata"]["annotations"]["tenon.sh/planned-pods"] = ",".join(entries)
+    return world

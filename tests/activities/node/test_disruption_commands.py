@@ -1,0 +1,510 @@
+"""The steps of a disruption command that moves pods: taint, replace, wait, look again, finish."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from prometheus_client import REGISTRY
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+from temporalio.service import RPCError, RPCStatusCode
+from temporalio.testing import ActivityEnvironment
+
+from activities.disruption.commands import MAX_ATTEMPTS, OFFERS, CommandActivities
+from activities.kubernetes.errors import ApiError
+from activities.kubernetes.resources import DEPLOYMENTS, NODECLAIMS, PDBS, PODS
+from activities.node.cordon import withdraw
+from tenon.apis.reasons import Reason
+from tenon.disruption.commands.pod_mark import pod_mark
+from tenon.disruption.history.arrivals import Arrival, read_arrivals
+from tenon.messages.disruption import (
+    DisruptInput,
+    DisruptionCandidate,
+    DisruptionCommand,
+    FinishInput,
+    Replacement,
+    ReplacementsInput,
+    StepResult,
+)
+from tenon.messages.node import Disrupt, DisruptAnswer
+from tenon.node.ids import nodeclaim_id
+from tenon.node.leave_text import recorded
+from tests.activities.node.fake_kube import START
+from tests.activities.node.world import DISRUPTED, FINALIZER, REF, World, condition, live, pod
+
+ID = "underutilized-1"
+BALANCERS = "node.kubernetes.io/exclude-from-external-load-balancers"
+
+
+def replacement(**annotations: str) -> dict[str, Any]:
+    return {
+        "metadata": {
+            "name": "web-new",
+            "annotations": {"tenon.sh/replacement-for": ID, **annotations},
+            "finalizers": [FINALIZER],
+        },
+        "spec": {"nodeClassRef": {"name": "default"}},
+    }
+
+
+def command(*pods: str, **fields: Any) -> DisruptionCommand:
+    """The command that replaces the world's node, on which it expects these pods."""
+    candidate = DisruptionCandidate(
+        claim=REF.name, uid=REF.uid, pool="web", since=START, pods=[pod_mark(f"uid-{name}") for name in pods]
+    )
+    given: dict[str, Any] = {"reason": "Underutilized", **fields}
+    return DisruptionCommand(
+        id=ID,
+        candidates=[candidate],
+        moves_pods=True,
+        replacements=[Replacement(name="web-new", pool="web", body=replacement())],
+        **given,
+    )
+
+
+def given(*pods: str, **fields: Any) -> DisruptInput:
+    return DisruptInput(cluster=REF.cluster, command=command(*pods, **fields))
+
+
+def steps(world: World) -> CommandActivities:
+    return CommandActivities(world.kube, world.recorder, world.clock)
+
+
+def budget(allowed: int, **spec: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, **spec},
+        "status": {"disruptionsAllowed": allowed},
+    }
+
+
+def annotations_of(world: World) -> dict[str, str]:
+    found: dict[str, str] = world.claim["metadata"]["annotations"]
+    return found
+
+
+async def test_dis_60_candidates_are_tainted_but_keep_their_load_balancers() -> None:
+    world = World().put_live()
+    assert (await steps(world).taint_candidates(given())).failure == ""
+    assert world.node["spec"]["taints"] == [DISRUPTED]
+    assert BALANCERS not in world.node["metadata"]["labels"]
+    assert world.status_of("DisruptionReason") == ("True", "Underutilized")
+    assert annotations_of(world)["tenon.sh/disrupted-by"] == ID
+    assert "deletionTimestamp" not in world.claim["metadata"]
+    assert ("NodeClaim", REF.name, "DisruptionWaitingReadiness") in [event[:3] for event in world.recorder.events]
+
+
+async def test_a_candidate_of_another_command_is_left_alone() -> None:
+    world = World().put_live()
+    annotations_of(world)["tenon.sh/disrupted-by"] = "drifted-2"
+    assert "belongs to command drifted-2" in (await steps(world).taint_candidates(given())).failure
+    assert world.node["spec"]["taints"] == []
+
+
+async def test_a_candidate_that_leaves_already_ends_the_command() -> None:
+    world = World().put_live()
+    await world.kube.delete(NODECLAIMS, REF.name)
+    assert "is already leaving" in (await steps(world).taint_candidates(given())).failure
+
+
+async def test_a_candidate_whose_node_is_deleted_ends_the_command() -> None:
+    world = World().put_live()
+    world.node["metadata"]["deletionTimestamp"] = "2026-03-01T12:00:00Z"
+    assert "already leaving" in (await steps(world).taint_candidates(given())).failure
+    assert "tenon.sh/disrupted-by" not in annotations_of(world)
+
+
+@pytest.mark.parametrize(("status", "retried"), [(401, True), (408, True), (429, True), (500, True), (422, False)])
+async def test_a_replacement_is_created_again_unless_the_api_server_judged_it(status: int, *, retried: bool) -> None:
+    world = World().put_live()
+
+    async def refuse(*_: Any, **__: Any) -> None:
+        raise ApiError(status, "Refused", "not now")
+
+    world.kube.create = refuse
+    if retried:
+        with pytest.raises(ApiError):
+            await steps(world).create_replacements(given())
+    else:
+        assert "not now" in (await steps(world).create_replacements(given())).failure
+
+
+async def test_undoing_leaves_a_nodeclaim_that_belongs_to_another_command_by_now() -> None:
+    """Neither deletes it nor takes the other command's mark off it."""
+    world = World().put_live()
+    other = replacement(**{"tenon.sh/replacement-for": "another-1"})
+    world.kube.add(NODECLAIMS, other)
+    await finish(world, stay=True, undo=True)
+    kept = world.kube.objects[("nodeclaims", "", "web-new")]["metadata"]
+    assert kept["annotations"]["tenon.sh/replacement-for"] == "another-1"
+    assert "deletionTimestamp" not in kept
+
+
+async def test_dis_61_replacements_are_created_once() -> None:
+    world = World().put_live()
+    for _ in range(2):
+        assert (await steps(world).create_replacements(given())).failure == ""
+    assert world.kube.names(NODECLAIMS) == [REF.name, "web-new"]
+    told = [event[:4] for event in world.recorder.events]
+    assert told == [("NodeClaim", "web-new", "DisruptionLaunching", "Launching NodeClaim: Underutilized")]
+
+
+async def test_a_name_that_another_nodeclaim_has_is_not_taken_for_the_replacement() -> None:
+    world = World().put_live()
+    other = replacement()
+    other["metadata"]["annotations"] = {}
+    world.kube.add(NODECLAIMS, other)
+    assert "is taken" in (await steps(world).create_replacements(given())).failure
+
+
+async def look(world: World, **changes: Any) -> StepResult:
+    """What a look at the replacement says, if it has changed like this."""
+    world.kube.add(NODECLAIMS, replacement() | changes)
+    wanted = ReplacementsInput(cluster=REF.cluster, command=command(), until=START + timedelta(minutes=10))
+    return await ActivityEnvironment().run(steps(world).look_at_replacements, wanted)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "waits"),
+    [
+        ([], "web-new waits for its instance"),
+        (["Launched"], "web-new waits for its Node"),
+        (["Launched", "Registered"], "web-new waits until its Node is ready"),
+        (["Launched", "Registered", "Initialized"], ""),
+    ],
+)
+async def test_dis_63_a_command_waits_until_its_replacements_are_initialized(conditions: list[str], waits: str) -> None:
+    """A Node that is only registered may not run pods yet."""
+    status = {"conditions": [condition(name) for name in conditions]}
+    world = World().put_live()
+    assert await look(world, status=status) == StepResult(waits=waits)
+    assert world.clock.slept == 0, "the activity holds no worker slot while the command waits"
+
+
+async def test_dis_65_a_replacement_that_goes_away_fails_the_command() -> None:
+    gone = {"metadata": {**replacement()["metadata"], "deletionTimestamp": "2026-03-01T12:00:01Z"}}
+    refused = {"type": "Launched", "status": "Unknown", "reason": "InsufficientCapacity", "message": "no capacity"}
+    answer = await look(World().put_live(), **gone, status={"conditions": [refused]})
+    assert answer == StepResult(failure="replacement web-new is gone: no capacity")
+
+
+@pytest.mark.parametrize(
+    ("reason", "graceful", "why"),
+    [
+        ("Underutilized", True, "pod default/late-1 came after the decision"),
+        ("Drifted", False, ""),
+    ],
+)
+async def test_a_pod_that_came_after_the_decision_ends_a_consolidation(reason: str, graceful: bool, why: str) -> None:
+    world = World().put_live().put_pods(pod("web-1"), pod("late-1"), pod("agent-1", owner="DaemonSet"))
+    answer = await steps(world).check_candidates(given("web-1", reason=reason, graceful=graceful))
+    assert answer.failure == (f"NodeClaim {REF.name}: {why}" if why else "")
+
+
+@pytest.mark.parametrize("owner", ["ReplicaSet", "DaemonSet"])
+async def test_dis_13_a_pod_that_became_protected_ends_a_graceful_command(owner: str) -> None:
+    body = pod("web-1", owner=owner)
+    body["metadata"]["annotations"] = {"karpenter.sh/do-not-disrupt": "true"}
+    world = World().put_live().put_pods(body)
+    assert "karpenter.sh/do-not-disrupt protects it" in (await steps(world).check_candidates(given("web-1"))).failure
+    assert ("NodeClaim", REF.name, "DisruptionBlocked") in [event[:3] for event in world.recorder.events]
+
+
+@pytest.mark.parametrize(
+    ("allowed", "spec", "why"),
+    [
+        (0, {}, "PodDisruptionBudget default/web allows no eviction"),
+        (1, {}, ""),
+        (0, {"unhealthyPodEvictionPolicy": "AlwaysAllow"}, ""),
+    ],
+)
+async def test_dis_13_a_budget_that_allows_nothing_ends_a_graceful_command(
+    allowed: int, spec: dict[str, Any], why: str
+) -> None:
+    world = World().put_live().put_pods(pod("web-1"))
+    world.kube.add(PDBS, budget(allowed, **spec))
+    failure = (await steps(world).check_candidates(given("web-1"))).failure
+    assert failure == (f"NodeClaim {REF.name}: pod default/web-1: {why}" if why else "")
+
+
+async def test_a_budget_does_not_protect_a_pod_that_a_drain_leaves_alone() -> None:
+    """It tolerates the taint. Otherwise the command would buy a replacement and be undone, again and again."""
+    world = World().put_live().put_pods(pod("web-1", owner="DaemonSet", tolerations=[{"operator": "Exists"}]))
+    world.kube.add(PDBS, budget(0))
+    assert (await steps(world).check_candidates(given())).failure == ""
+
+
+class Rollout:
+    """A Deployment whose controller replaces its pod between two attempts of the step, if it ``works``."""
+
+    def __init__(self, world: World, *, replicas: int = 1, works: bool = True) -> None:
+        self.world = world
+        self.works = works
+        self.waited: set[tuple[str, ApplicationErrorCategory, bool]] = set()
+        """The errors of the attempts that had to wait."""
+        done = {"observedGeneration": 1, "replicas": replicas, "updatedReplicas": replicas}
+        body = {
+            "metadata": {"name": "web", "namespace": "default", "generation": 1},
+            "spec": {"replicas": replicas, "template": {"metadata": {}}},
+            "status": {**done, "availableReplicas": replicas},
+        }
+        world.kube.add(DEPLOYMENTS, body)
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-5d8f", "uid": "o", "controller": True}
+        running = pod("web-5d8f-x1")
+        running["metadata"]["labels"]["pod-template-hash"] = "5d8f"
+        running["metadata"] |= {"annotations": {"tenon.sh/surge": "true"}, "ownerReferences": [owner]}
+        world.put_pods(running)
+
+    async def start(self) -> str:
+        """Repeat the step, as Temporal does, until it ends; why it failed.
+
+        The API server counts the change of the spec.
+        """
+        wanted = ReplacementsInput(
+            cluster=REF.cluster, command=command(surge=["default/web"]), until=START + timedelta(minutes=10)
+        )
+        self.world.kube.before_patch.append(self._counts)
+        while True:
+            try:
+                return (await ActivityEnvironment().run(steps(self.world).start_new_pods_first, wanted)).failure
+            except ApplicationError as error:
+                self.waited.add((str(error), error.category, error.non_retryable))
+            await self.world.clock.sleep(1)
+            if self.works:
+                deployment = self.world.kube.objects[("deployments", "default", "web")]
+                deployment["status"]["observedGeneration"] = deployment["metadata"]["generation"]
+
+    def _counts(self) -> None:
+        self.world.kube.objects[("deployments", "default", "web")]["metadata"]["generation"] += 1
+
+    @property
+    def restarts(self) -> int:
+        return int(self.world.kube.calls.count(("patch", "deployments", "web", "")))
+
+
+async def test_wsh16_a_single_replica_is_restarted_once_and_waited_for() -> None:
+    rollout = Rollout(World().put_live())
+    assert await rollout.start() == ""
+    assert (rollout.restarts, rollout.world.clock.slept) == (1, 1)
+    assert rollout.waited == {
+        ("Deployment default/web has not replaced its pods", ApplicationErrorCategory.BENIGN, False)
+    }
+    assert await rollout.start() == ""
+    assert rollout.restarts == 1, "a repetition does not restart it again"
+
+
+@pytest.mark.parametrize(("allowed", "restarts"), [(1, 0), (0, 1)])
+async def test_wsh16_of_several_replicas_only_those_at_their_budgets_limit_are_restarted(
+    allowed: int, restarts: int
+) -> None:
+    rollout = Rollout(World().put_live(), replicas=3)
+    rollout.world.kube.add(PDBS, budget(allowed))
+    assert await rollout.start() == ""
+    assert rollout.restarts == restarts
+
+
+async def test_wsh16_a_deployment_that_starts_no_new_pod_in_time_fails_the_command() -> None:
+    rollout = Rollout(World().put_live(), works=False)
+    assert await rollout.start() == "Deployment default/web has not replaced its pods in time"
+    assert rollout.world.clock.instant == START + timedelta(minutes=10)
+
+
+async def test_the_nodes_workflow_does_not_take_the_taint_of_an_open_command() -> None:
+    world = World().put_live()
+    await steps(world).taint_candidates(given())
+    assert not await withdraw(world.kube, REF, "node-1")
+    assert world.node["spec"]["taints"] == [DISRUPTED]
+    assert world.status_of("DisruptionReason") == ("True", "Underutilized")
+
+
+async def test_wsh01_a_command_writes_down_where_its_pods_go_once_nothing_keeps_them() -> None:
+    world = World().put_live().put_pods(pod("web-1"), pod("late-1"))
+    arrivals = {REF.name: {"0a0b0c0d": 2}, "gone": {"0a0b0c0d": 1}}
+    environment = ActivityEnvironment()
+    refused = await environment.run(steps(world).check_candidates, given("web-1", arrivals=arrivals))
+    assert refused.failure
+    assert "tenon.sh/moved-here" not in annotations_of(world)
+    sent = {REF.name: {"0a0b0c0d": 3}}
+    await environment.run(steps(world).check_candidates, given("web-1", "late-1", arrivals=arrivals, sent=sent))
+    (found,) = read_arrivals(annotations_of(world)["tenon.sh/moved-here"])
+    assert found == Arrival(world.clock(), {"0a0b0c0d": 2}, {"0a0b0c0d": 3})
+
+
+class Replacements:
+    """Stands for Temporal: the workflow of a replacement gives this answer to an update."""
+
+    def __init__(self, answer: DisruptAnswer | Exception) -> None:
+        self.answer = answer
+        self.asked: list[tuple[str, Disrupt]] = []
+
+    def get_workflow_handle(self, ident: str) -> Any:
+        async def execute_update(_name: str, request: Disrupt, **_: Any) -> DisruptAnswer:
+            self.asked.append((ident, request))
+            if isinstance(self.answer, Exception):
+                raise self.answer
+            return self.answer
+
+        return SimpleNamespace(execute_update=execute_update)
+
+
+def put_ready_replacement(world: World) -> dict[str, Any]:
+    """The metadata of a replacement whose Node has joined."""
+    ready = live(replacement() | {"status": {}})
+    ready["metadata"]["uid"] = "uid-web-new"
+    world.kube.add(NODECLAIMS, ready)
+    return metadata_of_replacement(world)
+
+
+def metadata_of_replacement(world: World) -> dict[str, Any]:
+    found: dict[str, Any] = world.kube.objects[("nodeclaims", "", "web-new")]["metadata"]
+    return found
+
+
+async def finish(world: World, *, stay: bool, undo: bool, attempt: int = 1, client: Replacements | None = None) -> None:
+    wanted = FinishInput(cluster=REF.cluster, command=command(), stay=[REF.name] if stay else [], undo=undo)
+    environment = ActivityEnvironment(client=cast("Any", client))
+    environment.info = replace(environment.info, attempt=attempt)
+    await environment.run(steps(world).finish_command, wanted)
+
+
+async def test_dis_65_undoing_leaves_no_trace_on_the_candidate() -> None:
+    world = World().put_live()
+    await steps(world).taint_candidates(given())
+    await finish(world, stay=True, undo=True)
+    assert world.node["spec"]["taints"] == []
+    assert world.status_of("DisruptionReason") == ("", "")
+    assert "tenon.sh/disrupted-by" not in annotations_of(world)
+
+
+async def test_met34_a_command_that_is_undone_counts_as_a_failure() -> None:
+    def failures() -> float:
+        labels = {"decision": "replace", "reason": "underutilized", "consolidation_type": ""}
+        return REGISTRY.get_sample_value("karpenter_voluntary_disruption_queue_failures_total", labels) or 0.0
+
+    before = failures()
+    await finish(World().put_live(), stay=True, undo=True)
+    assert failures() == before + 1
+    await finish(World().put_live(), stay=True, undo=False)
+    assert failures() == before + 1
+
+
+async def test_undoing_leaves_what_belongs_to_another_command() -> None:
+    world = World().put_live()
+    await steps(world).taint_candidates(given())
+    annotations_of(world)["tenon.sh/disrupted-by"] = "drifted-2"
+    await finish(world, stay=True, undo=True)
+    assert world.node["spec"]["taints"] == [DISRUPTED]
+    assert annotations_of(world)["tenon.sh/disrupted-by"] == "drifted-2"
+
+
+async def test_a_candidate_that_leaves_by_now_keeps_its_taint() -> None:
+    """The request to leave failed, but its workflow had received it."""
+    world = World().put_live()
+    await steps(world).taint_candidates(given())
+    await world.kube.delete(NODECLAIMS, REF.name)
+    await finish(world, stay=True, undo=False)
+    assert world.node["spec"]["taints"] == [DISRUPTED]
+
+
+async def test_dis_64_an_event_says_that_a_candidate_leaves() -> None:
+    world = World().put_live()
+    await steps(world).taint_candidates(given())
+    await world.kube.delete(NODECLAIMS, REF.name)
+    await finish(world, stay=False, undo=False)
+    told = ("NodeClaim", REF.name, "DisruptionTerminating", "Disrupting NodeClaim: Underutilized")
+    assert told in [event[:4] for event in world.recorder.events]
+
+
+async def test_a_node_that_accepted_and_never_leaves_is_given_up() -> None:
+    """Its workflow was terminated after it accepted, and the next one knows nothing of the command."""
+    world = World().put_live()
+    await steps(world).taint_candidates(given())
+    with pytest.raises(ApplicationError, match="is not leaving yet"):
+        await finish(world, stay=False, undo=False, attempt=MAX_ATTEMPTS - 1)
+    assert world.node["spec"]["taints"] == [DISRUPTED]
+    await finish(world, stay=False, undo=False, attempt=MAX_ATTEMPTS)
+    assert world.node["spec"]["taints"] == []
+    assert "tenon.sh/disrupted-by" not in annotations_of(world)
+
+
+async def test_undoing_deletes_a_replacement_without_a_node() -> None:
+    world = World().put_live()
+    await steps(world).create_replacements(given())
+    await finish(world, stay=True, undo=True)
+    new = world.kube.objects[("nodeclaims", "", "web-new")]["metadata"]
+    assert new["deletionTimestamp"]
+    (why,) = recorded(new["annotations"])
+    assert (why.reason, why.actor) == ("unused_replacement", f"command {ID}")
+
+
+async def test_undoing_gives_a_replacement_its_finalizer_back_before_it_deletes_it() -> None:
+    """Without the finalizer the NodeClaim is gone at once, and the instance that was just launched stays."""
+    world = World().put_live()
+    await steps(world).create_replacements(given())
+    world.kube.objects[("nodeclaims", "", "web-new")]["metadata"]["finalizers"] = []
+    await finish(world, stay=True, undo=True)
+    new = world.kube.objects[("nodeclaims", "", "web-new")]["metadata"]
+    assert new["finalizers"] == [FINALIZER]
+    assert new["deletionTimestamp"]
+
+
+async def test_undoing_asks_a_replacement_that_has_its_node_to_leave_if_it_is_empty() -> None:
+    """Pods may have started there. Its workflow looks, and cordons it first."""
+    world = World().put_live()
+    put_ready_replacement(world)
+    temporal = Replacements(DisruptAnswer(accepted=True))
+    await finish(world, stay=True, undo=True, client=temporal)
+    ((ident, request),) = temporal.asked
+    assert ident == nodeclaim_id(REF.cluster, "web-new")
+    assert (request.command, request.reason, request.only_if_empty) == (ID, Reason.EMPTY, True)
+    new = metadata_of_replacement(world)
+    assert "deletionTimestamp" not in new
+    assert "tenon.sh/replacement-for" not in new["annotations"]
+
+
+async def test_undoing_waits_for_a_replacement_that_binds_pods_and_then_lets_it_stay() -> None:
+    """Until it is asked no more, it belongs to the command, so that nothing else uses or removes it."""
+    world = World().put_live()
+    put_ready_replacement(world)
+    temporal = Replacements(DisruptAnswer(accepted=False, why="not live yet: binding"))
+    with pytest.raises(ApplicationError, match="web-new of the failed command does not leave yet: not live yet"):
+        await finish(world, stay=True, undo=True, attempt=OFFERS - 1, client=temporal)
+    assert metadata_of_replacement(world)["annotations"]["tenon.sh/replacement-for"] == ID
+    await finish(world, stay=True, undo=True, attempt=OFFERS, client=temporal)
+    new = metadata_of_replacement(world)
+    assert "deletionTimestamp" not in new
+    assert "tenon.sh/replacement-for" not in new["annotations"]
+
+
+async def test_a_replacement_without_a_workflow_stays_after_a_command_that_is_undone() -> None:
+    """Emptiness and consolidation look after it."""
+    world = World().put_live()
+    put_ready_replacement(world)
+    gone = RPCError("workflow not found", RPCStatusCode.NOT_FOUND, b"")
+    await finish(world, stay=True, undo=True, client=Replacements(gone))
+    assert "tenon.sh/replacement-for" not in metadata_of_replacement(world)["annotations"]
+
+
+async def test_undoing_leaves_the_mark_of_a_command_that_takes_the_candidate_meanwhile() -> None:
+    world = World().put_live()
+    await steps(world).taint_candidates(given())
+
+    def take() -> None:
+        annotations_of(world)["tenon.sh/disrupted-by"] = "drifted-2"
+
+    world.kube.before_patch.append(take)
+    await finish(world, stay=True, undo=True)
+    assert annotations_of(world)["tenon.sh/disrupted-by"] == "drifted-2"
+
+
+async def test_a_finished_command_gives_its_replacements_free() -> None:
+    world = World().put_live()
+    await steps(world).create_replacements(given())
+    await finish(world, stay=False, undo=False)
+    new = world.kube.objects[("nodeclaims", "", "web-new")]["metadata"]
+    assert "tenon.sh/replacement-for" not in new["annotations"]
+    assert "deletionTimestamp" not in new
+    assert world.kube.names(PODS) == []

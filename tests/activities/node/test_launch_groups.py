@@ -1,0 +1,180 @@
+"""A NodeClaim launches with its group only when all members were written."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+
+from activities.kubernetes.resources import NODECLAIMS, Resource
+from activities.node.launch_groups import READ_FOR, LaunchGroups, living_instance
+from tenon.apis import labels
+from tenon.kube.claim_record import ClaimRecord
+from tenon.messages.launch import Instance, LaunchGroup
+from tests.activities.node.fake_kube import START, Clock, stamp
+
+
+def member(place: int, size: int = 3) -> dict[str, Any]:
+    return {
+        "metadata": {
+            "name": f"web-{place}",
+            "creationTimestamp": stamp(START),
+            "labels": {labels.BATCH: "7"},
+            "annotations": {labels.LAUNCH_GROUP: f"7-0/{place}/{size}"},
+        }
+    }
+
+
+class Listed:
+    """The NodeClaims of one batch; counts how often they are listed."""
+
+    def __init__(self, *claims: dict[str, Any]) -> None:
+        self.claims = list(claims)
+        self.lists = 0
+
+    async def list(self, resource: Resource, *, label_selector: str) -> list[dict[str, Any]]:
+        assert (resource, label_selector) == (NODECLAIMS, f"{labels.BATCH}=7")
+        self.lists += 1
+        return list(self.claims)
+
+
+async def test_members_wait_for_the_last_one_and_share_the_look() -> None:
+    kube, clock = Listed(member(0), member(1)), Clock()
+
+    async def pause(_: float) -> None:
+        if kube.lists == 2:
+            kube.claims.append(member(2))
+
+    groups = LaunchGroups(cast("Any", kube), clock, pause)
+    found = await asyncio.gather(*(groups.wait_complete(ClaimRecord.of(member(place))) for place in range(3)))
+    assert found == [LaunchGroup(id="7-0", ordinal=place, size=3) for place in range(3)]
+    assert kube.lists == 3
+
+
+async def test_a_group_that_stays_incomplete_is_none() -> None:
+    """The API server refused a member, or the planner died: its claims launch on their own."""
+    clock = Clock()
+    assert (
+        await LaunchGroups(cast("Any", Listed(member(0))), clock, clock.sleep).wait_complete(ClaimRecord.of(member(0)))
+        is None
+    )
+
+
+async def test_a_claim_without_group_asks_nothing() -> None:
+    kube = Listed()
+    alone = member(0)
+    del alone["metadata"]["annotations"][labels.LAUNCH_GROUP]
+    assert await LaunchGroups(cast("Any", kube), Clock()).wait_complete(ClaimRecord.of(alone)) is None
+    assert kube.lists == 0
+
+
+def left(place: int) -> dict[str, Any]:
+    claim = member(place)
+    claim["metadata"]["annotations"][labels.LAUNCH_ATTEMPT] = "1"
+    return claim
+
+
+async def test_a_group_is_left_once_the_claim_of_a_member_says_that_it_launches_alone() -> None:
+    """Another process knows of the refusal. The claims are listed again, because it may have been a moment ago."""
+    kube, clock = Listed(member(0), member(1), member(2)), Clock()
+    groups = LaunchGroups(cast("Any", kube), clock)
+    claim, group = ClaimRecord.of(member(0)), LaunchGroup(id="7-0", ordinal=0, size=3)
+    assert await groups.wait_complete(claim) == group
+    assert not await groups.is_left(claim, group)
+    assert kube.lists == 1, "it was listed a moment ago"
+    kube.claims[2] = left(2)
+    clock.instant += READ_FOR + timedelta(seconds=1)
+    assert await groups.is_left(claim, group)
+    kube.claims[2] = member(2)
+    assert await groups.is_left(claim, group), "a group that was left stays so"
+    assert kube.lists == 2
+
+
+def leaving(place: int, **status: str) -> dict[str, Any]:
+    claim = member(place) | {"status": status}
+    claim["metadata"]["deletionTimestamp"] = stamp(START)
+    return claim
+
+
+@pytest.mark.parametrize("gone", [[member(0), member(1)], [member(0), member(1), leaving(2)]], ids=["gone", "deleted"])
+async def test_a_group_is_left_once_a_member_is_deleted_before_the_launch(gone: list[dict[str, Any]]) -> None:
+    """Its request would buy an instance for that member. Not so if the request may have been sent before."""
+    kube, clock = Listed(member(0), member(1), member(2)), Clock()
+    groups = LaunchGroups(cast("Any", kube), clock)
+    claim, group = ClaimRecord.of(member(0)), LaunchGroup(id="7-0", ordinal=0, size=3)
+    assert await groups.wait_complete(claim) == group
+    kube.claims = gone
+    clock.instant += READ_FOR + timedelta(seconds=1)
+    assert not await groups.is_left(claim, group, unsettled=True)
+    assert await groups.is_left(claim, group)
+    other_process = LaunchGroups(cast("Any", kube), clock)
+    assert await other_process.is_left(claim, group)
+
+
+async def test_a_group_that_was_launched_keeps_its_request_when_a_member_leaves() -> None:
+    """To repeat the request buys nothing, and it finds the instances of the others."""
+    launched = member(0) | {"status": {"providerID": "aws:///us-west-2a/i-1"}}
+    kube = Listed(launched, member(1), leaving(2))
+    groups = LaunchGroups(cast("Any", kube), Clock())
+    assert not await groups.is_left(ClaimRecord.of(member(1)), LaunchGroup(id="7-0", ordinal=1, size=3))
+
+
+async def test_a_group_that_was_incomplete_while_it_was_written_is_not_left() -> None:
+    kube, clock = Listed(member(0)), Clock()
+
+    async def pause(_: float) -> None:
+        kube.claims = [member(0), member(1), member(2)]
+
+    groups = LaunchGroups(cast("Any", kube), clock, pause)
+    claim = ClaimRecord.of(member(0))
+    group = await groups.wait_complete(claim)
+    assert group is not None
+    assert not await groups.is_left(claim, group)
+
+
+async def test_the_members_of_a_group_that_ec2_accepted_list_nothing() -> None:
+    """To repeat its request buys nothing."""
+    kube = Listed(left(0))
+    groups = LaunchGroups(cast("Any", kube), Clock())
+    group = LaunchGroup(id="7-0", ordinal=1, size=3)
+    groups.accepted(group)
+    assert not await groups.is_left(ClaimRecord.of(member(1)), group)
+    assert kube.lists == 0
+
+
+async def test_members_that_send_at_the_same_time_share_the_list() -> None:
+    kube = Listed(member(0), member(1), member(2))
+    groups = LaunchGroups(cast("Any", kube), Clock())
+    asked = [(ClaimRecord.of(member(place)), LaunchGroup(id="7-0", ordinal=place, size=3)) for place in range(3)]
+    assert await asyncio.gather(*(groups.is_left(*each) for each in asked)) == [False] * 3
+    assert kube.lists == 1
+
+
+INSTANCE = Instance(
+    id="i-1",
+    provider_id="aws:///us-west-2a/i-1",
+    instance_type="m5.large",
+    zone="us-west-2a",
+    capacity_type="on-demand",
+    image_id="ami-1",
+    price=0.1,
+)
+
+
+class Ec2:
+    """An EC2 where the instance of a group carries no claim's tag yet."""
+
+    def find_instance(self, claim_name: str) -> Instance | None:
+        return None
+
+    def group_instance(self, group: LaunchGroup, claim_name: str) -> Instance | None:
+        return INSTANCE if (group.id, group.ordinal, claim_name) == ("7-0", 1, "web-1") else None
+
+
+async def test_a_claim_that_leaves_before_the_answer_finds_its_instance_by_its_place() -> None:
+    ec2 = cast("Any", Ec2())
+    assert await living_instance(ec2, "web-1", ClaimRecord.of(member(1))) == INSTANCE
+    assert await living_instance(ec2, "web-2", ClaimRecord.of(member(2))) is None
+    assert await living_instance(ec2, "web-1", None) is None

@@ -1,0 +1,139 @@
+"""Each call to EC2 of a launch may wait long for its turn, and the activity sends heartbeats meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+from temporalio.testing import ActivityEnvironment
+
+from activities.heartbeat import with_heartbeat
+from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
+from activities.node import launching as module
+from activities.node import lost_instances
+from activities.node.launching import Launching
+from tenon.messages.launch import LaunchInput, LaunchRequest, PrepareLaunchInput
+from tests.activities.node.fake_kube import stamp
+from tests.activities.node.seller import Seller, node_class
+from tests.activities.node.world import REF, World, claim
+
+REQUEST = LaunchRequest(client_token="t", capacity_type="on-demand", templates=[], tags={})
+
+
+class Throttled(Seller):
+    """Each call waits for a heartbeat of the activity."""
+
+    def __init__(self, *, knows: bool = True) -> None:
+        super().__init__()
+        self.knows = knows
+        self.beat = threading.Event()
+        self.waited: list[str] = []
+
+    def _wait(self, call: str) -> None:
+        self.beat.clear()
+        self.waited.append(call)
+        assert self.beat.wait(20.0), f"no heartbeat while {call} waits"
+
+    def instance_state(self, instance_id: str) -> str | None:
+        self._wait("instance_state")
+        return "running" if self.knows else None
+
+    def states(self, instance_ids: list[str]) -> dict[str, str]:
+        self._wait("states")
+        return {}
+
+    def price(self, *given: str) -> float:
+        self._wait("price")
+        return super().price(*given)
+
+    def describe_instance(self, instance_id: str) -> Any:
+        if threading.current_thread() is not threading.main_thread():
+            self._wait("describe_instance")
+        return super().describe_instance(instance_id) if self.knows else None
+
+    def name_instance(self, *given: Any) -> bool:
+        self._wait("name_instance")
+        return super().name_instance(*given)
+
+    def instance_types(self, *given: Any, **options: Any) -> Any:
+        self._wait("instance_types")
+        return super().instance_types(*given, **options)
+
+    def prepare_launch(self, *given: Any) -> LaunchRequest:
+        self._wait("prepare_launch")
+        return REQUEST
+
+    def find_instance(self, claim_name: str) -> Any:
+        self._wait("find_instance")
+        return None
+
+
+@pytest.fixture
+def beats(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Heartbeats come soon, not after ten seconds."""
+
+    def soon(call: Any) -> Any:
+        return with_heartbeat(call, 0.01)
+
+    for user in (module, lost_instances):
+        monkeypatch.setattr(user, "with_heartbeat", soon)
+
+
+async def run(world: World, ec2: Throttled, step: Callable[[Launching], Any]) -> Any:
+    environment = ActivityEnvironment()
+    environment.on_heartbeat = lambda *_: ec2.beat.set()
+    launching = Launching(world.kube, world.recorder, cast("Any", ec2), world.clock, tries=lambda: 1)
+
+    async def work() -> Any:
+        return await step(launching)
+
+    async with asyncio.timeout(60):
+        return await environment.run(work)
+
+
+def unlaunched() -> World:
+    world = World()
+    reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
+    raw = claim(nodeClassRef=reference)
+    raw["status"] = {}
+    raw["metadata"] |= {"creationTimestamp": stamp(world.clock())}
+    world.kube.add(NODECLAIMS, raw)
+    world.kube.add(EC2NODECLASSES, node_class())
+    return world
+
+
+async def test_a_node_that_runs_already_is_found_and_tagged_with_heartbeats(beats: None) -> None:
+    ec2 = Throttled()
+    await run(World().put_live(), ec2, lambda part: part.prepare(PrepareLaunchInput(claim=REF)))
+    assert ec2.waited == ["instance_state", "describe_instance", "name_instance"]
+
+
+async def test_a_ready_node_without_a_known_instance_is_described_with_heartbeats(beats: None) -> None:
+    ec2, world = Throttled(knows=False), World().put_live()
+    world.clock.instant += timedelta(hours=1)
+    await run(world, ec2, lambda part: part.prepare(PrepareLaunchInput(claim=REF)))
+    assert ec2.waited == ["instance_state", "describe_instance", "price", "name_instance"]
+
+
+async def test_unknown_instances_are_counted_with_heartbeats(beats: None) -> None:
+    ec2, world = Throttled(knows=False), World().put_live()
+    world.node["status"]["conditions"][0]["status"] = "False"
+    world.clock.instant += timedelta(hours=1)
+    await run(world, ec2, lambda part: part.prepare(PrepareLaunchInput(claim=REF)))
+    assert ec2.waited == ["instance_state", "instance_state", "states"]
+
+
+async def test_a_launch_is_prepared_with_heartbeats(beats: None) -> None:
+    ec2 = Throttled()
+    await run(unlaunched(), ec2, lambda part: part.prepare(PrepareLaunchInput(claim=REF, attempt=2)))
+    assert ec2.waited == ["find_instance", "instance_types", "prepare_launch"]
+
+
+async def test_a_launch_is_sent_and_recorded_with_heartbeats(beats: None) -> None:
+    ec2 = Throttled()
+    await run(unlaunched(), ec2, lambda part: part.launch(LaunchInput(claim=REF, request=REQUEST)))
+    assert ec2.waited == ["describe_instance", "instance_types"]

@@ -1,0 +1,350 @@
+"""Launches that EC2 or the EC2NodeClass refuses: which claims stay, what they say, and when they are given up."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+from prometheus_client import REGISTRY
+
+from activities.ec2.errors import (
+    EC2Error,
+    InsufficientCapacityError,
+    NodeClassNotReadyError,
+    NodeClassReadinessUnknownError,
+    ThrottledError,
+)
+from activities.kubernetes.resources import EC2NODECLASSES, NODECLAIMS
+from activities.node.launch_breakers import LaunchBreakers
+from activities.node.launch_failure import TRIES_IN_PLACE
+from activities.node.launching import RESUMED_AFTER, Launching
+from tenon.apis.reasons import Reason
+from tenon.ec2.refusals.class_faults import ClassFault
+from tenon.evolve import evolve
+from tenon.kube.offerings import OfferingKey
+from tenon.messages.base import ActivityName
+from tenon.messages.launch import (
+    FleetOverride,
+    FleetTemplate,
+    Instance,
+    LaunchGroup,
+    LaunchInput,
+    LaunchRequest,
+    LaunchResult,
+    LaunchWait,
+    OfferingRef,
+    PrepareLaunchInput,
+)
+from tenon.node import machine
+from tenon.node.launch_retry import LAUNCH_TIMEOUT
+from tenon.node.state import NodeState
+from tenon.node.steps import DeadlinePassed, Run, Wait
+from tests.activities.node.fake_kube import stamp
+from tests.activities.node.seller import Seller, node_class
+from tests.activities.node.world import REF, World, claim
+
+REQUEST = LaunchRequest(client_token="t", capacity_type="on-demand", templates=[], tags={})
+UNAUTHORIZED = LaunchWait(reason="Unauthorized", message="CreateFleet: you may not", unsettled=True)
+
+
+class Refuser(Seller):
+    """Refuses, at the preparation or at the launch."""
+
+    def __init__(self, *, prepare: Exception | None = None, launch: LaunchResult | Exception | None = None) -> None:
+        super().__init__()
+        self.prepare, self.answer = prepare, launch
+        self.bought_before = False
+
+    def prepare_launch(self, *_: object) -> LaunchRequest:
+        if self.prepare is not None:
+            raise self.prepare
+        return REQUEST
+
+    def launch(self, request: LaunchRequest) -> LaunchResult:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer or super().launch(request)
+
+    def find_instance(self, claim_name: str) -> Instance | None:
+        return super().find_instance(claim_name) if self.bought_before else None
+
+
+def waiting(ec2: Refuser, tries: int = 1, **metadata: Any) -> tuple[World, Launching]:
+    """A claim that is just made, or as ``metadata`` says, in the given try of its activity."""
+    reference = {"group": "karpenter.k8s.aws", "kind": "EC2NodeClass", "name": "default"}
+    world, raw = World(), claim(nodeClassRef=reference)
+    raw["status"] = {}
+    raw["metadata"] |= {"creationTimestamp": stamp(world.clock()), **metadata}
+    world.kube.add(NODECLAIMS, raw)
+    world.kube.add(EC2NODECLASSES, node_class())
+    launching = Launching(world.kube, world.recorder, cast("Any", ec2), world.clock, tries=lambda: tries)
+    return world, launching
+
+
+def there(world: World) -> bool:
+    found = world.kube.objects.get(("nodeclaims", "", REF.name))
+    return found is not None and "deletionTimestamp" not in found["metadata"]
+
+
+def refused(**answer: Any) -> LaunchResult:
+    return LaunchResult(reason=UNAUTHORIZED.reason, message=UNAUTHORIZED.message, waits=UNAUTHORIZED, **answer)
+
+
+async def test_lif01_a_refused_launch_keeps_the_claim_and_says_why() -> None:
+    """AWS-049: Launched is Unknown, with EC2's reason and message, and there is an event."""
+    world, launching = waiting(Refuser(launch=refused()))
+    result = await launching.launch(LaunchInput(claim=REF, request=REQUEST))
+    assert result.waits is not None
+    assert not result.waits.unsettled, "the first and only sending was answered"
+    assert there(world)
+    assert world.status_of("Launched") == ("Unknown", "Unauthorized")
+    assert ("NodeClaim", REF.name, "LaunchFailed", "Unauthorized: CreateFleet: you may not") in world.recorder.events
+
+
+async def test_aws042_a_missing_spot_role_has_an_event_that_says_what_to_do() -> None:
+    """Spot is avoided as a whole, and the claim makes room for one that is bought on demand."""
+    every_spot = OfferingRef(capacity_type="spot", instance_type="", zone="")
+    message = "AuthFailure.ServiceLinkedRoleCreationNotPermitted: CreateFleet: no"
+    world, launching = waiting(
+        Refuser(launch=LaunchResult(reason="SpotSLRCreationFailed", message=message, unavailable=[every_spot]))
+    )
+    result = await launching.launch(LaunchInput(claim=REF, request=REQUEST))
+    assert result.reason == Reason.INSUFFICIENT_CAPACITY
+    (event,) = [each for each in world.recorder.events if each[2] == "SpotSLRCreationFailed"]
+    assert "aws iam create-service-linked-role --aws-service-name spot.amazonaws.com" in event[3]
+
+
+async def test_met52_only_refusals_of_the_requested_capacity_type_are_counted() -> None:
+    """A full placement group rules out the offerings of the other capacity types, which EC2 was not asked for."""
+
+    def refusals(capacity_type: str) -> float:
+        counted = {"zone": "us-west-2c", "zone_id": "", "capacity_type": capacity_type}
+        return (
+            REGISTRY.get_sample_value(
+                "karpenter_cloudprovider_instance_launch_failures_total",
+                {**counted, "reason": "InsufficientCapacity"},
+            )
+            or 0.0
+        )
+
+    before = {each: refusals(each) for each in ("on-demand", "spot")}
+    full = [OfferingRef(capacity_type=each, instance_type="m5.large", zone="us-west-2c") for each in before]
+    _, launching = waiting(Refuser(launch=LaunchResult(message="the group is full", unavailable=full)))
+    await launching.launch(LaunchInput(claim=REF, request=REQUEST))
+    assert {each: refusals(each) - before[each] for each in before} == {"on-demand": 1, "spot": 0}
+    avoided = launching._breakers.avoided()
+    assert all(each.key in avoided for each in full)
+
+
+async def test_aws043_a_full_subnet_holds_no_other_launch_of_the_nodepool_back() -> None:
+    wait = LaunchWait(reason="InsufficientFreeAddressesInSubnet", message="CreateFleet: full")
+    ec2 = Refuser(launch=LaunchResult(reason=wait.reason, message=wait.message, waits=wait))
+    world, _ = waiting(ec2)
+    breakers = LaunchBreakers(world.clock)
+    launching = Launching(world.kube, world.recorder, cast("Any", ec2), world.clock, breakers=breakers)
+    result = await launching.launch(LaunchInput(claim=REF, request=REQUEST))
+    assert result.waits is not None
+    assert there(world)
+    assert breakers.report().breakers == []
+
+
+async def test_a_refusal_after_a_lost_answer_keeps_the_token() -> None:
+    """The first sending may have bought an instance: its token must find it."""
+    _, launching = waiting(Refuser(launch=refused()), tries=2)
+    result = await launching.launch(LaunchInput(claim=REF, request=REQUEST))
+    assert result.waits is not None
+    assert result.waits.unsettled
+
+
+@pytest.mark.parametrize(
+    "error", [ThrottledError("RequestLimitExceeded", "slow"), EC2Error("X", "down", retryable=True)]
+)
+async def test_an_ec2_that_is_busy_or_away_is_tried_again_soon_and_then_later(error: EC2Error) -> None:
+    """At first by the activity; then by the workflow, which shows what it waits for. The claim is never given up."""
+    for tries in range(1, TRIES_IN_PLACE):
+        world, launching = waiting(Refuser(launch=error), tries=tries)
+        with pytest.raises(EC2Error):
+            await launching.launch(LaunchInput(claim=REF, request=REQUEST))
+        assert there(world)
+    world, launching = waiting(Refuser(launch=error, prepare=error), tries=TRIES_IN_PLACE)
+    world.clock.instant += 2 * LAUNCH_TIMEOUT
+    launch = (await launching.launch(LaunchInput(claim=REF, request=REQUEST))).waits
+    prepare = (await launching.prepare(PrepareLaunchInput(claim=REF))).waits
+    assert launch is not None
+    assert prepare is not None
+    assert (launch.answered, launch.unsettled) == (False, True)
+    assert (prepare.answered, prepare.unsettled) == (False, False)
+    assert there(world)
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (NodeClassReadinessUnknownError("EC2NodeClass default has not been resolved yet"), "NodeClassReadinessUnknown"),
+        (EC2Error("UnauthorizedOperation", "CreateLaunchTemplate: you may not"), "Unauthorized"),
+        (ValueError("the user data makes no sense"), "LaunchFailed"),
+    ],
+)
+async def test_a_preparation_that_fails_keeps_the_claim_until_its_time_is_over(error: Exception, reason: str) -> None:
+    """LIF-01, LIF-05: it is deleted when it is five minutes old, so that its pods are planned again."""
+    world, launching = waiting(Refuser(prepare=error))
+    result = await launching.prepare(PrepareLaunchInput(claim=REF))
+    assert (result.request, there(world)) == (None, True)
+    assert result.waits is not None
+    assert world.status_of("Launched") == ("Unknown", reason)
+    world.clock.instant += LAUNCH_TIMEOUT + timedelta(seconds=1)
+    late = await launching.prepare(PrepareLaunchInput(claim=REF))
+    assert (late.waits, late.reason, there(world)) == (None, "launch_timeout", False)
+    assert reason in late.message
+
+
+async def test_lif05_a_launch_that_ec2_refuses_again_and_again_is_given_up_after_five_minutes() -> None:
+    """The claim that probes is always refused at its launch, never held back before it."""
+    world, launching = waiting(Refuser(launch=refused()))
+    began, state, sent = world.clock(), NodeState(claim=REF, pool="web", began_at=world.clock()), 0
+    while not state.stage.leaving and world.clock() - began < timedelta(hours=1):
+        step = machine.next_step(state, world.clock())
+        if isinstance(step, Wait):
+            assert step.until is not None
+            world.clock.instant = max(step.until, world.clock())
+            state = machine.apply(state, DeadlinePassed(), world.clock())
+            continue
+        assert isinstance(step, Run)
+        world.clock.instant += timedelta(seconds=0.3)
+        sent += step.activity is ActivityName.LAUNCH
+        given = cast("Any", step.input)
+        answer = await (launching.launch(given) if step.activity is ActivityName.LAUNCH else launching.prepare(given))
+        state = machine.apply(state, answer, world.clock())
+    assert state.stage.leaving
+    assert world.clock() - began < LAUNCH_TIMEOUT + timedelta(seconds=30)
+    assert sent < 20
+    assert not there(world)
+
+
+async def test_lif05_a_launch_whose_earlier_answer_was_lost_is_not_given_up() -> None:
+    """An instance may still appear, and only the same request finds it."""
+    world, launching = waiting(Refuser(launch=refused()), tries=2)
+    world.clock.instant += 2 * LAUNCH_TIMEOUT
+    assert (await launching.launch(LaunchInput(claim=REF, request=REQUEST))).waits is not None
+    assert there(world)
+
+
+@pytest.mark.parametrize(
+    "error", [NodeClassNotReadyError("it is not ready"), InsufficientCapacityError("nothing is left")]
+)
+async def test_lif01_want_of_capacity_and_a_class_that_is_not_ready_end_the_claim_at_once(error: Exception) -> None:
+    world, launching = waiting(Refuser(prepare=error))
+    result = await launching.prepare(PrepareLaunchInput(claim=REF))
+    assert (result.waits, there(world)) == (None, False)
+
+
+async def test_m8_a_claim_without_offerings_reports_avoided_ones_to_the_provisioner() -> None:
+    """One that was started again has forgotten it, and would ask for the same again and again."""
+    _, launching = waiting(Refuser(prepare=InsufficientCapacityError("nothing is left")))
+    assert not launching._breakers.news.is_set()
+    await launching.prepare(PrepareLaunchInput(claim=REF))
+    assert launching._breakers.news.is_set()
+
+
+async def test_a_claim_that_is_there_before_its_class_waits_for_it() -> None:
+    """Both are applied in one moment, and the claim arrives first."""
+    world, launching = waiting(Refuser())
+    world.kube.objects.pop(("ec2nodeclasses", "", "default"))
+    result = await launching.prepare(PrepareLaunchInput(claim=REF))
+    assert result.waits is not None
+    assert "does not exist" in result.waits.message
+    assert there(world)
+
+
+async def test_a_claim_whose_class_still_does_not_exist_after_ten_seconds_is_deleted() -> None:
+    """A typing mistake, or a class that was deleted, must not block for five minutes."""
+    world, launching = waiting(Refuser())
+    world.kube.objects.pop(("ec2nodeclasses", "", "default"))
+    world.clock.instant += timedelta(seconds=11)
+    result = await launching.prepare(PrepareLaunchInput(claim=REF))
+    assert result.waits is None
+    assert not there(world)
+    assert any("EC2NodeClass default does not exist" in event[3] for event in world.recorder.events)
+
+
+async def test_a_new_request_looks_first_for_what_the_one_before_bought() -> None:
+    ec2 = Refuser()
+    _, launching = waiting(ec2)
+    assert (await launching.prepare(PrepareLaunchInput(claim=REF, attempt=2))).request is not None
+    ec2.bought_before = True
+    found = await launching.prepare(PrepareLaunchInput(claim=REF, attempt=2))
+    assert found.view.instance is not None
+    assert found.request is None
+
+
+async def test_a_launch_group_that_is_refused_is_never_asked_for_again() -> None:
+    """Its members launch alone: a request for all of them would buy a second time for those who did."""
+    ec2 = Refuser(launch=refused())
+    _, launching = waiting(ec2)
+    group = REQUEST.model_copy(update={"group": LaunchGroup(id="g", ordinal=0, size=2)})
+    await launching.launch(LaunchInput(claim=REF, request=group))
+    launching._breakers.launched("web")
+    ec2.answer = None
+    again = await launching.launch(LaunchInput(claim=REF, request=group))
+    assert again.instance is None
+    assert again.waits is not None
+    assert "launch alone" in again.waits.message
+    assert (await launching.launch(LaunchInput(claim=REF, request=REQUEST))).instance is not None
+
+
+async def test_offerings_without_capacity_are_avoided_although_the_claim_stays() -> None:
+    """Of one request EC2 refused some offerings, and was too busy for the others."""
+    sold_out = OfferingRef(capacity_type="spot", instance_type="m5.large", zone="us-west-2a")
+    world, launching = waiting(Refuser(launch=refused(unavailable=[sold_out])))
+    breakers = launching._breakers
+    result = await launching.launch(LaunchInput(claim=REF, request=REQUEST))
+    assert there(world)
+    assert OfferingKey("spot", "m5.large", "us-west-2a") in breakers.avoided()
+    assert breakers.news.is_set(), "the provisioner hears of it, in one message for all claims of a moment"
+    assert result.unavailable == [], "or each of a thousand claims would tell it of all its types and zones"
+
+
+async def test_a_preparation_looks_for_an_earlier_launch_only_if_its_workflow_is_old() -> None:
+    """In a burst many preparations wait for their turn. Nothing can have bought an instance before the workflow did."""
+    ec2 = Refuser()
+    ec2.bought_before = True
+    world, launching = waiting(ec2)
+    soon = world.clock() + RESUMED_AFTER / 2
+    world.clock.instant += 4 * RESUMED_AFTER
+    waited = await launching.prepare(PrepareLaunchInput(claim=REF, began_at=soon))
+    assert waited.request is not None
+    assert waited.view.instance is None
+    later = await launching.prepare(PrepareLaunchInput(claim=REF, began_at=world.clock()))
+    assert later.view.instance is not None
+    assert later.request is None
+
+
+@pytest.mark.parametrize(
+    ("fault", "types"), [(ClassFault.WHOLE, []), (ClassFault.IMAGE, ["m5.large"]), (ClassFault.NONE, ["m5.large"])]
+)
+async def test_aws049_a_refusal_has_the_size_of_what_ec2_refused(fault: ClassFault, types: list[str]) -> None:
+    """An instance profile is the whole class's, an image that of some of its types, and other causes a NodePool's."""
+    wait = evolve(UNAUTHORIZED, class_fault=fault)
+    answer = LaunchResult(reason=wait.reason, message=wait.message, waits=wait)
+    world, launching = waiting(Refuser(launch=answer))
+    breakers = LaunchBreakers(world.clock)
+    launching = Launching(
+        world.kube, world.recorder, cast("Any", Refuser(launch=answer)), world.clock, breakers=breakers, tries=lambda: 1
+    )
+    row = FleetOverride(instance_type="m5.large", zone="us-west-2a", subnet_id="subnet-a", price=0.1)
+    template = FleetTemplate(name="t", image_id="ami-1", overrides=[row])
+    await launching.launch(LaunchInput(claim=REF, request=evolve(REQUEST, templates=[template])))
+    (breaker,) = breakers.report().breakers
+    assert (breaker.node_class, breaker.pool) == (("default", "") if fault else ("", "web"))
+    assert breaker.instance_types == types
+
+
+async def test_aws049_a_template_that_ec2_refuses_holds_back_the_class() -> None:
+    error = EC2Error("InvalidParameterValue", "a tag is too long", operation="CreateLaunchTemplate")
+    world, _ = waiting(Refuser())
+    breakers = LaunchBreakers(world.clock)
+    refuser = cast("Any", Refuser(prepare=error))
+    launching = Launching(world.kube, world.recorder, refuser, world.clock, breakers=breakers, tries=lambda: 1)
+    await launching.prepare(PrepareLaunchInput(claim=REF))
+    assert [each.node_class for each in breakers.report().breakers] == ["default"]

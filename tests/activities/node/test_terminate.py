@@ -1,0 +1,131 @@
+"""The end of an instance, as a node's life asks for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
+
+import pytest
+from prometheus_client import REGISTRY
+
+from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS
+from activities.node.nodeclaim_lifecycle import NodeActivities
+from tenon.messages.node import ExpirationInput, ReleaseInput, TerminateInput, TerminateResult
+from tests.activities.node.world import REF, World, claim
+
+
+class Forgetful:
+    """An EC2 that knows no instance."""
+
+    def why_ended(self, instance_id: str) -> None:
+        return None
+
+    def terminate_instances(self, instance_ids: Sequence[str]) -> Mapping[str, None]:
+        return dict.fromkeys(instance_ids)
+
+    def states(self, instance_ids: Sequence[str]) -> Mapping[str, str]:
+        return {}
+
+
+async def ended(launched_ago: timedelta, *, shown: bool) -> TerminateResult:
+    world, launched = World(), claim()
+    at = datetime.now(UTC) - launched_ago
+    launched["status"]["conditions"][0]["lastTransitionTime"] = at.strftime("%Y-%m-%dT%H:%M:%SZ")
+    world.kube.add(NODECLAIMS, launched)
+    activities = NodeActivities(world.kube, world.recorder, cast("Any", Forgetful()))
+    return await activities.terminate(TerminateInput(claim=REF, instance_id="i-1", shown=shown))
+
+
+@pytest.mark.parametrize(
+    ("launched_ago", "shown", "gone"),
+    [
+        (timedelta(seconds=3), False, False),
+        (timedelta(seconds=3), True, True),
+        (timedelta(minutes=5), False, True),
+    ],
+    ids=["just-launched", "seen-before", "long-ago"],
+)
+async def test_an_instance_that_ec2_does_not_know_is_gone_unless_it_may_not_be_shown_yet(
+    launched_ago: timedelta, *, shown: bool, gone: bool
+) -> None:
+    """Otherwise the Node goes and its instance stays."""
+    assert (await ended(launched_ago, shown=shown)).terminated is gone
+
+
+class Busy:
+    """An EC2 that ends instances at once, and counts how often it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[str]] = []
+
+    def why_ended(self, instance_id: str) -> None:
+        return None
+
+    def terminate_instances(self, instance_ids: Sequence[str]) -> Mapping[str, str]:
+        self.asked.append(list(instance_ids))
+        return dict.fromkeys(instance_ids, "terminated")
+
+    def states(self, instance_ids: Sequence[str]) -> Mapping[str, str]:
+        raise AssertionError("there is nothing to look at")
+
+
+async def test_aws032_nodes_that_end_at_the_same_time_share_a_request() -> None:
+    """What each asked for by itself used up the account's limits."""
+    world, ec2 = World(), Busy()
+    world.kube.add(NODECLAIMS, claim())
+    activities = NodeActivities(world.kube, world.recorder, cast("Any", ec2))
+    ids = [f"i-{number}" for number in range(50)]
+    given = [TerminateInput(claim=REF, instance_id=each, shown=True) for each in ids]
+    results = await asyncio.gather(*map(activities.terminate, given))
+    assert all(result.terminated for result in results)
+    assert sorted(each for call in ec2.asked for each in call) == sorted(ids)
+    assert len(ec2.asked) <= 2
+
+
+@pytest.mark.parametrize(
+    ("reason", "given", "policy", "mode"),
+    [
+        ("Empty", {"consolidationPolicy": "WhenEmpty"}, "when_empty", "graceful"),
+        ("Underutilized", {}, "when_empty_or_underutilized", "graceful"),
+        ("Drifted", {"consolidationPolicy": "WhenEmpty"}, "", "eventual"),
+        ("expired", {"consolidationPolicy": "WhenEmpty"}, "", "forceful"),
+        ("Empty", None, "", "graceful"),
+    ],
+    ids=["WhenEmpty", "by-default", "drift", "expiry", "no-pool"],
+)
+async def test_met08_dis85_a_disrupted_claim_counts_with_its_mode_and_policy(
+    reason: str, given: dict[str, str] | None, policy: str, mode: str
+) -> None:
+    world = World()
+    world.kube.add(NODECLAIMS, claim())
+    if given is not None:
+        world.kube.add(NODEPOOLS, {"metadata": {"name": "counted"}, "spec": {"disruption": given}})
+    labels = {"nodepool": "counted", "reason": reason.lower(), "capacity_type": "spot"}
+    labels |= {"consolidation_policy": policy, "termination_mode": mode}
+
+    def counted() -> float:
+        return REGISTRY.get_sample_value("karpenter_nodeclaims_disrupted_total", labels) or 0.0
+
+    before = counted()
+    activities = NodeActivities(world.kube, world.recorder, cast("Any", Forgetful()))
+    await activities.release(ReleaseInput(claim=REF, pool="counted", capacity_type="spot", reason=reason))
+    assert counted() == before + 1
+    deleted = ReleaseInput(claim=REF, pool="counted", capacity_type="spot", reason=reason, already_deleted=True)
+    await activities.release(deleted)
+    assert counted() == before + 1, "what deleted the claim has counted it"
+
+
+@pytest.mark.parametrize(
+    ("annotations", "waits"), [({"tenon.sh/expire-within-budgets": "true"}, True), ({}, False), (None, False)]
+)
+async def test_wsh28_an_expired_node_waits_if_its_nodepool_says_so(
+    annotations: dict[str, str] | None, waits: bool
+) -> None:
+    """A NodePool that is gone keeps no node."""
+    world = World()
+    if annotations is not None:
+        world.kube.add(NODEPOOLS, {"metadata": {"name": "counted", "annotations": annotations}, "spec": {}})
+    activities = NodeActivities(world.kube, world.recorder, cast("Any", Forgetful()))
+    assert (await activities.check_expiration(ExpirationInput(claim=REF, pool="counted"))).waits is waits

@@ -1,0 +1,484 @@
+"""From the decision that a node goes to its last finalizer: cordon, volumes, release."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from prometheus_client import REGISTRY
+
+from activities.kubernetes.errors import ApiError, ApiUnreachableError
+from activities.kubernetes.nodeclaims import delete_with_finalizer, view_of
+from activities.kubernetes.resources import NODECLAIMS, NODEPOOLS, NODES, PVCS, VOLUMEATTACHMENTS
+from activities.node.cordon import cordon, withdraw
+from activities.node.release import release
+from activities.node.volumes import detach_volumes
+from tenon.kube.claim_record import ClaimRecord
+from tenon.messages.node import CordonInput, DetachInput, ReleaseInput, Removal
+from tests.activities.node.fake_kube import START
+from tests.activities.node.world import DISRUPTED, PROVIDER_ID, REF, UNREGISTERED, World, claim, node, pod
+
+BALANCERS = "node.kubernetes.io/exclude-from-external-load-balancers"
+INTERRUPTED = Removal(
+    reason="spot_interrupted", detail="EC2 interrupts the spot instance", actor="controller interruption"
+)
+STARTUP = {"key": "cni", "effect": "NoSchedule"}
+FORCE_AT = "karpenter.sh/nodeclaim-termination-timestamp"
+
+
+def wanted(reason: str = "", **fields: Any) -> CordonInput:
+    removal = Removal(reason=reason, detail="so it goes", actor="a test")
+    return CordonInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1", removal=removal, **fields)
+
+
+async def refused(*_: object, **__: object) -> dict[str, Any]:
+    raise ApiError(422, "Invalid", "a policy refuses annotations")
+
+
+async def run(world: World, **fields: Any) -> Any:
+    return await cordon(world.kube, world.recorder, wanted(**fields), world.clock)
+
+
+async def test_cordon_marks_and_deletes_what_finalizers_hold() -> None:
+    """TRM-01, TRM-02, LBL-10, NC-05."""
+    world = World().put_live().put_pods(pod("a"), pod("agent", owner="DaemonSet"), pod("static", owner="Node"))
+    result = await run(world, reason="drifted")
+    assert world.node["spec"]["taints"] == [DISRUPTED]
+    assert world.node["metadata"]["labels"][BALANCERS] == "karpenter"
+    assert world.node["metadata"]["deletionTimestamp"]
+    assert world.claim["metadata"]["deletionTimestamp"]
+    assert world.status_of("DisruptionReason") == ("True", "Drifted")
+    assert (result.cordoned, result.node_name, result.pods) == (True, "node-1", 2)
+    assert (result.claim_exists, result.node_exists, result.force_at) == (True, True, None)
+    assert FORCE_AT not in world.claim["metadata"]["annotations"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("Empty", "Empty"),
+        ("unhealthy", "Unhealthy"),
+        ("expired", ""),
+        ("spot_interrupted", ""),
+        ("drain", ""),
+        ("deleted", ""),
+    ],
+)
+async def test_dis60_only_disruption_and_node_repair_set_the_disruption_reason(reason: str, said: str) -> None:
+    world = World().put_live()
+    await run(world, reason=reason)
+    assert world.status_of("DisruptionReason") == (("True", said) if said else ("", ""))
+
+
+@pytest.mark.parametrize(
+    ("reason", "policy", "mode", "pods"),
+    [
+        ("Underutilized", "balanced", "graceful", 2),
+        ("Drifted", "", "eventual", 2),
+        ("expired", "", "forceful", 2),
+        ("drain", "", "forceful", 0),
+    ],
+)
+async def test_met28_dis85_the_pods_of_a_disrupted_node_are_counted_once(
+    reason: str, policy: str, mode: str, pods: int
+) -> None:
+    world = World().put_live().put_pods(pod("a"), pod("b"), pod("agent", owner="DaemonSet"))
+    world.claim["metadata"]["labels"] |= {"karpenter.sh/nodepool": f"of-{reason}", "karpenter.sh/capacity-type": "spot"}
+    balanced = {"metadata": {"name": f"of-{reason}"}, "spec": {"disruption": {"consolidationPolicy": "Balanced"}}}
+    world.kube.add(NODEPOOLS, balanced)
+    labels = {"nodepool": f"of-{reason}", "reason": reason.lower(), "capacity_type": "spot"}
+    labels |= {"consolidation_policy": policy, "termination_mode": mode}
+    for _ in range(2):
+        await run(world, reason=reason)
+        assert (REGISTRY.get_sample_value("karpenter_pods_disruption_initiated_total", labels) or 0) == pods
+
+
+@pytest.mark.parametrize("reason", ["expired", "deleted"])
+async def test_dis84_do_not_disrupt_stops_neither_expiration_nor_deletion(reason: str) -> None:
+    """It keeps its pods until the terminationGracePeriod ends, but the node goes."""
+    world = World().put_live().put_pods(pod("a"))
+    for kept in (world.claim, world.node):
+        kept["metadata"].setdefault("annotations", {})["karpenter.sh/do-not-disrupt"] = "true"
+    result = await run(world, reason=reason)
+    assert (result.cordoned, result.pods) == (True, 1)
+    assert world.node["metadata"]["deletionTimestamp"]
+    assert world.claim["metadata"]["deletionTimestamp"]
+
+
+async def test_cordon_again_changes_nothing() -> None:
+    world = World().put_live(terminationGracePeriod="10m")
+    first = await run(world, reason="drifted")
+    writes = len(world.kube.calls)
+    world.clock.instant += timedelta(minutes=3)
+    assert await run(world, reason="drifted") == first
+    assert len(world.kube.calls) == writes
+
+
+@pytest.mark.parametrize(
+    ("grace", "explicit", "existing", "minutes"),
+    [
+        ("10m", None, None, 10),
+        (None, 5, None, 5),
+        ("10m", 5, None, 5),
+        ("10m", 15, None, 10),
+        ("10m", 7, 3, 3),
+        (None, None, None, None),
+    ],
+)
+async def test_force_begins_at_the_earliest_instant(
+    grace: str | None, explicit: int | None, existing: int | None, minutes: int | None
+) -> None:
+    """TRM-06, ANN-04: deletion time plus the grace period, an instant asked for, or what is written already."""
+    world = World().put_live(**({"terminationGracePeriod": grace} if grace else {}))
+    if existing:
+        written = (START + timedelta(minutes=existing)).strftime("%Y-%m-%dT%H:%M:%SZ")
+        world.claim["metadata"]["annotations"][FORCE_AT] = written
+    stamp = START + timedelta(minutes=explicit) if explicit else None
+    result = await run(world, termination_timestamp=stamp)
+    expected = START + timedelta(minutes=minutes) if minutes else None
+    assert result.force_at == expected
+    text = expected.strftime("%Y-%m-%dT%H:%M:%SZ") if expected else None
+    assert world.claim["metadata"]["annotations"].get(FORCE_AT) == text
+
+
+async def test_only_if_empty_finds_a_pod_and_undoes_its_marks() -> None:
+    world = World().put_live().put_pods(pod("late"), pod("agent", owner="DaemonSet"))
+    result = await run(world, only_if_empty=True, reason="empty")
+    assert (result.cordoned, result.pods) == (False, 1)
+    assert world.node["spec"]["taints"] == []
+    assert BALANCERS not in world.node["metadata"]["labels"]
+    assert "deletionTimestamp" not in world.node["metadata"]
+    assert "deletionTimestamp" not in world.claim["metadata"]
+    assert world.status_of("DisruptionReason") == ("", "")
+
+
+async def test_dis46_a_busy_node_is_never_marked() -> None:
+    """Load balancers and the scheduler notice nothing of a decision that came too late."""
+    world = World().put_live().put_pods(pod("late"))
+    writes = len(world.kube.calls)
+    assert not (await run(world, only_if_empty=True)).cordoned
+    assert world.kube.calls[writes:] == []
+
+
+async def test_a_taint_that_an_earlier_attempt_left_on_a_busy_node_goes() -> None:
+    """The process ended between the taint and the second look."""
+    world = World().put_live().put_pods(pod("late"))
+    world.node["spec"]["taints"].append(DISRUPTED)
+    assert not (await run(world, only_if_empty=True)).cordoned
+    assert world.node["spec"]["taints"] == []
+
+
+async def test_only_if_empty_looks_after_the_taint_is_on() -> None:
+    """A pod that the scheduler places between a look and the taint would be lost: a second look follows the taint."""
+    world = World().put_live()
+    seen = []
+
+    def slip_in() -> None:
+        world.put_pods(pod("slipped-in"))
+        world.kube.before_patch = [look]
+
+    def look() -> None:
+        seen.append((world.node["spec"]["taints"], world.node["metadata"]["labels"]))
+
+    world.kube.before_patch = [slip_in]
+    assert not (await run(world, only_if_empty=True)).cordoned
+    ((taints, node_labels),) = seen
+    assert taints == [DISRUPTED]
+    assert BALANCERS not in node_labels, "load balancers hear of a node only when it is sure to leave"
+    assert world.node["spec"]["taints"] == []
+
+
+async def test_daemons_and_ended_pods_do_not_hold_an_empty_node() -> None:
+    done = pod("job")
+    done["status"]["phase"] = "Succeeded"
+    world = World().put_live().put_pods(pod("agent", owner="DaemonSet"), done)
+    assert (await run(world, only_if_empty=True)).cordoned
+
+
+async def test_there_is_no_way_back_once_the_claim_is_being_deleted() -> None:
+    """A retry of the cordon, or a deletion by kubectl meanwhile, must not uncordon a node that goes anyway."""
+    world = World().put_live().put_pods(pod("late"))
+    world.claim["metadata"]["deletionTimestamp"] = "2026-03-01T12:00:00Z"
+    assert (await run(world, only_if_empty=True)).cordoned
+    assert world.node["spec"]["taints"] == [DISRUPTED]
+
+
+async def test_a_claim_that_never_registered_skips_its_node() -> None:
+    """LIF-08."""
+    world = World()
+    world.kube.add(NODECLAIMS, claim())
+    world.kube.add(NODES, node(UNREGISTERED))
+    result = await run(world, reason="registration_timeout")
+    assert (result.node_exists, result.claim_exists) == (False, True)
+    assert world.node["spec"]["taints"] == [UNREGISTERED]
+    assert world.claim["metadata"]["deletionTimestamp"]
+
+
+async def test_cordon_with_the_claim_or_both_gone() -> None:
+    world = World().put_live()
+    del world.kube.objects[("nodeclaims", "", REF.name)]
+    result = await run(world)
+    assert (result.claim_exists, result.node_exists) == (False, True)
+    assert world.node["metadata"]["deletionTimestamp"]
+    world.kube.objects.clear()
+    result = await run(world)
+    assert (result.claim_exists, result.node_exists, result.cordoned) == (False, False, True)
+
+
+async def test_a_users_own_balancer_label_survives_an_undone_cordon() -> None:
+    world = World().put_live().put_pods(pod("late"))
+    world.node["metadata"]["labels"][BALANCERS] = "mine"
+    await run(world, only_if_empty=True)
+    assert world.node["metadata"]["labels"][BALANCERS] == "mine"
+
+
+async def test_the_time_of_forced_deletion_is_on_claim_and_node() -> None:
+    """EVT-04, TRM-06."""
+    world = World().put_live(terminationGracePeriod="10m")
+    await run(world)
+    told = [event for event in world.recorder.events if event[2] == "TerminationGracePeriodExpiring"]
+    assert {event[0] for event in told} == {"Node", "NodeClaim"}
+    assert all("2026-03-01T12:10:00Z" in event[3] for event in told)
+
+
+WHY = {"why": "Empty for 15s (command c-1)", "life": "m5.large, $0.1000/h, lived 3m"}
+
+
+async def test_evt04_node_and_claim_say_why_the_node_leaves_and_what_it_was() -> None:
+    world = World().put_live()
+    await run(world, reason="Empty", **WHY)
+    text = "Empty for 15s (command c-1); m5.large, $0.1000/h, lived 3m"
+    assert [event for event in world.recorder.events if event[2] == "Disrupted"] == [
+        ("NodeClaim", REF.name, "Disrupted", text),
+        ("Node", "node-1", "Disrupted", text),
+    ]
+
+
+async def test_evt04_a_node_that_is_not_empty_after_all_is_not_said_to_leave() -> None:
+    world = World().put_live().put_pods(pod("late"))
+    await run(world, reason="Empty", only_if_empty=True, **WHY)
+    assert world.recorder.events == []
+
+
+async def test_evt04_the_claim_keeps_why_its_workflow_deletes_it() -> None:
+    """A workflow that is terminated meanwhile is started again with what the claim says."""
+    world = World().put_live()
+    await run(world, reason="Empty")
+    record = ClaimRecord.of(world.claim)
+    assert record.deleting
+    assert view_of(record).removals == (wanted("Empty").removal,)
+    before = dict(world.claim["metadata"]["annotations"])
+    await run(world, reason="Empty")
+    assert world.claim["metadata"]["annotations"] == before
+
+
+async def test_evt04_the_reason_of_what_deleted_the_claim_stays_the_first() -> None:
+    world = World().put_live()
+    await delete_with_finalizer(world.kube, ClaimRecord.of(world.claim), INTERRUPTED)
+    await run(world, reason=INTERRUPTED.reason)
+    assert view_of(ClaimRecord.of(world.claim)).removals == (INTERRUPTED,)
+
+
+async def test_evt04_a_deletion_does_not_wait_for_its_reason_which_is_recorded_afterwards() -> None:
+    world = World().put_live()
+    patch, world.kube.patch = world.kube.patch, refused
+    deletes = world.kube.delete
+
+    async def delete(*given: Any, **fields: Any) -> bool:
+        world.kube.patch = patch
+        return bool(await deletes(*given, **fields))
+
+    world.kube.delete = delete
+    assert await delete_with_finalizer(world.kube, ClaimRecord.of(world.claim), INTERRUPTED)
+    assert world.claim["metadata"]["deletionTimestamp"]
+    assert view_of(ClaimRecord.of(world.claim)).removals == (INTERRUPTED,)
+
+
+async def test_evt04_a_deletion_whose_reason_cannot_be_recorded_at_all_succeeds() -> None:
+    world = World().put_live()
+    world.kube.patch = refused
+    assert await delete_with_finalizer(world.kube, ClaimRecord.of(world.claim), INTERRUPTED)
+    assert world.claim["metadata"]["deletionTimestamp"]
+
+
+async def test_evt04_a_claim_without_its_finalizer_is_not_deleted_before_it_has_it() -> None:
+    """It would vanish at once, and its node would not drain."""
+    world = World().put_live()
+    world.claim["metadata"]["finalizers"] = []
+    world.kube.patch = refused
+    with pytest.raises(ApiError):
+        await delete_with_finalizer(world.kube, ClaimRecord.of(world.claim), INTERRUPTED)
+    assert "deletionTimestamp" not in world.claim["metadata"]
+
+
+async def test_evt04_a_claim_without_a_node_says_why_it_ends() -> None:
+    world = World()
+    world.kube.add(NODECLAIMS, claim())
+    await run(world, reason="registration_timeout", why="RegistrationTimeout", life="m5.large")
+    assert world.recorder.events == [("NodeClaim", REF.name, "Disrupted", "RegistrationTimeout; m5.large")]
+
+
+async def cordoned_but_not_deleted() -> World:
+    """A node whose workflow was ended between the marks of its cordon and the deletion of its claim."""
+    world = World().put_live().put_pods(pod("web-0"))
+
+    async def ended(*_: object, **__: object) -> bool:
+        raise ApiUnreachableError("https://127.0.0.1", "refused")
+
+    deletes, world.kube.delete = world.kube.delete, ended
+    with pytest.raises(ApiUnreachableError):
+        await run(world, reason="drifted")
+    world.kube.delete = deletes
+    assert world.node["spec"]["taints"] == [DISRUPTED]
+    return world
+
+
+async def test_a_cordon_is_withdrawn_from_a_node_that_stays() -> None:
+    """TRM-02: a life taken up again must not leave behind a node that takes no pods and that nobody ends."""
+    world = await cordoned_but_not_deleted()
+    world.node["spec"]["taints"].append(STARTUP)
+    assert await withdraw(world.kube, REF, "node-1")
+    assert world.node["spec"]["taints"] == [STARTUP]
+    assert BALANCERS not in world.node["metadata"]["labels"]
+    assert world.node["metadata"]["finalizers"] == ["karpenter.sh/termination"]
+    assert world.status_of("DisruptionReason") == ("", "")
+    assert view_of(ClaimRecord.of(world.claim)).removals == ()
+    assert world.status_of("Ready")[0] == "True"
+    writes = len(world.kube.calls)
+    assert not await withdraw(world.kube, REF, "node-1")
+    assert len(world.kube.calls) == writes, "a repetition writes nothing"
+
+
+@pytest.mark.parametrize("leaving", ["claim", "node"])
+async def test_a_cordon_is_not_withdrawn_from_what_is_leaving(leaving: str) -> None:
+    world = await cordoned_but_not_deleted()
+    getattr(world, leaving)["metadata"]["deletionTimestamp"] = "2026-03-01T12:00:00Z"
+    writes = len(world.kube.calls)
+    assert not await withdraw(world.kube, REF, "node-1")
+    assert len(world.kube.calls) == writes
+    world.kube.objects.clear()
+    assert not await withdraw(world.kube, REF, "node-1")
+
+
+def attachment(name: str, volume: str, on: str = "node-1") -> dict[str, Any]:
+    return {
+        "metadata": {"name": name},
+        "spec": {"nodeName": on, "attacher": "ebs.csi.aws.com", "source": {"persistentVolumeName": volume}},
+    }
+
+
+async def detach(world: World, **fields: Any) -> Any:
+    asked = DetachInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1", **fields)
+    return await detach_volumes(world.kube, world.recorder, asked, world.clock, world.heartbeat, world.clock.sleep)
+
+
+def with_volumes() -> World:
+    """A drained node: one volume of a drained pod, one of a pod that stays because it tolerates the taint."""
+    stays = pod(
+        "agent",
+        tolerations=[{"operator": "Exists"}],
+        volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}],
+    )
+    world = World().put_live().put_pods(stays)
+    world.kube.add(PVCS, {"metadata": {"name": "c"}, "spec": {"volumeName": "pv-agent"}})
+    world.kube.add(VOLUMEATTACHMENTS, attachment("va-agent", "pv-agent"))
+    world.kube.add(VOLUMEATTACHMENTS, attachment("va-web", "pv-web"))
+    world.kube.add(VOLUMEATTACHMENTS, attachment("va-elsewhere", "pv-x", on="node-2"))
+    return world
+
+
+async def test_detachment_waits_for_volumes_of_drained_pods_only() -> None:
+    """TRM-07."""
+    world = with_volumes()
+
+    def detached() -> None:
+        if world.clock.slept == 3:
+            del world.kube.objects[("volumeattachments", "", "va-web")]
+
+    world.clock.on_tick.append(detached)
+    result = await detach(world)
+    assert (result.detached, result.attached) == (True, 0)
+    assert world.clock.slept == 3
+    assert world.recorder.reasons() == ["AwaitingVolumeDetachment"]
+    assert "va-web" in world.recorder.events[0][3]
+    assert world.status_of("VolumesDetached")[0] == "True"
+
+
+async def test_detachment_ends_with_its_budget_and_says_what_it_awaits() -> None:
+    world = with_volumes()
+    result = await detach(world, budget_seconds=10)
+    assert (result.detached, result.attached) == (False, 1)
+    assert world.clock() - START == timedelta(seconds=10)
+    assert world.status_of("VolumesDetached") == ("Unknown", "AwaitingVolumeDetachment")
+    assert len(world.beats) >= 5
+
+
+async def test_detachment_is_skipped_after_the_grace_period() -> None:
+    world = with_volumes()
+    result = await detach(world, force_at=START + timedelta(seconds=4))
+    assert (result.detached, result.attached) == (True, 1)
+    assert world.status_of("VolumesDetached") == ("False", "TerminationGracePeriodElapsed")
+
+
+async def test_release_lets_both_go_and_is_quiet_afterwards() -> None:
+    """TRM-08, FIN-01."""
+    world = World().put_live()
+    await run(world)
+    asked = ReleaseInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1")
+    await release(world.kube, asked, world.recorder)
+    assert world.kube.objects == {}
+    await release(world.kube, asked, world.recorder)
+
+
+async def test_release_names_who_still_holds_node_and_claim() -> None:
+    """FIN-01: a finalizer of somebody else keeps the object; event and answer say whose, and the way out."""
+    world = World().put_live()
+    world.claim["metadata"]["finalizers"] += ["example.com/audit", "foregroundDeletion"]
+    world.node["metadata"]["finalizers"].append("example.com/cni")
+    asked = ReleaseInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1", pool="web")
+    answer = await release(world.kube, asked, world.recorder)
+    assert answer.held_by == [
+        "finalizer example.com/cni keeps Node node-1: its owner must remove it, "
+        """or: kubectl patch node node-1 --type=merge -p '{"metadata": {"finalizers": null}}'""",
+        "finalizer example.com/audit keeps NodeClaim web-1: its owner must remove it, "
+        "or: kubectl patch nodeclaim web-1 --type=merge -p "
+        """'{"metadata": {"finalizers": ["foregroundDeletion"]}}'""",
+    ]
+    assert [event[:3] for event in world.recorder.events] == [
+        ("Node", "node-1", "HeldByFinalizer"),
+        ("NodeClaim", "web-1", "HeldByFinalizer"),
+    ]
+    assert "Tenon has removed its own finalizer; finalizer example.com/cni keeps" in world.recorder.events[0][3]
+    again = await release(world.kube, asked, world.recorder)
+    assert again.held_by == answer.held_by, "a repetition answers the same"
+
+
+async def test_release_without_other_finalizers_is_silent() -> None:
+    world = World().put_live()
+    world.claim["metadata"]["finalizers"].append("foregroundDeletion")
+    asked = ReleaseInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1")
+    assert (await release(world.kube, asked, world.recorder)).held_by == []
+    assert world.recorder.events == []
+
+
+async def test_release_deletes_a_node_that_joined_too_late() -> None:
+    world = World()
+    world.kube.add(NODECLAIMS, claim())
+    world.kube.add(NODES, node(UNREGISTERED))
+    await release(world.kube, ReleaseInput(claim=REF, provider_id=PROVIDER_ID), world.recorder)
+    assert world.kube.objects == {}
+
+
+async def test_release_spares_other_objects_of_the_same_names() -> None:
+    """A new Node under the old name has another provider ID, a new claim another UID; foreign finalizers stay."""
+    world = World().put_live()
+    world.node["spec"]["providerID"] = "aws:///us-west-2a/i-2"
+    world.claim["metadata"]["uid"] = "newer"
+    await release(world.kube, ReleaseInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1"), world.recorder)
+    assert world.kube.calls == []
+    world = World().put_live()
+    world.claim["metadata"]["finalizers"].append("example.com/audit")
+    await release(world.kube, ReleaseInput(claim=REF, provider_id=PROVIDER_ID, node_name="node-1"), world.recorder)
+    assert world.kube.names(NODES) == []
+    assert world.claim["metadata"]["finalizers"] == ["example.com/audit"]

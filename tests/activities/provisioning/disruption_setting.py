@@ -1,0 +1,50 @@
+"""A disruption planner and the cluster that it plans for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from activities.disruption.disrupting import Disruptor
+from activities.disruption.held_node_events import HeldNodeEvents
+from activities.provisioning.budget_reporting import BudgetReporter
+from tenon.disruption.model import ManagedNode
+from tenon.messages.disruption import AwaitDisruptionInput
+from tests.activities.node.fake_kube import Recorder
+from tests.activities.provisioning.fake_view import START, FakeView, loop_clock, node_pool
+
+QUESTION = AwaitDisruptionInput(cluster="c", wait_seconds=600.0)
+AFTER_A_MINUTE = "disruption/consolidateAfter"
+
+
+def managed(name: str, **changed: Any) -> ManagedNode:
+    """An empty node that was quiet since the test began."""
+    facts: dict[str, Any] = {
+        "claim": name,
+        "uid": f"uid-{name}",
+        "pool": "default",
+        "initialized": True,
+        "ready": True,
+        "leaving": False,
+        "empty": True,
+        "quiet_since": START,
+    }
+    return ManagedNode(**{**facts, **changed})
+
+
+class Setting:
+    def __init__(self, *nodes: ManagedNode, after: str = "60s", budgets: list[dict[str, Any]] | None = None) -> None:
+        self.view = FakeView()
+        edits = {AFTER_A_MINUTE: after, "disruption/budgets": budgets or [{"nodes": "100%"}]}
+        self.view.pools = [node_pool(edits=edits)]
+        self.view.managed = list(nodes)
+        self.now = loop_clock()
+        self.nominated_nodes: set[str] = set()
+        self.recorder = Recorder()
+        reporter = BudgetReporter(self.recorder)
+        held = HeldNodeEvents(self.recorder)
+        self.disruptor = Disruptor(
+            self.view, self.now, lambda: self.nominated_nodes, budgets=reporter, held_node_events=held
+        )
+
+    def seconds(self) -> float:
+        return (self.now() - START).total_seconds()

@@ -1,0 +1,103 @@
+"""A cluster for tests of the search for moves, and methods that give the answer of the test."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from activities.disruption.moves import MoveFinder
+from activities.disruption.slowed_pools import SlowedPools
+from activities.provisioning.batching import Batcher
+from activities.provisioning.launch_refusals import LaunchRefusals
+from tenon.apis.reasons import Reason
+from tenon.disruption.methods.base import Method
+from tenon.disruption.model import (
+    Candidate,
+    Command,
+    ManagedNode,
+    NodeDetail,
+    Proposal,
+    Situation,
+    policy_of,
+)
+from tenon.disruption.rules.pool_budgets import PoolBudgets
+from tenon.messages.disruption import (
+    DisruptionCommand,
+)
+from tests.activities.node.fake_kube import Recorder
+from tests.activities.provisioning.disruption_setting import managed
+from tests.activities.provisioning.fake_view import START, FakeTypes, FakeView, node_pool
+
+
+class Scripted:
+    """A method that gives one answer."""
+
+    name = "scripted"
+
+    def __init__(self, proposal: Proposal, reason: Reason, consolidation_type: str) -> None:
+        self.reason = reason
+        self.consolidation_type = consolidation_type
+        self._proposal = proposal
+
+    def cause(self, node: ManagedNode, situation: Situation) -> str:
+        return "a test asks for it"
+
+    def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
+        return self._proposal
+
+
+def command(*names: str, reason: Reason = Reason.UNDERUTILIZED, kind: str = "multi", **fields: Any) -> Command:
+    """A command that deletes these nodes."""
+    nodes = tuple(Candidate(managed(name, empty=False), since=START) for name in names)
+    return Command("scripted", reason, kind, nodes, moves_pods=True, **fields)
+
+
+def detail(name: str) -> NodeDetail:
+    return NodeDetail(name, "m5.large", "us-west-2a", "on-demand", 0.1, (), 1.0, quiet_since=START)
+
+
+class Setting:
+    """A cluster with these nodes, and a finder with scripted methods."""
+
+    def __init__(self, *names: str, methods: Sequence[Method] = ()) -> None:
+        self.view = FakeView()
+        self.view.pools = [node_pool(edits={"disruption/budgets": [{"nodes": "100%"}]})]
+        self.view.managed = [managed(name, empty=False) for name in names]
+        self.view.details = {name: detail(name) for name in names}
+        self.recorder = Recorder()
+        self.refusals = LaunchRefusals(now=lambda: START + timedelta(hours=1))
+        self.slowed = SlowedPools()
+        self.freed: list[threading.Thread] = []
+        """The threads in which memory was freed."""
+        self.finder = MoveFinder(
+            self.view,
+            FakeTypes(),
+            Batcher(self.view, lambda: START),
+            self.recorder,
+            lambda _: methods,
+            refusals=self.refusals,
+            slowed=self.slowed,
+            now=lambda: START + timedelta(hours=1),
+            free_memory=lambda: self.freed.append(threading.current_thread()),
+        )
+
+    async def look(self) -> list[DisruptionCommand]:
+        look = self.finder.start(self.view.managed, {})
+        assert look is not None
+        await look
+        return self.finder.take(self.situation())
+
+    def situation(self, *, under_command: Sequence[str] = ()) -> Situation:
+        """The nodes as they are now."""
+        policies = {pool.metadata.name: policy_of(pool) for pool in self.view.pools}
+        return Situation(self.view.managed, policies, START, under_command=frozenset(under_command))
+
+
+def scripted(*commands: Command, reason: Reason = Reason.UNDERUTILIZED, kind: str = "multi", **told: Any) -> Scripted:
+    return Scripted(Proposal(commands, **told), reason, kind)
+
+
+def may_evict(at: Setting) -> None:
+    at.view.eased += 1

@@ -1,0 +1,63 @@
+"""A planner with everything around it in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, cast
+
+from activities.kubernetes.client import Kube
+from activities.provisioning.batching import Batcher
+from activities.provisioning.launch_refusals import LaunchRefusals
+from activities.provisioning.planner import Planner
+from activities.provisioning.solving import Solver
+from tenon.apis import labels
+from tenon.kube.pod import Pod
+from tenon.messages.provisioning import PlanInput
+from tenon.provisioning.planning_policy import PlanPolicy
+from tests.activities.node.fake_kube import Recorder
+from tests.activities.provisioning.fake_view import START, FakeClaims, FakeTypes, FakeView
+
+BATCH = PlanInput(cluster="c", batch=41)
+
+
+class Setting:
+    """A planner, and everything around it in memory; ``follows``: the cache shows a claim as soon as it is written."""
+
+    def __init__(self, *pods: Pod, follows: bool = True, policy: PlanPolicy | None = None) -> None:
+        self.policy = policy
+        self.view = FakeView()
+        self.view.pods = list(pods)
+        self.kube = FakeClaims(self.view if follows else None)
+        self.types = FakeTypes()
+        self.recorder = Recorder()
+        self.now = START
+        self.restart()
+
+    def restart(self, solver: Solver | None = None) -> None:
+        """A new process: all that was only remembered is gone."""
+        refusals = LaunchRefusals(now=lambda: self.now)
+        self.batcher = Batcher(self.view, lambda: self.now, refusals=refusals)
+        self.planner = Planner(
+            self.view,
+            self.types,
+            cast("Kube", self.kube),
+            self.recorder,
+            self.batcher,
+            lambda: self.now,
+            self.policy,
+            solver=solver,
+            refusals=refusals,
+        )
+
+    async def events_written(self) -> None:
+        """Return when all events of earlier plans have been written."""
+        await asyncio.gather(*(task for task in asyncio.all_tasks() if task.get_name() == "pod events"))
+
+    def pools_used(self) -> set[str]:
+        return {body["metadata"]["labels"][labels.NODEPOOL] for body in self.kube.objects.values()}
+
+    def types_of(self, name: str) -> Sequence[str]:
+        terms: list[dict[str, Any]] = self.kube.objects[name]["spec"]["requirements"]
+        found: Sequence[str] = next(t["values"] for t in terms if t["key"] == labels.INSTANCE_TYPE)
+        return found

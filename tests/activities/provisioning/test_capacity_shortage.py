@@ -1,0 +1,241 @@
+"""A capacity shortage: what pods and NodePools say while EC2 refuses one NodeClaim after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from tenon.apis import labels
+from tenon.apis.ec2nodeclass import EC2NodeClass
+from tenon.ec2.types.instance_types import without
+from tenon.kube.offerings import OfferingKey
+from tenon.messages.provisioning import PlanInput, RefusedTypes
+from tenon.scheduling.model import InstanceType
+from tests.activities.provisioning.fake_view import FakeTypes, node_pool
+from tests.activities.provisioning.setting import Setting
+from tests.tenon.scheduling.builders import CATALOG, ON_DEMAND, asking, need, pod
+
+AVOIDED = timedelta(minutes=3)
+
+
+class Shortage:
+    """A planner whose NodeClaims EC2 refuses, 4 seconds after they were planned."""
+
+    def __init__(self, at: Setting) -> None:
+        self.at, self.batch = at, 41
+        self.refused: dict[str, RefusedTypes] = {}
+
+    async def plan(self) -> list[str]:
+        """Plan a batch with what EC2 refused so far. Return the types of its NodeClaim, the cheapest ones first."""
+        refused = list(self.refused.values())
+        planned = await self.at.planner.plan(PlanInput(cluster="c", batch=self.batch, refused=refused))
+        self.batch += 1
+        if not planned.claims:
+            return []
+        body = self.at.kube.objects[planned.claims[0]]
+        line = body["metadata"]["annotations"][labels.EXPLANATION].splitlines()[1]
+        cheapest = line.partition(": ")[2].partition(" and ")[0].split(", ")
+        return [*cheapest, *(name for name in self.at.types_of(planned.claims[0]) if name not in cheapest)]
+
+    async def refuse(self, most: int = 2) -> Sequence[str]:
+        """Plan a batch, of which EC2 refuses the NodeClaim with its cheapest types. Return these types."""
+        types = await self.plan()
+        (name,) = self.at.kube.objects
+        self.at.now += timedelta(seconds=4)
+        for each in types[:most]:
+            self.refused[each] = RefusedTypes(
+                capacity_type="on-demand", zone="us-west-2a", instance_types=[each], until=self.at.now + AVOIDED
+            )
+        self.at.view.without(name)
+        del self.at.kube.objects[name]
+        return types[:most]
+
+    def said(self, reason: str) -> list[str]:
+        """The messages of the pod's events with this reason."""
+        return [message for _, name, why, message in self.at.recorder.events if (name, why) == ("a", reason)]
+
+
+class MarkedTypes(FakeTypes):
+    """Keeps refused types, with what EC2 refused marked, as the worker does."""
+
+    def instance_types(
+        self,
+        node_class: EC2NodeClass,
+        unavailable: frozenset[OfferingKey],
+        *,
+        unpriced: bool = False,
+        dedicated: bool = False,
+    ) -> Sequence[InstanceType]:
+        return without(CATALOG, unavailable)
+
+
+def shortage() -> Shortage:
+    at = Setting(asking("a", ON_DEMAND, need(labels.ZONE, "In", "us-west-2a")))
+    at.types = MarkedTypes()
+    at.restart()
+    return Shortage(at)
+
+
+async def test_evt03_a_pod_says_what_ec2_lacks_after_its_second_refused_nodeclaim() -> None:
+    """A single refused NodeClaim is part of daily work. The event names what is tried now, and when the rest is."""
+    of = shortage()
+    first = await of.refuse()
+    again = of.at.now + AVOIDED
+    await of.refuse()
+    assert of.said("FailedScheduling") == []
+    assert (await of.plan())[0] == "c6g.xlarge"
+    assert of.said("FailedScheduling") == [
+        f"EC2 has no on-demand capacity for 4 offerings tried ({first[0]} first); next try of these at "
+        f"{again:%Y-%m-%dT%H:%M:%SZ}; 2 NodeClaims found no capacity, and Tenon tries c6g.xlarge at $0.1360 an hour now"
+    ]
+    assert len(of.said("Nominated")) == 2, "the event of the third plan is the one about the shortage"
+
+
+async def test_a_pod_says_it_after_its_first_refused_nodeclaim_if_the_next_one_is_far_dearer() -> None:
+    """Such a node may cost as much in an hour as the usual one in a day."""
+    of = shortage()
+    await of.refuse(len(SMALL))
+    waiting_for(of, *SMALL)
+    dear = await of.plan()
+    (said,) = of.said("FailedScheduling")
+    assert f"; 1 NodeClaim found no capacity, and Tenon tries {dear[0]} at $" in said
+
+
+async def test_a_pod_repeats_it_only_when_the_number_of_refused_nodeclaims_doubles() -> None:
+    of = shortage()
+    for _ in range(6):
+        await of.refuse(1)
+    await of.plan()
+    assert [said.split("; ")[2].split()[0] for said in of.said("FailedScheduling")] == ["2", "4"]
+
+
+async def test_a_pod_without_any_offering_left_says_what_was_tried() -> None:
+    """In addition to what each NodePool lacks."""
+    of = shortage()
+    await of.refuse(len(CATALOG))
+    assert await of.plan() == []
+    (said,) = of.said("FailedScheduling")
+    assert said.startswith("EC2 has no on-demand capacity for ")
+    assert "NodePool default" in said
+
+
+async def test_a_nodeclaim_says_which_cheaper_types_ec2_refused() -> None:
+    """It is the cheapest of what is left, not of what fits."""
+    of = shortage()
+    first = await of.refuse()
+    again = of.at.now + AVOIDED
+    await of.refuse()
+    third = await of.plan()
+    (body,) = of.at.kube.objects.values()
+    choice = body["metadata"]["annotations"][labels.EXPLANATION].splitlines()[2]
+    assert choice.startswith(f"{third[0]} in us-west-2a (on-demand): the cheapest of ")
+    assert "types that hold 1 CPU and 1Gi and that EC2 did not refuse" in choice
+    assert f"EC2 refused 4 cheaper types, {first[0]} at $" in choice
+    assert f" first, until {again:%Y-%m-%dT%H:%M:%SZ}" in choice
+
+
+@pytest.mark.parametrize(("factor", "marked"), [(None, True), ("2", True), ("1000", False)])
+async def test_a_nodeclaim_far_above_the_price_of_what_ec2_refused_is_marked(factor: str | None, marked: bool) -> None:
+    """With the price of the cheapest refused type that holds its pods."""
+    of = shortage()
+    if factor is not None:
+        of.at.view.pools = [node_pool(annotations={labels.SHORTAGE_PRICE_FACTOR: factor})]
+    price = (await of.at.planner.plan(PlanInput(cluster="c", batch=40))).price
+    (name,) = of.at.kube.objects
+    of.at.view.without(name)
+    del of.at.kube.objects[name]
+    of.at.now += timedelta(seconds=4)
+    small = [kind.name for kind in CATALOG if not kind.name.endswith((".8xlarge", ".16xlarge"))]
+    until = of.at.now + AVOIDED
+    of.refused["all"] = RefusedTypes(capacity_type="on-demand", zone="us-west-2a", instance_types=small, until=until)
+    await of.plan()
+    (body,) = of.at.kube.objects.values()
+    annotations = body["metadata"]["annotations"]
+    assert annotations.get(labels.BOUGHT_IN_SHORTAGE) == (f"{price:.4f}" if marked else None)
+
+
+async def test_nodeclaims_that_end_for_another_reason_are_no_shortage() -> None:
+    of = shortage()
+    for _ in range(4):
+        await of.refuse(0)
+    await of.plan()
+    assert of.said("FailedScheduling") == []
+
+
+async def test_only_what_was_asked_for_is_named() -> None:
+    of = Shortage(Setting(pod("a")))
+    for _ in range(2):
+        await of.refuse(0)
+        until = of.at.now + AVOIDED
+        of.refused["spot"] = RefusedTypes(capacity_type="spot", zone="", instance_types=[""], until=until)
+        of.refused["quota"] = RefusedTypes(
+            capacity_type="on-demand", zone="", scope="quota", scope_name="Standard", instance_types=[""], until=until
+        )
+    await of.plan()
+    (said,) = of.said("FailedScheduling")
+    assert said.startswith("EC2 has no spot capacity at all (")
+    assert labels.ON_DEMAND not in said, "only spot was asked for so far"
+
+
+def waiting_for(of: Shortage, *names: str, seconds: int = 180) -> None:
+    """EC2 refuses these types from now on."""
+    until = of.at.now + timedelta(seconds=seconds)
+    of.refused["all"] = RefusedTypes(
+        capacity_type="on-demand", zone="us-west-2a", instance_types=list(names), until=until
+    )
+
+
+SMALL = [kind.name for kind in CATALOG if not kind.name.endswith((".8xlarge", ".16xlarge", ".24xlarge"))]
+
+
+def patient(**annotations: str) -> Shortage:
+    """A shortage in which the NodePool has its pods wait."""
+    of = shortage()
+    of.at.view.pools = [node_pool(annotations={labels.SHORTAGE_POLICY: "Wait", **annotations})]
+    waiting_for(of, *SMALL)
+    return of
+
+
+async def test_a_pod_waits_until_the_refusals_end_and_says_for_what() -> None:
+    of = patient()
+    assert await of.plan() == []
+    (said,) = of.said("FailedScheduling")
+    assert said.startswith("NodePool default: EC2 refused c6g.large at $0.0680 an hour, and the cheapest node left is ")
+    assert f"the pod waits until {of.at.now + AVOIDED:%Y-%m-%dT%H:%M:%SZ} and Tenon tries again" in said
+    assert of.at.batcher.undecided() == []
+    of.at.now += AVOIDED
+    assert [pod.name for pod in of.at.batcher.undecided()] == ["a"]
+    assert (await of.plan())[0] == "c6g.large"
+
+
+async def test_a_pod_that_says_that_it_does_not_wait_gets_its_node_at_once() -> None:
+    """Also if it says so while it waits."""
+    of = patient()
+    assert await of.plan() == []
+    (waiting,) = of.at.view.pods
+    of.at.view.pods = [replace(waiting, buys_in_shortage=True)]
+    assert [pod.name for pod in of.at.batcher.undecided()] == ["a"]
+    assert (await of.plan())[0] not in SMALL
+    (body,) = of.at.kube.objects.values()
+    assert body["metadata"]["annotations"][labels.BOUGHT_IN_SHORTAGE] == "0.0680"
+
+
+async def test_the_workflow_hears_what_pods_wait_for_until_they_are_gone() -> None:
+    """A plan for other pods does not end it."""
+    of = patient()
+
+    async def reported() -> list[tuple[str, int, str]]:
+        given = PlanInput(cluster="c", batch=of.batch, refused=list(of.refused.values()))
+        of.batch += 1
+        planned = await of.at.planner.plan(given)
+        return [(one.pool, one.pods, one.pod) for one in planned.waits]
+
+    assert await reported() == [("default", 1, "default/a")]
+    of.at.view.pods.append(asking("large", ON_DEMAND, need(labels.ZONE, "In", "us-west-2a"), cpu="30"))
+    assert await reported() == [("default", 1, "default/a")]
+    assert len(of.at.kube.objects) == 1
+    del of.at.view.pods[0]
+    assert await reported() == []

@@ -1,0 +1,163 @@
+"""Plans while EC2 refuses a NodePool: one claim probes, other pools take what they can, and people hear why."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from activities.provisioning.launch_refusals import LaunchRefusals
+from tenon.apis import labels
+from tenon.messages.provisioning import AwaitBatchInput, LaunchReport, RefusedTypes
+from tenon.node.breaker import UNTRIED_FOR, by_key, ended_booting, is_open, refused
+from tenon.provisioning.launch_breakers import by_pool
+from tests.activities.provisioning.fake_view import START, node_class, node_pool
+from tests.activities.provisioning.setting import BATCH, Setting
+from tests.tenon.scheduling.builders import CATALOG, asking, need, pod
+
+BREAKER = refused(None, "default", "Unauthorized", "you may not", START)
+HELD = BATCH.model_copy(update={"breakers": [BREAKER]})
+BIG = "30"
+"""CPU of a pod that needs a node of its own."""
+
+
+async def test_no_more_claims_are_made_while_one_probes() -> None:
+    at = Setting(pod("a"))
+    at.view.launching = {"default"}
+    result = await at.planner.plan(HELD)
+    await at.events_written()
+    assert (result.claims, result.unschedulable) == ([], 1)
+    (message,) = [event[3] for event in at.recorder.events if event[2] == "FailedScheduling"]
+    assert "NodePool default: its launches are held back because EC2 refuses them" in message
+    assert "Unauthorized: you may not" in message
+
+
+async def test_one_claim_is_made_where_none_probes() -> None:
+    """Else nothing would ever find out that EC2 sells again."""
+    at = Setting(pod("a", cpu=BIG), pod("b", cpu=BIG), pod("c", cpu=BIG))
+    result = await at.planner.plan(HELD)
+    assert (len(result.claims), result.unschedulable) == (1, 2)
+
+
+async def test_pods_go_to_another_pool_that_takes_them() -> None:
+    at = Setting(pod("a"))
+    at.view.pools = [node_pool("default", {"weight": 100}), node_pool("other")]
+    at.view.launching = {"default"}
+    assert len((await at.planner.plan(HELD)).claims) == 1
+    assert at.pools_used() == {"other"}
+
+
+async def test_a_breaker_that_nothing_has_tried_for_long_holds_nothing_back() -> None:
+    at = Setting(pod("a", cpu=BIG), pod("b", cpu=BIG))
+    at.now = BREAKER.next_probe_at + UNTRIED_FOR + timedelta(seconds=1)
+    assert len((await at.planner.plan(HELD)).claims) == 2
+
+
+async def test_the_end_of_the_refusals_is_heard_with_the_next_question() -> None:
+    at = Setting(pod("a", cpu=BIG), pod("b", cpu=BIG))
+    await at.batcher.await_batch(AwaitBatchInput(cluster="c", breakers=[BREAKER], wait_seconds=0))
+    assert len((await at.planner.plan(BATCH)).claims) == 2
+
+
+async def test_aws033_offerings_that_ec2_refused_are_not_planned() -> None:
+    """They arrive by zone, all types of one together."""
+    at = Setting(pod("a"))
+    names = [kind.name for kind in CATALOG]
+    group = RefusedTypes(
+        capacity_type="spot", zone="us-west-2a", instance_types=names, until=START + timedelta(minutes=3)
+    )
+    given = BATCH.model_copy(update={"refused": [group]})
+    result = await at.planner.plan(given)
+    assert (result.claims, result.unschedulable) == ([], 1)
+    at.now = group.until
+    assert len((await at.planner.plan(given)).claims) == 1
+
+
+async def test_pods_that_the_held_types_do_not_concern_get_nodes() -> None:
+    """One pod wants what EC2 refuses. The others want other types of the same NodePool."""
+    refused_type, fine = CATALOG[0].name, CATALOG[-1].name
+    breaker = refused(None, "default", "InvalidAMIID", "gone", START, instance_types=[refused_type])
+    at = Setting(
+        asking("gpu", need(labels.INSTANCE_TYPE, "In", refused_type), cpu="0.1"),
+        *(asking(f"web-{n}", need(labels.INSTANCE_TYPE, "In", fine), cpu="0.1") for n in range(5)),
+    )
+    at.view.launching = {"default"}
+    result = await at.planner.plan(BATCH.model_copy(update={"breakers": [breaker]}))
+    await at.events_written()
+    assert (len(result.claims), result.unschedulable) == (1, 1)
+    (message,) = [event[3] for event in at.recorder.events if event[2] == "FailedScheduling"]
+    assert f"its launches of {refused_type} are held back because EC2 refuses them: InvalidAMIID: gone" in message
+
+
+async def test_not_always_the_same_claim_probes() -> None:
+    chosen = set()
+    for batch in (1, 2):
+        at = Setting(pod("a", cpu=BIG), pod("b", cpu=BIG))
+        await at.planner.plan(HELD.model_copy(update={"batch": batch}))
+        (body,) = at.kube.objects.values()
+        chosen.add(body["metadata"]["annotations"][labels.PLANNED_PODS])
+    assert len(chosen) == 2
+
+
+OF_CLASS = refused(None, "", "InstanceProfileNameInvalid", "no such profile", START, node_class="default")
+
+
+def class_of(name: str) -> dict[str, Any]:
+    return {"template/spec/nodeClassRef/name": name}
+
+
+async def test_pods_go_to_a_pool_of_another_class_until_a_probe_is_due() -> None:
+    """No NodeClaim waits for the refused class, and none is made for it as long as it would only wait."""
+    at = Setting(pod("a"))
+    at.view.pools = [node_pool("default"), node_pool("same-class"), node_pool("other", class_of("other"))]
+    at.view.classes["other"] = node_class("other")
+    given = BATCH.model_copy(update={"breakers": [OF_CLASS]})
+    assert len((await at.planner.plan(given)).claims) == 1
+    assert at.pools_used() == {"other"}
+
+
+async def test_one_nodepool_of_a_refused_class_probes_for_all_of_them() -> None:
+    at = Setting(pod("a", cpu=BIG), pod("b", cpu=BIG), asking("c", need(labels.NODEPOOL, "In", "same-class"), cpu=BIG))
+    at.view.pools = [node_pool("default"), node_pool("same-class")]
+    at.now = OF_CLASS.next_probe_at
+    given = BATCH.model_copy(update={"breakers": [OF_CLASS]})
+    result = await at.planner.plan(given)
+    assert (len(result.claims), result.unschedulable) == (1, 2)
+    at = Setting(pod("a", cpu=BIG))
+    at.view.pools = [node_pool("default"), node_pool("same-class")]
+    at.now = OF_CLASS.next_probe_at
+    at.view.launching = {"default"}
+    assert (await at.planner.plan(given)).claims == []
+
+
+async def test_pods_that_only_a_refused_class_serves_are_planned_again_when_a_probe_is_due() -> None:
+    at = Setting(pod("a"))
+    for _ in range(3):
+        at.batcher.unschedulable(at.view.pods, at.view.fingerprint())  # so that its own pause is long by now
+    at.now = START + timedelta(minutes=1)
+    late = OF_CLASS.model_copy(update={"next_probe_at": at.now + timedelta(seconds=15)})
+    assert (await at.planner.plan(BATCH.model_copy(update={"breakers": [late]}))).claims == []
+    assert at.batcher.undecided() == []
+    at.now = late.next_probe_at
+    assert at.batcher.undecided() == at.view.pods
+
+
+def test_of_two_breakers_of_a_nodepool_the_types_of_both_count() -> None:
+    """Otherwise plans would buy NodeClaims of the other types without end, and each would wait."""
+    own = refused(None, "default", "Unauthorized", "you may not", START, instance_types=["m5.large"])
+    of_class = refused(None, "", "InvalidAMIID", "gone", START, instance_types=["c7g.large"], node_class="default")
+    (held,) = by_pool(by_key([own, of_class]), [node_pool("default")]).values()
+    assert held.instance_types == ["c7g.large", "m5.large"]
+
+
+async def test_a_breaker_that_only_counts_holds_nothing_back_in_a_validation() -> None:
+    """One instance that ended while it booted says little."""
+    count = ended_booting(None, "Client.InternalError", "no key", "i-1", START, node_class="default")
+    assert not is_open(count)
+
+    async def answer() -> LaunchReport:
+        return LaunchReport(breakers=[count])
+
+    refusals = LaunchRefusals(now=lambda: START)
+    refusals.ask = answer
+    await refusals.refresh()
+    assert refusals.breakers([node_pool("default")]) == {}

@@ -1,0 +1,164 @@
+"""The engine fails or takes too long: whom it concerns is told, all others are planned."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from activities.provisioning.solving import MAX_FILES, Solver
+from tenon.messages.provisioning import PlanResult
+from tenon.provisioning.problem_json import from_json
+from tenon.provisioning.solving import solve_with_buffers
+from tenon.scheduling.deadline import Expired
+from tenon.scheduling.model import Plan, Problem
+from tests.activities.provisioning.setting import BATCH, Setting
+from tests.tenon.scheduling.builders import pod, pool, problem
+
+
+class EngineFault(Exception):
+    """What a fault of the engine raises."""
+
+
+def failing_on(*names: str) -> Callable[[Problem, Expired], Plan]:
+    """The engine, but for these pods."""
+
+    def solve(given: Problem, expired: Expired) -> Plan:
+        if bad := {found.name for found in given.pods} & set(names):
+            raise EngineFault(f"no rank for {sorted(bad)}")
+        return solve_with_buffers(given, expired)
+
+    return solve
+
+
+def files(folder: Path) -> list[Path]:
+    return list(folder.iterdir())
+
+
+async def test_a_pod_on_which_the_engine_fails_is_reported_and_others_are_planned(tmp_path: Path) -> None:
+    at = Setting(*(pod(f"p{number}", f"{100 + number}m") for number in range(50)))
+    at.restart(Solver(failing_on("p17"), folder=tmp_path))
+    result = await at.planner.plan(BATCH)
+    assert (result.pods, result.unschedulable) == (50, 1)
+    bought = [body["metadata"]["annotations"]["tenon.sh/planned-pods"] for body in at.kube.objects.values()]
+    assert sum(text.count("=") for text in bought) == 49
+    said = [message for _, name, reason, message in at.recorder.events if (name, reason) == ("p17", "FailedScheduling")]
+    assert len(said) == 1
+    assert "EngineFault: no rank for ['p17']" in said[0]
+    assert at.batcher.undecided() == []
+    at.now += timedelta(seconds=11)
+    assert [found.name for found in at.batcher.undecided()] == ["p17"], "it is tried again, after a pause"
+
+
+async def test_the_problem_is_kept_for_developers(tmp_path: Path) -> None:
+    solver = Solver(failing_on("bad"), folder=tmp_path)
+    await solver.solve(problem([pod(f"p{number}", f"{number + 1}") for number in range(8)] + [pod("bad", "9")], pool()))
+    (path,) = files(tmp_path)
+    kept = from_json(gzip.decompress(path.read_bytes()))
+    assert "bad" in {found.name for found in kept.pods}
+    assert len(kept.pods) == 1
+    assert path.stat().st_mode & 0o077 == 0
+    with pytest.raises(EngineFault):
+        failing_on("bad")(kept, lambda: False)
+    await solver.solve(problem([pod("bad")], pool()))
+    assert files(tmp_path) == [path], "one file for one kind of failure"
+
+
+async def test_no_more_than_a_few_problems_are_kept(tmp_path: Path) -> None:
+    for number in range(MAX_FILES):
+        (tmp_path / f"problem-{number}").touch()
+    found = await Solver(failing_on("bad"), folder=tmp_path).solve(problem([pod("bad")], pool()))
+    assert found.failed.keys() == {"default/bad"}
+    assert len(files(tmp_path)) == MAX_FILES
+
+
+async def test_a_folder_that_cannot_be_written_does_not_matter(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    found = await Solver(failing_on("bad"), folder=tmp_path / "file").solve(
+        problem([pod("bad"), pod("good", "2")], pool())
+    )
+    assert found.failed.keys() == {"default/bad"}
+    assert len(found.plan.claims) == 1
+
+
+def stopped_after(pods: int) -> Callable[[Problem, Expired], Plan]:
+    """An engine that comes to the end of its time after so many pods."""
+
+    def solve(given: Problem, expired: Expired) -> Plan:
+        reached = given.pods[:pods]
+        plan = solve_with_buffers(Problem(reached, given.pools), expired)
+        return Plan(plan.claims, unreached=frozenset(found.key for found in given.pods[pods:]))
+
+    return solve
+
+
+async def test_sch011_a_plan_out_of_time_is_written_and_the_rest_joins_the_next_batch() -> None:
+    at = Setting(pod("a"), pod("b"), pod("c"))
+    at.restart(Solver(stopped_after(2)))
+    first = await at.planner.plan(BATCH)
+    assert (first.pods, first.unreached, len(first.claims)) == (3, 1, 1)
+    assert [found.name for found in at.batcher.undecided()] == ["c"], "at once"
+    assert ("Pod", "c", "FailedScheduling") in [event[:3] for event in at.recorder.events]
+    second = await at.planner.plan(BATCH.model_copy(update={"batch": 42}))
+    assert (second.pods, second.unreached, len(second.claims)) == (1, 0, 1)
+
+
+async def test_sch011_pods_that_are_too_many_for_any_plan_are_planned_in_portions() -> None:
+    """An engine that decides nothing for eight pods in its time is given four, then two; so all have their turn."""
+
+    def slow(given: Problem, expired: Expired) -> Plan:
+        if len(given.pods) > 3:
+            return Plan(unreached=frozenset(found.key for found in given.pods))
+        return solve_with_buffers(given, expired)
+
+    solver, planned = Solver(slow), set[str]()
+    pods = [pod(f"p{number}", created=float(number)) for number in range(8)]
+    for _ in range(10):
+        plan = (await solver.solve(problem([found for found in pods if found.key not in planned], pool()))).plan
+        planned |= {found.key for claim in plan.claims for found in claim.pods}
+    assert planned == {found.key for found in pods}
+
+
+async def test_a_solve_reads_its_limit_off_the_clock() -> None:
+    seconds = iter(range(0, 10_000, 10))
+    found = await Solver(longest=60.0, clock=lambda: float(next(seconds))).solve(
+        problem([pod(f"p{number}", f"{number + 1}") for number in range(40)], pool())
+    )
+    assert found.plan.unreached
+
+
+async def test_a_cancelled_plan_ends_its_solve_before_the_next_one_begins() -> None:
+    """No two engines work at once, and none works for a plan that nobody waits for."""
+    working: list[str] = []
+    begun, may_look = threading.Event(), threading.Event()
+
+    def endless(given: Problem, expired: Expired) -> Plan:
+        working.append("begins")
+        begun.set()
+        may_look.wait()
+        while not expired():
+            pass
+        working.append("ends")
+        return solve_with_buffers(given)
+
+    at = Setting(pod("a"))
+    at.restart(Solver(endless, longest=10_000.0))
+    given_up = asyncio.create_task(at.planner.plan(BATCH))
+    await asyncio.to_thread(begun.wait)
+    after: asyncio.Task[PlanResult] = asyncio.create_task(at.planner.plan(BATCH))
+    given_up.cancel()
+    given_up.cancel()
+    may_look.set()
+    with pytest.raises(asyncio.CancelledError):
+        await given_up
+    assert working[:2] == ["begins", "ends"]
+    after.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await after
+    assert working.count("begins") == working.count("ends"), "no thread is left"
+    assert at.kube.objects == {}

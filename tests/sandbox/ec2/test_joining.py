@@ -1,0 +1,158 @@
+"""From user data and type to Node, without a cluster."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sandbox.ec2.boot import BootPlan, BootRule
+from sandbox.ec2.catalogue import describe_type
+from sandbox.ec2.instance_facts import boot_facts, instance_facts, user_data
+from sandbox.ec2.nodes import InstanceFacts, allocatable, capacity, eni_pods, node
+from sandbox.ec2.userdata.settings import KubeletSettings
+from tenon.ec2.types.capacity import NodeSettings, memory_bytes
+from tenon.resources import parse_resources
+from tests.sandbox.ec2.conftest import TEMPLATE, Aws
+
+
+def facts(kind: str = "m7g.large", **more: Any) -> InstanceFacts:
+    architecture = "arm64" if kind.startswith("m7g") else "x86_64"
+    name = "ip-10-0-0-4.us-west-2.compute.internal"
+    base = {"instance_id": "i-1", "instance_type": kind, "zone": "us-west-2a", "region": "us-west-2"}
+    return InstanceFacts(
+        **{**base, "architecture": architecture, "private_ip": "10.0.0.4", "private_dns_name": name, **more}
+    )
+
+
+def kind_of(name: str) -> dict[str, Any]:
+    found = describe_type(name)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("name", ["m7g.large", "c7i.48xlarge", "t3.micro", "g5.xlarge", "r7g.16xlarge"])
+def test_resources_follow_the_formulas(name: str) -> None:
+    """AWS-060 to AWS-072."""
+    architecture = "arm64" if "g." in name and name[0] in "mr" else "x86_64"
+    has = capacity(kind_of(name), facts(name, architecture=architecture), KubeletSettings())
+    left = allocatable(kind_of(name), has, KubeletSettings())
+    assert all(0 < left[key] <= has[key] for key in has)
+    assert left["pods"] == eni_pods(kind_of(name))
+    if name == "m7g.large":
+        kept = {"memory": has["memory"] - 674 * 2**20}
+        assert left == parse_resources({"cpu": "1930m", "pods": "29", "ephemeral-storage": "17Gi"}) | kept
+
+
+def test_a_kubelet_reports_memory_that_cannot_be_computed_beforehand() -> None:
+    """AWS-061: a figure for each type and kernel, the same on every machine, and never less than plans count with."""
+    shares = set()
+    for name in ("m7g.large", "c7i.48xlarge", "t3.micro", "g5.xlarge", "r7g.16xlarge"):
+        kind = kind_of(name)
+        architecture = "arm64" if "7g." in name else "x86_64"
+        one = facts(name, architecture=architecture)
+        found = capacity(kind, one, KubeletSettings())["memory"]
+        assert capacity(kind, replace(one, instance_id="i-2"), KubeletSettings())["memory"] == found
+        assert capacity(kind, replace(one, kernel="6.18"), KubeletSettings())["memory"] != found
+        assert memory_bytes(kind, NodeSettings()) < found < kind["MemoryInfo"]["SizeInMiB"] * 2**20
+        shares.add(round(found / (kind["MemoryInfo"]["SizeInMiB"] * 2**20), 4))
+    assert len(shares) == 5
+
+
+def test_kubelet_settings_change_pods_reserves_and_thresholds() -> None:
+    """AWS-063, AWS-069 to AWS-071."""
+    settings = KubeletSettings(
+        max_pods=110,
+        pods_per_core=10,
+        kube_reserved={"cpu": "500m"},
+        system_reserved={"cpu": "100m", "memory": "100Mi"},
+        eviction_hard={"memory.available": "100%"},
+    )
+    has = capacity(kind_of("m7g.large"), facts(), settings)
+    assert has["pods"] == 20
+    left = allocatable(kind_of("m7g.large"), has, settings)
+    assert left["cpu"] == 2000 - 600
+    assert has["memory"] - left["memory"] == (255 + 11 * 29 + 100) * 2**20
+
+
+def test_instance_store_and_accelerators_count() -> None:
+    """AWS-062, AWS-073."""
+    kind = kind_of("g5.xlarge")
+    has = capacity(kind, facts("g5.xlarge"), KubeletSettings(raid0=True))
+    assert has["nvidia.com/gpu"] == 1
+    assert has["ephemeral-storage"] == kind["InstanceStorageInfo"]["TotalSizeInGB"] * 10**9
+    assert capacity(kind, facts("g5.xlarge"), KubeletSettings())["ephemeral-storage"] == 20 * 2**30
+
+
+def test_a_new_node_is_not_ready_and_unknown_to_the_cloud_controller() -> None:
+    settings = KubeletSettings(
+        labels={"karpenter.sh/nodepool": "default"},
+        taints=({"key": "karpenter.sh/unregistered", "effect": "NoExecute"},),
+        kube_reserved={"cpu": "100m"},
+    )
+    made = node(kind_of("m7g.large"), facts(), settings, datetime(2026, 1, 1, tzinfo=UTC), "v1.36.0")
+    assert made["metadata"]["name"] == "ip-10-0-0-4.us-west-2.compute.internal"
+    assert made["spec"]["providerID"] == "aws:///us-west-2a/i-1"
+    labels = made["metadata"]["labels"]
+    assert labels["kubernetes.io/arch"] == "arm64"
+    assert labels["topology.kubernetes.io/zone"] == "us-west-2a"
+    assert labels["node.kubernetes.io/instance-type"] == "m7g.large"
+    assert labels["karpenter.sh/nodepool"] == "default"
+    taints = {(taint["key"], taint["effect"]) for taint in made["spec"]["taints"]}
+    assert ("node.cloudprovider.kubernetes.io/uninitialized", "NoSchedule") in taints
+    assert ("karpenter.sh/unregistered", "NoExecute") in taints
+    ready = {one["type"]: one["status"] for one in made["status"]["conditions"]}["Ready"]
+    assert ready == "False"
+    assert made["status"]["allocatable"]["cpu"] == "1900m"
+
+
+def test_the_newest_boot_rule_that_fits_wins() -> None:
+    plan = BootPlan(default_delay=8)
+    assert plan.due("m7g.large", 100.0, 107.9) is False
+    assert plan.due("m7g.large", 100.0, 108.0) is True
+    assert plan.due("m7g.large", None, 999.0) is False
+    plan.add(BootRule(delay=1))
+    plan.add(BootRule(instance_type="c7g.large", never=True))
+    assert plan.due("m7g.large", 100.0, 101.0) is True
+    assert plan.due("c7g.large", 100.0, 10_000.0) is False
+    plan.clear()
+    assert plan.due("c7g.large", 100.0, 108.0) is True
+
+
+@pytest.mark.integration
+def test_user_data_and_disk_come_from_the_launch_template(aws: Aws) -> None:
+    aws.ec2.delete_launch_template(LaunchTemplateName=TEMPLATE)
+    aws.template(
+        user_data="#!/bin/bash\n", BlockDeviceMappings=[{"DeviceName": "/dev/xvda", "Ebs": {"VolumeSize": 50}}]
+    )
+    machine = aws.server.world.book.get(aws.launch())
+    assert machine is not None
+    assert user_data(machine) == "#!/bin/bash\n"
+    known = instance_facts(machine)
+    assert known.disk_gib == 50
+    boot = boot_facts(machine, known, kind_of("m7g.large"))
+    assert boot.image.startswith("amazon-eks-node-al2023-arm64-standard-")
+    assert (boot.cpus, boot.eni_pods) == (2, 29)
+
+
+@pytest.mark.integration
+def test_the_console_shows_what_the_first_boot_said(aws: Aws) -> None:
+    instance_id = aws.launch()
+    machine = aws.server.world.book.get(instance_id)
+    assert machine is not None
+    machine.console.append("the first boot refused it")
+    assert aws.ec2.get_console_output(InstanceId=instance_id)["Output"] == "the first boot refused it\r\n"
+
+
+def test_price_file_of_the_project_is_a_price_file(tmp_path: Path) -> None:
+    from sandbox.ec2.prices import read_prices
+
+    assert read_prices().price("spot", "m7g.large")
+    broken = tmp_path / "us-west-2.json"
+    broken.write_text(json.dumps([1]))
+    with pytest.raises(ValueError, match=r"us-west-2\.json is not a price file"):
+        read_prices(tables=tmp_path)

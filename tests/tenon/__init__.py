@@ -1,0 +1,1 @@
+"""Tests of what Tenon decides, in the rooms of the package tenon."""

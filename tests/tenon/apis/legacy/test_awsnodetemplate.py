@@ -1,0 +1,161 @@
+"""AWSNodeTemplate as EC2NodeClass (LEG-30 to LEG-42)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tenon.apis.legacy.awsnodetemplate import (
+    EXCLUDED_BY_LAUNCH_TEMPLATE,
+    Defaults,
+    convert_provider,
+    convert_template,
+)
+from tenon.apis.legacy.conversion import Converted
+from tests.tenon.apis.case import REMOVED
+from tests.tenon.apis.legacy.sound import manifest, problems, sound
+
+SPEC = {"subnetSelector": {"a": "b"}, "securityGroupSelector": {"a": "b"}, "instanceProfile": "p"}
+IDS = "ami-1, ami-2,"
+
+
+def converted(edits: dict[str, Any] | None = None, defaults: Defaults | None = None, **metadata: Any) -> Converted:
+    old = manifest("karpenter.k8s.aws/v1alpha1", "AWSNodeTemplate", SPEC, edits, **metadata)
+    return convert_template(old, defaults)
+
+
+def spec(edits: dict[str, Any] | None = None) -> Any:
+    (found,) = sound(converted(edits))
+    return found["spec"]
+
+
+def test_leg30_leg38_leg39_fields_that_stay() -> None:
+    edits = {
+        "userData": "#!/bin/sh",
+        "blockDeviceMappings": [{"deviceName": "/dev/xvda", "ebs": {"volumeSize": "100Gi"}}],
+        "tags": {"karpenter.sh/discovery": "karpenter-test"},
+        "context": "c",
+        "detailedMonitoring": True,
+    }
+    found = spec(edits)
+    assert {name: found[name] for name in edits} == edits
+
+
+@pytest.mark.parametrize(
+    ("family", "alias"),
+    [
+        (None, "al2@latest"),
+        ("AL2", "al2@latest"),
+        ("Bottlerocket", "bottlerocket@latest"),
+        ("Windows2022", "windows2022@latest"),
+    ],
+)
+def test_leg31_a_family_is_an_alias(family: str | None, alias: str) -> None:
+    assert spec({} if family is None else {"amiFamily": family})["amiSelectorTerms"] == [{"alias": alias}]
+
+
+def test_leg31_a_family_with_images_is_stated() -> None:
+    assert spec({"amiSelector": {"Name": "x"}})["amiFamily"] == "AL2"
+    assert spec({"amiFamily": "Custom", "amiSelector": {"Name": "x"}})["amiFamily"] == "Custom"
+    assert problems(converted({"amiFamily": "Custom"})) == ["spec.amiSelector: is required with amiFamily Custom"]
+
+
+@pytest.mark.parametrize(
+    ("selector", "terms"),
+    [
+        ({"aws-ids": IDS}, [{"id": "ami-1"}, {"id": "ami-2"}]),
+        ({"aws::ids": IDS}, [{"id": "ami-1"}, {"id": "ami-2"}]),
+        ({"Name": "mine", "any": ""}, [{"tags": {"Name": "mine", "any": "*"}}]),
+        (
+            {"aws::name": "a, b", "aws::owners": "self,123456789012"},
+            [{"name": name, "owner": owner} for name in ("a", "b") for owner in ("self", "123456789012")],
+        ),
+        ({"aws::owners": "self", "Name": "x"}, [{"owner": "self", "tags": {"Name": "x"}}]),
+        ({"aws::name": "a", "Name": "x"}, [{"name": "a", "tags": {"Name": "x"}}]),
+    ],
+    ids=str,
+)
+def test_leg32_images(selector: dict[str, str], terms: list[dict[str, Any]]) -> None:
+    assert spec({"amiSelector": selector})["amiSelectorTerms"] == terms
+
+
+@pytest.mark.parametrize("field", ["subnetSelector", "securityGroupSelector"])
+def test_leg33_leg34_selectors(field: str) -> None:
+    prefix = "subnet" if field == "subnetSelector" else "sg"
+    terms = f"{field}Terms"
+    assert spec({field: {"Name": "", "team": "a"}})[terms] == [{"tags": {"Name": "*", "team": "a"}}]
+    for key in ("aws-ids", "aws::ids"):
+        assert spec({field: {key: f"{prefix}-1,{prefix}-2"}})[terms] == [{"id": f"{prefix}-1"}, {"id": f"{prefix}-2"}]
+        assert "must stand alone" in problems(converted({field: {key: f"{prefix}-1", "Name": "x"}}))[0]
+        assert "names no id" in problems(converted({field: {key: " , "}}))[0]
+    assert problems(converted({field: REMOVED})) == [f"spec.{field}: is required"]
+
+
+def test_leg35_the_instance_profile_may_come_from_the_settings() -> None:
+    assert "role" not in spec()
+    told = converted({"instanceProfile": REMOVED}, Defaults(instance_profile="shared"))
+    assert sound(told)[0]["spec"]["instanceProfile"] == "shared"
+    assert any("aws.defaultInstanceProfile" in note for note in told.notes)
+    assert sound(converted({"instanceProfile": REMOVED}))[0]["spec"]["role"] == "KarpenterNodeRole"
+
+
+def test_leg36_a_launch_template_is_left_out_with_a_note() -> None:
+    told = converted({"launchTemplate": "mine", "securityGroupSelector": REMOVED, "instanceProfile": REMOVED})
+    assert "launchTemplate" not in sound(told)[0]["spec"]
+    assert any("launchTemplate mine is left out" in note for note in told.notes)
+    alone = {"launchTemplate": "mine", "securityGroupSelector": REMOVED, "instanceProfile": REMOVED}
+    values: dict[str, Any] = {"userData": "x", "amiFamily": "AL2", "instanceProfile": "p"}
+    for field in EXCLUDED_BY_LAUNCH_TEMPLATE:
+        value = values.get(
+            field, [{"deviceName": "a"}] if field == "blockDeviceMappings" else {"httpEndpoint": "enabled"}
+        )
+        assert f"spec.{field}: is not combined with launchTemplate" in problems(converted(alone | {field: value}))
+
+
+def test_leg37_the_metadata_options_of_that_time_are_written_out() -> None:
+    all_of_them = {
+        "httpEndpoint": "enabled",
+        "httpProtocolIPv6": "disabled",
+        "httpPutResponseHopLimit": 2,
+        "httpTokens": "required",
+    }
+    assert spec()["metadataOptions"] == all_of_them
+    assert spec({"metadataOptions": {"httpTokens": "optional"}})["metadataOptions"] == all_of_them | {
+        "httpTokens": "optional"
+    }
+
+
+@pytest.mark.parametrize("tag", ["karpenter.sh/provisioner-name", "karpenter.sh/managed-by"])
+def test_leg39_tags_that_were_karpenters_are_refused(tag: str) -> None:
+    assert problems(converted({"tags": {tag: "x"}}))[0].startswith(f"spec.tags[{tag}]: ")
+
+
+def test_leg52_tags_of_the_settings_are_added_and_its_own_win() -> None:
+    told = converted({"tags": {"team": "own"}}, Defaults(tags={"team": "all", "cost": "1"}))
+    assert sound(told)[0]["spec"]["tags"] == {"team": "own", "cost": "1"}
+    assert "the settings (aws.tags, DEFAULT_TAGS) add tags: cost" in told.notes
+    alike = converted({"tags": {"team": "own"}}, Defaults(tags={"team": "all"}))
+    assert sound(alike)[0]["spec"]["tags"] == {"team": "own"}
+    assert not any("aws.tags" in note for note in alike.notes)
+    provider = convert_provider("p", SPEC, Defaults(tags={"team": "all"}))
+    assert sound(provider)[0]["spec"]["tags"] == {"team": "all"}
+
+
+def test_leg52_more_tags_than_ec2_takes_are_reported_with_their_source() -> None:
+    own = {f"own{number}": "x" for number in range(49)}
+    settings = Defaults(tags={"own0": "all", "a": "1"})
+    assert len(sound(converted({"tags": own}, settings))[0]["spec"]["tags"]) == 50
+    more = Defaults(tags={"a": "1", "b": "2"})
+    said = "has 49 tags, 51 with those of the settings: an EC2NodeClass takes 50"
+    assert problems(converted({"tags": own}, more)) == [f"spec.tags: {said}"]
+    assert problems(convert_provider("p", {**SPEC, "tags": own}, more)) == [f"spec.provider.tags: {said}"]
+
+
+def test_leg41_leg42_the_status_stays_and_the_hash_goes() -> None:
+    old = manifest("karpenter.k8s.aws/v1alpha1", "AWSNodeTemplate", SPEC)
+    old["metadata"]["annotations"] = {"karpenter.k8s.aws/nodetemplate-hash": "1"}
+    status = {"subnets": [{"id": "subnet-1", "zone": "us-west-2a"}], "securityGroups": [{"id": "sg-1", "name": "n"}]}
+    (found,) = sound(convert_template({**old, "status": status}))
+    assert found["status"] == status
+    assert found["metadata"] == {"name": "case"}

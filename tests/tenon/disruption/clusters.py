@@ -1,0 +1,484 @@
+"""Small clusters for the tests of methods that move pods, written as plain data and built as the worker builds them.
+
+The same description gives the model for the method and the manifests for the judge of plans (`tests.oracle`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+from tenon.apis import labels
+from tenon.apis.consolidation_limits import read_least_saving
+from tenon.apis.disruption_windows import read_windows
+from tenon.apis.nodepool import Budget
+from tenon.apis.reasons import Reason
+from tenon.disruption.model import Command, ManagedNode, NodeDetail, PoolPolicy, Situation, model_of
+from tenon.disruption.rules.held_pods import holder
+from tenon.disruption.search.cost import rescheduling_cost
+from tenon.kube.decode import MIRROR_ANNOTATION, decode_pod
+from tenon.kube.pod_disruption_budgets import PodDisruptionBudget, decode_pdb, selecting
+from tenon.kube.protection import node_protection
+from tenon.kube.records import PodRecord
+from tenon.kube.requirements import Requirements
+from tenon.kube.taints import Taint
+from tenon.kube.timestamps import format_instant
+from tenon.resources import parse_resources, total
+from tenon.scheduling.catalog import parse_catalog
+from tenon.scheduling.model import InstanceType, Node, Pool, Problem
+from tenon.simulation.document import claim_entry
+from tests.oracle.findings import Finding
+from tests.oracle.judging import judge
+from tests.tenon.scheduling.builders import ordinary_entries
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+Object = dict[str, Any]
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+_DURATION = re.compile(r"(\d+)([smh])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours"}
+
+PROTECTED = 'the "karpenter.sh/do-not-disrupt" annotation of its Node'
+
+
+class Spec(BaseModel):
+    """A part of a description. Unknown keys are refused, so that a test does not pass for the wrong reason."""
+
+    model_config = ConfigDict(extra="forbid", alias_generator=to_camel, populate_by_name=True, frozen=True)
+
+
+class PodSpec(Spec):
+    """Equal pods."""
+
+    count: int = 1
+    cpu: str = "1"
+    memory: str = "1Gi"
+    app: str = "web"
+    selector: dict[str, str] = {}
+    tolerates: bool = False
+    apart: bool = False
+    """No two pods of the app on one node."""
+    spread: Literal["", "zone", "host"] = ""
+    priority: int = 0
+    deletion_cost: int = 0
+    ready: bool = True
+    daemon: bool = False
+    """A DaemonSet owns it, so no other node would run it."""
+    static: bool = False
+    """It mirrors a static pod, which no drain evicts."""
+    succeeded: bool = False
+    terminating: bool = False
+    annotations: dict[str, str] = {}
+    bound: str = "1h"
+    """How long ago it was bound to its node."""
+
+
+class PdbSpec(Spec):
+    """A PodDisruptionBudget for the pods of an app."""
+
+    app: str = "web"
+    allowed: int | None = None
+    """``status.disruptionsAllowed``."""
+    max_unavailable: int | str | None = None
+    min_available: int | str | None = None
+    unhealthy_pods: Literal["", "AlwaysAllow", "IfHealthyBudget"] = ""
+
+
+class NodeSpec(Spec):
+    """A node that its NodePool launched."""
+
+    pool: str = "default"
+    type: str = "m5.xlarge"
+    zone: str = "us-west-2a"
+    capacity_type: str = "on-demand"
+    pods: list[PodSpec] = []
+    quiet: str | None = "1h"
+    """How long ago the last pod event was."""
+    price: float | None = None
+    """Instead of the price of its offering."""
+    initialized: bool = True
+    ready: bool = True
+    leaving: bool = False
+    terminating: bool = False
+    """Its instance is being terminated."""
+    protected: bool = False
+    annotations: dict[str, str] = {}
+    """Of its Node."""
+    held_by: str = ""
+    """Instead of what its pods say."""
+    drifted: str = ""
+    """The reason of the condition Drifted of its NodeClaim."""
+    drifted_for: str = "1h"
+    drift_message: str = ""
+    grace_period: bool = False
+    """Its NodeClaim has a terminationGracePeriod."""
+    disrupted_by: str = ""
+    replacement_for: str = ""
+    created_for: str = ""
+    tainted: bool = False
+    age: str | None = None
+    expires_in: str | None = None
+    expired_for: str | None = None
+    managed: bool = True
+    """Whether a NodePool owns it."""
+
+
+class PoolSpec(Spec):
+    """A NodePool."""
+
+    requirements: list[dict[str, Any]] = []
+    """More than architecture and capacity type."""
+    capacity_types: list[str] = ["on-demand"]
+    consolidate_after: str | None = "0s"
+    policy: Literal["WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced"] = "WhenEmptyOrUnderutilized"
+    budgets: list[dict[str, Any]] = [{"nodes": "100%"}]
+    weight: int = 0
+    limits: dict[str, str] | None = None
+    replicas: int | None = None
+    tainted: bool = False
+    windows: list[dict[str, Any]] | None = None
+    """The annotation tenon.sh/disruption-windows."""
+    resolved: bool = True
+    """Whether its instance types are known."""
+    refused: bool = False
+    """EC2 refuses its launches."""
+    least_saving: str | None = None
+    expire_within_budgets: bool = False
+    """The annotation tenon.sh/expire-within-budgets."""
+    rest: str = "0s"
+    """How long consolidation leaves a node alone that it created."""
+    types: list[str] | None = None
+    """The instance types that it may launch; all by default."""
+
+
+class Cluster(Spec):
+    """A whole cluster."""
+
+    pools: dict[str, PoolSpec] = Field(default_factory=lambda: {"default": PoolSpec()})
+    nodes: dict[str, NodeSpec]
+    nominated: list[str] = []
+    buffer_hosts: list[str] = []
+    under_command: list[str] = []
+    postponed: list[str] = []
+    blocked: dict[str, str] = {}
+    """By node, how long ago a method last found that it cannot leave."""
+    pdbs: dict[str, PdbSpec] = {}
+    now: datetime = NOW
+    """Durations of nodes and pods count back from here."""
+
+
+CATALOGUE: Object = {"instanceTypes": ordinary_entries()}
+_OF_A_DAEMONSET = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "uid-d", "controller": True}
+DEDICATED = Taint("dedicated", "NoSchedule", "x")
+
+
+@cache
+def types() -> Mapping[str, InstanceType]:
+    """The catalogue by name."""
+    return {kind.name: kind for kind in parse_catalog(CATALOGUE)}
+
+
+def duration(text: str) -> timedelta:
+    """Read a duration such as 90s or 1h."""
+    match = _DURATION.fullmatch(text)
+    assert match, f"{text!r} is not a duration"
+    return timedelta(**{_UNITS[match[2]]: int(match[1])})
+
+
+def situation(cluster: Cluster) -> Situation:
+    """The cluster as disruption sees it."""
+    now, details = cluster.now, {}
+    managed = []
+    budgets = [_pdb(name, spec) for name, spec in cluster.pdbs.items()]
+    for name, spec in cluster.nodes.items():
+        if not spec.managed:
+            continue
+        records = [record for record in records_of(name, spec, now) if not record.terminal]
+        moving = [record for record in records if record.reschedulable]
+        held_by = spec.held_by or holder(((record, selecting(record.pod, budgets)) for record in records), now)
+        quiet = None if spec.quiet is None else now - duration(spec.quiet)
+        managed.append(
+            ManagedNode(
+                claim=name,
+                uid=f"uid-{name}",
+                pool=spec.pool,
+                initialized=spec.initialized,
+                ready=spec.ready,
+                leaving=spec.leaving,
+                empty=not moving,
+                protected_by=PROTECTED if spec.protected else node_protection({}, spec.annotations, None, now),
+                quiet_since=quiet if not moving else None,
+                node=name,
+                terminating=spec.terminating,
+                held_by=held_by if not moving else "",
+                drifted=bool(spec.drifted),
+                disrupted_by=spec.disrupted_by,
+                replacement_for=spec.replacement_for,
+                created_for=spec.created_for,
+                expires_at=_expires_at(spec, now),
+            )
+        )
+        details[name] = NodeDetail(
+            node=name,
+            instance_type=spec.type,
+            zone=spec.zone,
+            capacity_type=spec.capacity_type,
+            price=price_of(spec),
+            pods=tuple(record.pod for record in moving),
+            cost=rescheduling_cost((record.pod.priority, record.disruption_cost) for record in moving),
+            held_by=held_by,
+            has_grace_period=spec.grace_period,
+            drifted=spec.drifted,
+            drift_message=spec.drift_message,
+            drifted_since=now - duration(spec.drifted_for) if spec.drifted else None,
+            quiet_since=quiet,
+            created_at=None if spec.age is None else now - duration(spec.age),
+        )
+    static = {name for name, spec in cluster.pools.items() if spec.replicas is not None}
+    refused = {name for name, spec in cluster.pools.items() if spec.refused}
+    return Situation(
+        nodes=managed,
+        policies={name: _policy(name, spec) for name, spec in cluster.pools.items()},
+        now=now,
+        under_command=frozenset(cluster.under_command),
+        postponed=frozenset(cluster.postponed),
+        nominated=frozenset(cluster.nominated),
+        buffer_hosts=frozenset(cluster.buffer_hosts),
+        model=model_of(_problem(cluster), details, static, refused),
+        blocked_at={name: now - duration(ago) for name, ago in cluster.blocked.items()},
+    )
+
+
+def _expires_at(spec: NodeSpec, now: datetime) -> datetime | None:
+    if spec.expired_for is not None:
+        return now - duration(spec.expired_for)
+    return None if spec.expires_in is None else now + duration(spec.expires_in)
+
+
+def _pdb(name: str, spec: PdbSpec) -> PodDisruptionBudget:
+    """The budget, decoded as from the API server."""
+    stated = {
+        "maxUnavailable": spec.max_unavailable,
+        "minAvailable": spec.min_available,
+        "unhealthyPodEvictionPolicy": spec.unhealthy_pods or None,
+    }
+    body = {
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "selector": {"matchLabels": {"app": spec.app}},
+            **{key: value for key, value in stated.items() if value is not None},
+        },
+        "status": {} if spec.allowed is None else {"disruptionsAllowed": spec.allowed},
+    }
+    return decode_pdb(json.dumps(body).encode()).value
+
+
+def price_of(spec: NodeSpec) -> float:
+    """The price of a node's own offering."""
+    if spec.price is not None:
+        return spec.price
+    offered = types()[spec.type].offerings
+    return next(o.price for o in offered if (o.zone, o.capacity_type) == (spec.zone, spec.capacity_type))
+
+
+def records_of(node: str, spec: NodeSpec, now: datetime = NOW) -> list[PodRecord]:
+    """The pods of a node, decoded as from the API server."""
+    return [decode_pod(json.dumps(manifest).encode()) for manifest in pod_manifests(node, spec, now)]
+
+
+def pod_manifests(node: str, spec: NodeSpec, now: datetime = NOW) -> list[Object]:
+    """The manifests of a node's pods."""
+    return [
+        _pod_manifest(f"{node}-{number}-{copy}", node, pod, now)
+        for number, pod in enumerate(spec.pods)
+        for copy in range(pod.count)
+    ]
+
+
+def findings(cluster: Cluster, commands: Iterable[Command]) -> list[Finding]:
+    """What is wrong with the places of all pods that the commands move, judged without the engine.
+
+    A static NodePool's node is replaced by one like it, wherever its pods go, so nothing can be said about them. The
+    pods of an expired node are planned once they are evicted.
+    """
+    chosen = [command for command in commands if command.reason != Reason.EXPIRED and not _is_static(command, cluster)]
+    gone = {candidate.node.claim for command in chosen for candidate in command.candidates}
+    manifests: list[Object] = [_pool_manifest(name, spec) for name, spec in cluster.pools.items()]
+    for name, spec in cluster.nodes.items():
+        if name not in gone:
+            manifests.append(_node_manifest(name, spec))
+        for pod in pod_manifests(name, spec, cluster.now):
+            if name in gone:
+                if not decode_pod(json.dumps(pod).encode()).reschedulable:
+                    continue
+                del pod["spec"]["nodeName"]
+            manifests.append(pod)
+    claims = [
+        claim_entry(claim, f"new-{turn}-{number}")
+        for turn, command in enumerate(chosen)
+        for number, claim in enumerate(command.replacements)
+    ]
+    hosts: dict[str, list[str]] = {}
+    for command in chosen:
+        for node, pods in command.destinations.items():
+            hosts.setdefault(node, []).extend(pod.key for pod in pods)
+    count = sum(len(claim["pods"]) for claim in claims) + sum(map(len, hosts.values()))
+    plan = {
+        "nodeClaims": claims,
+        "existingNodes": [{"name": name, "pods": pods} for name, pods in hosts.items()],
+        "unschedulable": [],
+        "totals": {
+            "pods": count,
+            "unschedulable": 0,
+            "nodes": len(claims),
+            "pricePerHour": sum(claim["price"] for claim in claims),
+            "lowerBoundPricePerHour": 0.0,
+        },
+    }
+    return judge(manifests, CATALOGUE, plan)
+
+
+def _is_static(command: Command, cluster: Cluster) -> bool:
+    return any(cluster.pools[candidate.node.pool].replicas is not None for candidate in command.candidates)
+
+
+def _problem(cluster: Cluster) -> Problem:
+    nodes = []
+    for name, spec in cluster.nodes.items():
+        pods = tuple(record.pod for record in records_of(name, spec, cluster.now) if not record.terminal)
+        nodes.append(
+            Node(
+                name,
+                _node_labels(name, spec),
+                (DEDICATED,) if spec.tainted else (),
+                types()[spec.type].allocatable,
+                total(pod.requests for pod in pods),
+                initialized=spec.initialized,
+                pods=pods,
+                closed=spec.leaving,
+                capacity=types()[spec.type].capacity,
+            )
+        )
+    pools = [_pool(name, spec, cluster) for name, spec in cluster.pools.items()]
+    return Problem((), pools, nodes, namespaces={"default": {}})
+
+
+def _node_labels(name: str, spec: NodeSpec) -> dict[str, str]:
+    stated = {key: one.values[0] for key, one in types()[spec.type].requirements.items() if one.members}
+    own = {labels.ZONE: spec.zone, labels.CAPACITY_TYPE: spec.capacity_type, labels.HOSTNAME: name}
+    return {**stated, **own, **({labels.NODEPOOL: spec.pool} if spec.managed else {})}
+
+
+def _needs(spec: PoolSpec) -> list[Object]:
+    return [
+        {"key": labels.CAPACITY_TYPE, "operator": "In", "values": spec.capacity_types},
+        {"key": labels.ARCH, "operator": "In", "values": ["amd64"]},
+        *([{"key": labels.INSTANCE_TYPE, "operator": "In", "values": spec.types}] if spec.types else []),
+        *spec.requirements,
+    ]
+
+
+def _pool(name: str, spec: PoolSpec, cluster: Cluster) -> Pool:
+    mine = [types()[node.type].capacity for node in cluster.nodes.values() if node.managed and node.pool == name]
+    return Pool(
+        name,
+        Requirements.from_terms(_needs(spec)),
+        list(types().values()) if spec.resolved else [],
+        weight=spec.weight,
+        taints=(DEDICATED,) if spec.tainted else (),
+        limits=parse_resources(spec.limits) if spec.limits else None,
+        usage={**total(mine), "nodes": len(mine)},
+    )
+
+
+def _policy(name: str, spec: PoolSpec) -> PoolPolicy:
+    return PoolPolicy(
+        name,
+        None if spec.consolidate_after is None else duration(spec.consolidate_after),
+        tuple(Budget.model_validate(budget) for budget in spec.budgets),
+        spec.policy,
+        spec.replicas,
+        None if spec.least_saving is None else read_least_saving(spec.least_saving),
+        duration(spec.rest),
+        () if spec.windows is None else read_windows(json.dumps(spec.windows)),
+        spec.expire_within_budgets,
+    )
+
+
+def _pod_manifest(name: str, node: str, pod: PodSpec, now: datetime) -> Object:
+    chosen = {"labelSelector": {"matchLabels": {"app": pod.app}}}
+    key = {"zone": labels.ZONE, "host": labels.HOSTNAME}.get(pod.spread)
+    apart = {"affinity": {"podAntiAffinity": {REQUIRED: [{**chosen, "topologyKey": labels.HOSTNAME}]}}}
+    rule = {**chosen, "topologyKey": key, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+    return {
+        "kind": "Pod",
+        "apiVersion": "v1",
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "uid": f"uid-{name}",
+            "labels": {"app": pod.app},
+            "annotations": {
+                **({labels.POD_DELETION_COST: str(pod.deletion_cost)} if pod.deletion_cost else {}),
+                **({MIRROR_ANNOTATION: "x"} if pod.static else {}),
+                **pod.annotations,
+            },
+            **({"ownerReferences": [_OF_A_DAEMONSET]} if pod.daemon else {}),
+            **({"deletionTimestamp": format_instant(now)} if pod.terminating else {}),
+        },
+        "spec": {
+            "nodeName": node,
+            "priority": pod.priority,
+            "containers": [{"name": "main", "resources": {"requests": {"cpu": pod.cpu, "memory": pod.memory}}}],
+            **({"nodeSelector": pod.selector} if pod.selector else {}),
+            **({"tolerations": [{"operator": "Exists"}]} if pod.tolerates else {}),
+            **(apart if pod.apart else {}),
+            **({"topologySpreadConstraints": [rule]} if key else {}),
+        },
+        "status": {
+            "phase": "Succeeded" if pod.succeeded else "Running",
+            "startTime": format_instant(now - duration(pod.bound)),
+            "conditions": [
+                {
+                    "type": "PodScheduled",
+                    "status": "True",
+                    "lastTransitionTime": format_instant(now - duration(pod.bound)),
+                },
+                {"type": "Ready", "status": "True" if pod.ready else "False"},
+            ],
+        },
+    }
+
+
+def _node_manifest(name: str, spec: NodeSpec) -> Object:
+    kind = next(entry for entry in CATALOGUE["instanceTypes"] if entry["name"] == spec.type)
+    room = {resource: _allocatable(kind, resource) for resource in kind["capacity"]}
+    taints = [{"key": DEDICATED.key, "value": DEDICATED.value, "effect": DEDICATED.effect}] if spec.tainted else []
+    return {
+        "kind": "Node",
+        "metadata": {"name": name, "labels": _node_labels(name, spec)},
+        "spec": {"taints": taints},
+        "status": {"allocatable": room, "capacity": kind["capacity"]},
+    }
+
+
+def _allocatable(kind: Object, resource: str) -> str:
+    """The oracle reads quantities by itself, so this is a difference of texts in the units of the catalogue."""
+    capacity, overhead = kind["capacity"][resource], kind["overhead"].get(resource)
+    if overhead is None:
+        return str(capacity)
+    if resource == "cpu":
+        return f"{int(capacity) * 1000 - int(overhead.removesuffix('m'))}m"
+    return f"{float(capacity.removesuffix('Gi')) * 1024 - int(overhead.removesuffix('Mi')):.0f}Mi"
+
+
+def _pool_manifest(name: str, spec: PoolSpec) -> Object:
+    taints = [{"key": DEDICATED.key, "value": DEDICATED.value, "effect": DEDICATED.effect}] if spec.tainted else []
+    body: Object = {"template": {"spec": {"requirements": _needs(spec), "taints": taints}}, "weight": spec.weight}
+    return {"kind": "NodePool", "metadata": {"name": name}, "spec": {**body, "limits": spec.limits or {}}}

@@ -1,0 +1,316 @@
+"""How long consolidation lets pods rest that disruption commands moved."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from tenon.apis.reasons import Reason
+from tenon.disruption.commands.command_messages import arrivals_of, pods_sent
+from tenon.disruption.deciding import decide
+from tenon.disruption.history.arrivals import (
+    MAX_SIZE,
+    REMEMBERED,
+    REST,
+    WITHIN,
+    Arrival,
+    arriving,
+    read_arrivals,
+    rest_until,
+    times_moved,
+    with_arrival,
+    workload_mark,
+)
+from tenon.disruption.methods import METHODS, moving_methods
+from tenon.disruption.methods.consolidation import Consolidation
+from tenon.disruption.model import Decision, Situation
+from tenon.disruption.search.pods_elsewhere import PodsElsewhere
+from tenon.kube.pod import Pod
+from tenon.scheduling.deadline import never
+from tests.tenon.disruption.clusters import NOW, Cluster, NodeSpec, PodSpec, PoolSpec, situation
+
+MOVED = NOW - timedelta(minutes=30)
+SMALL = PodSpec(cpu="100m", memory="128Mi")
+
+
+def web(created: datetime, workload: str = "Deployment/web", name: str = "web-1") -> Pod:
+    return Pod("shop", name, f"uid-{name}", {}, created=created.timestamp(), workload=workload)
+
+
+def arrival(times: int = 1, at: datetime = MOVED, workload: str = "Deployment/web") -> Arrival:
+    return Arrival(at, {workload_mark(web(at, workload)): times})
+
+
+def test_wsh01_a_pod_created_soon_after_its_workload_was_moved_has_moved() -> None:
+    assert times_moved(web(MOVED), [arrival()], NOW) == (1, MOVED)
+    assert times_moved(web(MOVED + WITHIN), [arrival(2)], NOW) == (2, MOVED)
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [
+        web(MOVED - timedelta(seconds=2)),
+        web(MOVED + WITHIN + timedelta(seconds=2)),
+        web(MOVED, "Deployment/other"),
+        replace(web(MOVED), namespace="other"),
+    ],
+)
+def test_other_pods_of_its_node_have_not_moved(pod: Pod) -> None:
+    assert times_moved(pod, [arrival()], NOW) == (0, None)
+
+
+def test_wsh01_a_pod_rests_for_an_hour_and_for_a_day_after_its_second_move() -> None:
+    assert rest_until([web(MOVED)], [arrival()], NOW) == MOVED + REST
+    assert rest_until([web(MOVED)], [arrival(2)], NOW) == MOVED + REMEMBERED
+    assert rest_until([web(MOVED)], [arrival()], MOVED + REST) is None
+    assert rest_until([web(MOVED)], [arrival(2)], MOVED + REMEMBERED) is None
+    assert rest_until([web(MOVED)], [], NOW) is None
+
+
+def test_what_a_command_moves_counts_its_earlier_moves() -> None:
+    first, second = web(MOVED), web(MOVED, name="web-2")
+    mark = workload_mark(first)
+    assert arriving([first, second], {}) == {mark: 1}
+    assert arriving([first, second], {second.key: 1}) == {mark: 2}
+
+
+def test_the_annotation_keeps_what_is_of_the_last_day() -> None:
+    text = "[]"
+    for hours in range(30):
+        text = with_arrival(text, NOW + timedelta(hours=hours), {"0a0b0c0d": 1}, {"0a0b0c0d": 3})
+    found = read_arrivals(text)
+    assert [each.at for each in found] == [NOW + timedelta(hours=hours) for hours in range(6, 30)]
+    assert found[-1] == Arrival(NOW + timedelta(hours=29), {"0a0b0c0d": 1}, {"0a0b0c0d": 3})
+    later = with_arrival(text, NOW + timedelta(hours=60), {"0a0b0c0d": 2}, {})
+    assert read_arrivals(later) == (Arrival(NOW + timedelta(hours=60), {"0a0b0c0d": 2}),)
+
+
+def test_wsh01_a_node_that_gets_pods_every_five_minutes_forgets_none_of_them() -> None:
+    """A large node got pods of more than 64 commands in a day, and the first of them moved for the third time."""
+    text = "[]"
+    for number in range(288):
+        text = with_arrival(text, NOW + number * timedelta(minutes=5), {"0a0b0c0d": 2}, {"0a0b0c0d": 1})
+    assert read_arrivals(text)[0].at == NOW
+
+
+def test_the_annotation_stays_small() -> None:
+    """The API server refuses an object of which the annotations have more than 256 KiB."""
+    text = "[]"
+    pods = {f"{number:08x}": 1 for number in range(250)}
+    for number in range(100):
+        text = with_arrival(text, NOW + number * timedelta(minutes=1), pods, pods)
+    assert MAX_SIZE / 2 < len(text) <= MAX_SIZE
+    assert read_arrivals(text)[-1].at == NOW + timedelta(minutes=99)
+
+
+def test_pods_that_are_too_many_for_the_annotation_are_written_all_the_same() -> None:
+    pods = {f"{number:08x}": 1 for number in range(2_000)}
+    assert read_arrivals(with_arrival("[]", NOW, pods, pods)) == (Arrival(NOW, pods, pods),)
+
+
+@pytest.mark.parametrize("text", ["", "{}", "1", "[1]", '[["x", {}]]', '[["2026-11-21T12:00:00Z", 1]]', "[[]]"])
+def test_an_annotation_that_cannot_be_read_is_no_arrival(text: str) -> None:
+    assert read_arrivals(text) == ()
+    assert json.loads(with_arrival(text, NOW, {"0a0b0c0d": 1}, {})) == [["2026-11-21T12:00:00Z", {"0a0b0c0d": 1}, {}]]
+
+
+def decided(given: Situation) -> Decision:
+    decision = decide(given, [Consolidation()])
+    for error in decision.failed.values():
+        raise error
+    return decision
+
+
+def resting(cluster: Cluster, times: int, at: datetime = MOVED) -> Situation:
+    """The cluster after a command moved its pods where they are now."""
+    given = situation(cluster)
+    model = given.model
+    assert model is not None
+    details = {
+        claim: replace(detail, pods=tuple(replace(pod, created=at.timestamp()) for pod in detail.pods))
+        for claim, detail in model.details.items()
+    }
+    before = {pod.key: times - 1 for detail in details.values() for pod in detail.pods}
+    nodes = [replace(node, arrivals=(Arrival(at, arriving(details[node.claim].pods, before)),)) for node in given.nodes]
+    return replace(given, nodes=nodes, model=replace(model, details=details))
+
+
+@pytest.mark.parametrize(("times", "rest"), [(1, REST), (2, REMEMBERED)])
+def test_wsh01_a_node_whose_pods_rest_is_neither_replaced_nor_deleted(times: int, rest: timedelta) -> None:
+    nodes = {"a": NodeSpec(type="m5.4xlarge", pods=[SMALL]), "b": NodeSpec(type="c5.large", pods=[SMALL])}
+    decision = decided(resting(Cluster(nodes=nodes), times))
+    assert (decision.commands, decision.look_again) == ((), MOVED + rest)
+    often, until = ("once", "2026-11-21T12:30:00Z") if times == 1 else ("2 times", "2026-11-22T11:30:00Z")
+    assert decision.unconsolidatable == {
+        name: f"disruption commands have moved its pod default/{name}-0-0 {often} in the last day, at "
+        f"2026-11-21T11:30:00Z for the last time, so consolidation lets it rest until {until}"
+        for name in "ab"
+    }
+    assert len(decided(replace(resting(Cluster(nodes=nodes), times), now=MOVED + rest)).commands) >= 1
+
+
+def in_shortage(given: Situation, *claims: str) -> Situation:
+    """The situation in which these nodes were bought in a capacity shortage."""
+    nodes = [replace(node, bought_in_shortage=node.claim in claims) for node in given.nodes]
+    return replace(given, nodes=nodes)
+
+
+def test_wsh01_a_node_bought_in_a_shortage_is_replaced_although_its_pods_rest() -> None:
+    """An hour of it may cost more than the move. The rest of other nodes goes on."""
+    given = resting(Cluster(nodes={"a": NodeSpec(type="m5.4xlarge", pods=[SMALL])}), 1)
+    assert decided(given).commands == ()
+    (command,) = decided(in_shortage(given, "a")).commands
+    assert [one.node.claim for one in command.candidates] == ["a"]
+    assert len(command.replacements) == 1
+
+
+def test_wsh01_no_pods_move_to_a_node_that_was_bought_in_a_shortage() -> None:
+    """Their rest, and their being there, would keep it. Its own pods leave it."""
+    nodes = {"large": NodeSpec(type="m5.4xlarge", pods=[SMALL]), "small": NodeSpec(type="c5.large", pods=[SMALL])}
+    given = situation(Cluster(pools={"default": PoolSpec()}, nodes=nodes))
+    (command,) = decided(in_shortage(given, "large")).commands
+    assert ([one.node.claim for one in command.candidates], list(command.destinations)) == (["large"], ["small"])
+    only_small = replace_only(given, "small")
+    assert list(decided(only_small).commands[0].destinations) == ["large"]
+    assert decided(in_shortage(only_small, "large")).commands == ()
+
+
+def replace_only(given: Situation, claim: str) -> Situation:
+    """The situation in which only this node may be a candidate, because a pod protects each of the others."""
+    assert given.model is not None
+    details = {
+        name: detail if name == claim else replace(detail, held_by="pod shop/web-1 has do-not-disrupt")
+        for name, detail in given.model.details.items()
+    }
+    return replace(given, model=replace(given.model, details=details))
+
+
+def test_wsh01_drift_and_emptiness_do_not_wait_for_pods_that_rest() -> None:
+    nodes = {
+        "a": NodeSpec(type="m5.4xlarge", pods=[SMALL], drifted="AMIDrift", drifted_for="1h"),
+        "b": NodeSpec(type="c5.large"),
+        "c": NodeSpec(type="c5.large", pods=[SMALL]),
+    }
+    given = resting(Cluster(nodes=nodes), 2)
+    gone_pod = Arrival(MOVED, {"0a0b0c0d": 2})
+    given = replace(given, nodes=[replace(node, arrivals=(*node.arrivals, gone_pod)) for node in given.nodes])
+    found = decide(given, METHODS)
+    assert [[one.node.claim for one in command.candidates] for command in found.commands] == [["b"]]
+    found = decide(given, moving_methods(never))
+    (command,) = found.commands
+    assert (command.reason, [one.node.claim for one in command.candidates]) == (Reason.DRIFTED, ["a"])
+
+
+def test_wsh01_other_pods_may_move_to_a_node_whose_pods_rest() -> None:
+    nodes = {"a": NodeSpec(type="c5.xlarge", pods=[SMALL]), "b": NodeSpec(type="c5.large", pods=[SMALL])}
+    given = resting(Cluster(pools={"default": PoolSpec()}, nodes=nodes), 1)
+    awake = [replace(node, arrivals=()) if node.claim == "a" else node for node in given.nodes]
+    (command,) = decided(replace(given, nodes=awake)).commands
+    assert [one.node.claim for one in command.candidates] == ["a"]
+    assert list(command.destinations) == ["b"]
+
+
+def test_a_command_says_where_its_pods_go() -> None:
+    nodes = {
+        "a": NodeSpec(type="m5.4xlarge", pods=[SMALL, PodSpec(cpu="1")]),
+        "b": NodeSpec(type="c5.large", pods=[SMALL]),
+    }
+    given = situation(Cluster(nodes=nodes))
+    assert given.model is not None
+    (command,) = decided(given).commands
+    names = [f"new-{n}" for n in range(len(command.replacements))]
+    found = arrivals_of(command, given.model, names, NOW)
+    moved = [pod for pods in command.destinations.values() for pod in pods]
+    moved += [pod for claim in command.replacements for pod in claim.pods]
+    assert {mark for times in found.values() for mark in times} == {workload_mark(pod) for pod in moved}
+    assert {count for times in found.values() for count in times.values()} == {1}
+    sent = pods_sent(command, given.model, names)
+    assert sent.keys() == found.keys()
+    assert sum(count for pods in sent.values() for count in pods.values()) == len(moved)
+
+
+def moved_to(*names: str, sent: int, at: datetime = MOVED, times: int = 1) -> Situation:
+    """Node ``a`` was sent pods of `web`; the other nodes have one pod each of it, created when the command ran."""
+    nodes = {name: NodeSpec(type="c5.large", pods=[SMALL] if name in names else []) for name in ("a", "b", "c")}
+    given = situation(Cluster(nodes=nodes))
+    model = given.model
+    assert model is not None
+    details = {
+        claim: replace(
+            detail,
+            pods=tuple(
+                replace(pod, namespace="shop", workload="Deployment/web", created=at.timestamp()) for pod in detail.pods
+            ),
+        )
+        for claim, detail in model.details.items()
+    }
+    mark = workload_mark(web(MOVED))
+    came = Arrival(MOVED, {mark: times}, {mark: sent} if sent else {})
+    known = [replace(node, arrivals=(came,)) if node.claim == "a" else node for node in given.nodes]
+    return replace(given, nodes=known, model=replace(model, details=details))
+
+
+def arrivals_in(given: Situation, known: PodsElsewhere | None = None) -> dict[str, tuple[Arrival, ...]]:
+    """By NodeClaim. ``known``: what earlier looks found."""
+    assert given.model is not None
+    found = (known or PodsElsewhere()).added_to(given.nodes, given.model.details, NOW)
+    return {node.claim: node.arrivals for node in found}
+
+
+def test_wsh01_a_pod_that_kube_scheduler_bound_elsewhere_has_moved_too() -> None:
+    """The command sent two pods to one node. One came there, the other is on another node."""
+    given = moved_to("a", "b", sent=2, times=2)
+    found = arrivals_in(given)
+    assert [one.times for one in found["b"]] == [{workload_mark(web(MOVED)): 2}]
+    assert given.model is not None
+    assert rest_until(given.model.details["b"].pods, found["b"], NOW) == MOVED + REMEMBERED
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (moved_to("a", "b", sent=1), "all that were sent came"),
+        (moved_to("b", sent=0), "no pod was sent"),
+        (moved_to("b", sent=1, at=MOVED - timedelta(hours=1)), "the pod is older"),
+    ],
+)
+def test_other_pods_did_not_move(given: Situation, why: str) -> None:
+    assert (arrivals_in(given)["b"], why) == ((), why)
+
+
+def test_no_more_pods_count_as_moved_than_were_sent() -> None:
+    found = arrivals_in(moved_to("b", "c", sent=1))
+    assert sorted(len(found[name]) for name in ("b", "c")) == [0, 1]
+
+
+def test_wsh01_a_pod_elsewhere_is_known_after_its_planned_node_is_gone() -> None:
+    """The planned node stayed empty and left. An hour later the pod was moved as if it had never moved."""
+    known = PodsElsewhere()
+    given = moved_to("b", sent=1, times=2)
+    before = arrivals_in(given, known)["b"]
+    assert [one.times for one in before] == [{workload_mark(web(MOVED)): 2}]
+    gone = replace(given, nodes=[node for node in given.nodes if node.claim != "a"])
+    assert arrivals_in(gone, known)["b"] == before
+    assert arrivals_in(gone)["b"] == ()
+
+
+def test_wsh01_a_pod_elsewhere_counts_once() -> None:
+    known = PodsElsewhere()
+    given = moved_to("b", "c", sent=1)
+    first, second = arrivals_in(given, known), arrivals_in(given, known)
+    assert first == second
+
+
+def test_wsh01_a_pod_that_a_deployment_adds_later_is_not_the_one_that_moved() -> None:
+    """The pod that moved went to another node. Ten minutes later the Deployment grew on the planned node."""
+    given = moved_to("a", "b", sent=1)
+    model = given.model
+    assert model is not None
+    (added,) = model.details["a"].pods
+    later = replace(added, created=(MOVED + timedelta(minutes=10)).timestamp())
+    details = {**model.details, "a": replace(model.details["a"], pods=(later,))}
+    found = arrivals_in(replace(given, model=replace(model, details=details)))
+    assert [one.times for one in found["b"]] == [{workload_mark(web(MOVED)): 1}]

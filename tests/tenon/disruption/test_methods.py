@@ -1,0 +1,172 @@
+"""The registry of methods, and the rules that hold each method, whatever it proposes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tenon.apis.nodepool import Budget
+from tenon.apis.reasons import EVERY_BUDGETED, Reason
+from tenon.disruption.commands.command_messages import to_message
+from tenon.disruption.commands.disrupt_request import disrupt_request
+from tenon.disruption.deciding import IneligibleNodeError, decide, eligible
+from tenon.disruption.methods import METHODS, moving_methods
+from tenon.disruption.methods.base import Method
+from tenon.disruption.methods.emptiness import Emptiness
+from tenon.disruption.model import Candidate, Command, ManagedNode, PoolPolicy, Proposal, Situation
+from tenon.disruption.rules.budgets import max_unavailable
+from tenon.disruption.rules.pool_budgets import PoolBudgets
+from tenon.scheduling.deadline import never
+
+NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+POLICIES = {"default": PoolPolicy("default", timedelta(seconds=30), (Budget(nodes="100%"),))}
+
+
+def node(name: str, **changed: Any) -> ManagedNode:
+    made = ManagedNode(name, f"uid-{name}", "default", True, True, False, True, NOW - timedelta(hours=1))
+    return replace(made, **changed)
+
+
+@dataclass(frozen=True)
+class Greedy:
+    """Takes every node of the cluster, whether or not it may."""
+
+    name: str = "greedy"
+    reason: Reason = Reason.DRIFTED
+    consolidation_type: str = ""
+
+    def cause(self, node: ManagedNode, situation: Situation) -> str:
+        return "a test asks for it"
+
+    def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
+        every = tuple(Candidate(node, since=NOW) for node in situation.nodes)
+        return Proposal((Command(self.name, self.reason, self.consolidation_type, every),))
+
+
+@dataclass(frozen=True)
+class Modest:
+    """Takes one eligible node that its budgets allow."""
+
+    name: str = "modest"
+    reason: Reason = Reason.DRIFTED
+    consolidation_type: str = ""
+
+    def cause(self, node: ManagedNode, situation: Situation) -> str:
+        return "a test asks for it"
+
+    def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
+        chosen = tuple(Candidate(n, since=NOW) for n in eligible if budgets.take(n.pool))[:1]
+        return Proposal(
+            (Command(self.name, self.reason, self.consolidation_type, chosen),) if chosen else (),
+            NOW + timedelta(minutes=1),
+        )
+
+
+class Broken(Modest):
+    def propose(self, eligible: Sequence[ManagedNode], budgets: PoolBudgets, situation: Situation) -> Proposal:
+        raise RuntimeError("no prices")
+
+
+def test_every_method_has_a_name_of_its_own_and_is_registered_where_its_reason_belongs() -> None:
+    moving = moving_methods(never)
+    names = [method.name for method in (*METHODS, *moving)]
+    assert len(set(names)) == len(names)
+    assert not any(method.reason.traits.moves_pods for method in METHODS)
+    assert all(method.reason.traits.moves_pods for method in moving)
+
+
+@pytest.mark.parametrize("reason", EVERY_BUDGETED)
+def test_every_reason_that_budgets_limit_has_a_method(reason: Reason) -> None:
+    assert any(method.reason is reason for method in (*METHODS, *moving_methods(never)))
+
+
+def test_qrk16_a_method_that_fails_does_not_stop_the_others() -> None:
+    decision = decide(Situation([node("a"), node("b")], POLICIES, NOW), [Broken(name="broken"), Emptiness(), Modest()])
+    assert str(decision.failed["broken"]) == "no prices"
+    assert [command.method for command in decision.commands] == ["emptiness"]
+    assert decision.look_again == NOW + timedelta(minutes=1)
+
+
+def test_a_node_that_one_method_took_is_not_offered_to_the_next() -> None:
+    decision = decide(Situation([node("a"), node("b")], POLICIES, NOW), [Modest(), Emptiness()])
+    taken = [(command.reason, [c.node.claim for c in command.candidates]) for command in decision.commands]
+    assert taken == [(Reason.DRIFTED, ["a"]), (Reason.EMPTY, ["b"])]
+
+
+def test_dis51_dis52_a_budget_counts_what_another_method_took() -> None:
+    policies = {"default": replace(POLICIES["default"], budgets=(Budget(nodes="1"),))}
+    decision = decide(Situation([node("a"), node("b")], policies, NOW), [Modest(), Emptiness()])
+    assert [command.method for command in decision.commands] == ["modest"]
+
+
+def test_dis51_a_budget_for_a_reason_holds_only_its_methods() -> None:
+    policies = {"default": replace(POLICIES["default"], budgets=(Budget(nodes="0", reasons=["Drifted"]),))}
+    decision = decide(Situation([node("a")], policies, NOW), [Modest(), Emptiness()])
+    assert [command.method for command in decision.commands] == ["emptiness"]
+
+
+def test_a_method_that_takes_more_than_its_budget_is_refused() -> None:
+    policies = {"default": replace(POLICIES["default"], budgets=(Budget(nodes="1"),))}
+    decision = decide(Situation([node("a"), node("b")], policies, NOW), [Greedy()])
+    assert decision.commands == ()
+    assert isinstance(decision.failed["greedy"], IneligibleNodeError)
+
+
+@pytest.mark.parametrize("twice", [True, False])
+def test_a_method_cannot_name_a_node_twice(twice: bool) -> None:
+    nodes = [node("a"), node("a")] if twice else [node("a"), node("b")]
+    assert bool(decide(Situation(nodes, POLICIES, NOW), [Greedy()]).commands) is not twice
+
+
+names = st.sampled_from([f"n{number}" for number in range(6)])
+nodes = st.lists(
+    st.builds(
+        ManagedNode,
+        claim=names,
+        uid=names,
+        pool=st.sampled_from(["default", "gone"]),
+        initialized=st.booleans(),
+        ready=st.booleans(),
+        leaving=st.booleans(),
+        empty=st.booleans(),
+        protected_by=st.sampled_from(["", "an annotation"]),
+        quiet_since=st.none() | st.integers(0, 120).map(lambda seconds: NOW - timedelta(seconds=seconds)),
+        node=names.map(lambda name: f"node-{name}"),
+        terminating=st.booleans(),
+    ),
+    unique_by=lambda each: each.claim,
+)
+budgets = st.sampled_from(["0", "1", "2", "50%", "100%"])
+
+
+@given(nodes, st.frozensets(names), st.frozensets(names), budgets, st.sampled_from([*METHODS, Greedy(), Modest()]))
+def test_dis10_dis11_dis51_no_method_takes_what_is_protected_or_beyond_a_budget(
+    cluster: list[ManagedNode], commanded: frozenset[str], nominated: frozenset[str], budget: str, method: Method
+) -> None:
+    policies = {"default": replace(POLICIES["default"], budgets=(Budget(nodes=budget),))}
+    situation = Situation(cluster, policies, NOW, under_command=commanded, nominated=nominated)
+    decision = decide(situation, [method])
+    taken = [candidate.node for command in decision.commands for candidate in command.candidates]
+    assert not any(n.protected_by or n.leaving or not n.initialized or n.pool == "gone" for n in taken)
+    assert not {n.claim for n in taken} & (commanded | nominated)
+    members = [n for n in cluster if n.pool == "default" and n.initialized and not n.terminating]
+    gone = sum(n.leaving or not n.ready or n.claim in commanded for n in members)
+    assert len(taken) <= max(0, max_unavailable(Budget(nodes=budget), len(members)) - gone)
+    assert {n.claim for n in taken} <= {n.claim for n in eligible(situation, method.reason)}
+
+
+def test_a_command_travels_with_what_its_nodes_are_asked() -> None:
+    (command,) = decide(Situation([node("a")], POLICIES, NOW)).commands
+    message = to_message(command)
+    wish = disrupt_request(message, message.candidates[0])
+    assert wish.detail == ""
+    explained = message.model_copy(update={"explanation": ["NodeClassDrift since noon", "nothing is bought"]})
+    assert disrupt_request(explained, message.candidates[0]).detail == "NodeClassDrift since noon"
+    assert (wish.reason, wish.only_if_empty, wish.command) == ("Empty", True, message.id)
+    assert wish.since == NOW - timedelta(hours=1)

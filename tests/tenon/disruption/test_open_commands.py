@@ -1,0 +1,105 @@
+"""When a disruption command's hold on a node is over."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tenon.apis.reasons import Reason
+from tenon.disruption.commands.open_commands import (
+    GRACE_PERIOD,
+    PREPARED_WITHIN,
+    claims_of,
+    commands_without,
+    finished_commands,
+    hosts_of,
+)
+from tenon.disruption.deciding import eligible
+from tenon.disruption.model import ManagedNode, PoolPolicy, Situation
+from tenon.disruption.rules.pool_budgets import PoolBudgets
+from tenon.evolve import evolve
+from tenon.messages.disruption import OpenCommand
+
+DUE = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
+NODE = ManagedNode("a", "u", "default", True, True, False, True, DUE)
+LEAVING = ManagedNode("a", "u", "default", True, True, True, True, DUE)
+OPEN = {
+    "a": OpenCommand(
+        command="c1", reason="Empty", pool="default", until=DUE + timedelta(minutes=10), due=DUE, since=DUE
+    )
+}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "after", "expected"),
+    [
+        ([NODE], timedelta(), []),
+        ([NODE], GRACE_PERIOD + timedelta(seconds=1), ["a"]),
+        ([LEAVING], timedelta(minutes=5), []),
+        ([], timedelta(), ["a"]),
+    ],
+)
+def test_a_node_that_stayed_or_is_gone_frees_its_budget(
+    nodes: list[ManagedNode], after: timedelta, expected: list[str]
+) -> None:
+    """DIS-52: a withdrawal must not hold the budget for minutes."""
+    assert finished_commands(OPEN, nodes, DUE + after) == expected
+
+
+def test_a_node_whose_command_failed_is_not_moved_and_not_counted_by_budgets() -> None:
+    """Emptiness may still take it, because only commands that move pods know that it is postponed."""
+    open_commands = {**OPEN, "failed": evolve(OPEN["a"], postponed=True)}
+    assert claims_of(open_commands, postponed=False) == {"a"}
+    assert claims_of(open_commands, postponed=True) == {"failed"}
+    nodes = [replace(NODE, claim="failed"), replace(NODE, claim="free")]
+    situation = Situation(nodes, {"default": PoolPolicy("default", None)}, DUE, postponed=frozenset({"failed"}))
+    assert [one.claim for one in eligible(situation, Reason.DRIFTED)] == ["free"]
+    assert PoolBudgets(situation, "Drifted").left("default") == 1
+
+
+def test_a_command_that_moves_pods_holds_its_node_until_its_mark_is_gone() -> None:
+    """It has no due time. An operator may have terminated it, and then its mark is removed."""
+    entry = OpenCommand(command="c1", reason="Drifted", pool="default", until=DUE + timedelta(hours=1), since=DUE)
+    marked = replace(NODE, disrupted_by="c1")
+    late = DUE + PREPARED_WITHIN + timedelta(seconds=1)
+    assert finished_commands({"a": entry}, [NODE], DUE + timedelta(seconds=20)) == []
+    assert finished_commands({"a": entry}, [marked], late) == []
+    assert finished_commands({"a": entry}, [NODE], late) == ["a"]
+
+
+def test_dis62_no_other_command_removes_a_node_that_pods_move_to() -> None:
+    """Until the command is over: its pods would have to go elsewhere, where nobody knows that they moved."""
+    host = replace(NODE, claim="b", node="node-b", empty=False)
+    policies = {"default": PoolPolicy("default", timedelta())}
+    entry = evolve(OPEN["a"], hosts=["b"])
+    for open_commands, free in (({"a": entry}, []), ({"a": evolve(entry, postponed=True)}, ["b"]), ({}, ["b"])):
+        given = Situation([host], policies, DUE, nominated=hosts_of(open_commands))
+        assert [node.claim for node in eligible(given, Reason.DRIFTED)] == free
+
+
+def test_dis62_nodes_that_pods_move_to_are_protected_while_a_candidate_is_left() -> None:
+    """The first one that leaves, or that refuses, does not end the command for the others."""
+    first, other = evolve(OPEN["a"], hosts=["h", "i"]), OPEN["a"]
+    elsewhere = evolve(other, command="c2", hosts=["j"])
+    open_commands = {"a": first, "b": other, "c": other, "d": elsewhere}
+    for gone, hosts in (
+        ("", "hij"),
+        ("a", "hij"),
+        ("ab", "hij"),
+        ("c", "hij"),
+        ("abc", "j"),
+        ("abcd", ""),
+        ("x", "hij"),
+    ):
+        assert sorted(hosts_of(commands_without(open_commands, set(gone)))) == list(hosts), gone
+    assert commands_without(open_commands, "a") == {"b": first, "c": other, "d": elsewhere}
+    assert sorted(hosts_of({**open_commands, "a": evolve(first, postponed=True)})) == ["h", "i", "j"]
+
+
+def test_a_node_may_be_moved_again_as_soon_as_its_pause_is_over() -> None:
+    """Only a node that accepted a command needs time to begin to leave."""
+    entry = evolve(OPEN["a"], postponed=True)
+    assert finished_commands({"a": entry}, [NODE], DUE) == []
+    assert finished_commands({"a": entry}, [NODE], DUE + timedelta(seconds=1)) == ["a"]

@@ -1,0 +1,44 @@
+"""Whether a node accepts a disruption command, and that it stays if it does not."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tenon.messages.base import ClaimRef
+from tenon.messages.node import Disrupt
+from tenon.node.disruption_requests import answer, disrupted
+from tenon.node.state import Leave, NodeState, Stage
+from tests.activities.node.fake_kube import START
+
+COMMAND = Disrupt(command="c-1", reason="Empty")
+
+
+def node(**fields: Any) -> NodeState:
+    given: dict[str, Any] = {"stage": Stage.LIVE, **fields}
+    return NodeState(claim=ClaimRef(cluster="sandbox", name="web-1", uid="u"), **given)
+
+
+@pytest.mark.parametrize(
+    ("state", "why"),
+    [
+        (node(stage=Stage.INITIALIZING), "not live yet: initializing"),
+        (node(keep_until=START + timedelta(seconds=1)), "kept until"),
+        (node(stage=Stage.DRAINING, leave=Leave(reason="drain", asked_at=START)), "already leaving: drain"),
+    ],
+)
+def test_a_node_that_refuses_a_command_says_why_and_stays(state: NodeState, why: str) -> None:
+    refused = answer(state, START)
+    assert not refused.accepted
+    assert why in refused.why
+    assert refused.leaving is state.stage.leaving
+    assert disrupted(state, COMMAND, START) == state
+
+
+@pytest.mark.parametrize("state", [node(), node(keep_until=START)])
+def test_a_live_node_accepts_a_command(state: NodeState) -> None:
+    """Also when the time for which it was kept is over."""
+    assert answer(state, START).accepted
+    assert disrupted(state, COMMAND, START).stage is Stage.CORDONING

@@ -1,0 +1,147 @@
+"""When an expired node leaves: one after the other when it is late, and within the budgets where its NodePool asks."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tenon.messages.base import ActivityName, ClaimRef
+from tenon.messages.node import (
+    Disrupt,
+    ExpirationInput,
+    ExpirationResult,
+    Keep,
+)
+from tenon.node import disruption_requests, expiration, machine
+from tenon.node.state import NodeState, Stage
+from tenon.node.steps import DeadlinePassed, Failed, KeepRecorded, Run, Wait
+from tests.tenon.node.launched import NOW, REF, at_live
+
+
+@given(st.lists(st.uuids(), min_size=40, max_size=40, unique=True))
+def test_nodes_that_are_overdue_together_leave_spread_out(uids: list[object]) -> None:
+    """After an outage, the nodes whose time came meanwhile do not all leave in the same second, but within a minute."""
+    late = NOW + timedelta(hours=3)
+    turns = []
+    for uid in uids:
+        ref = ClaimRef(cluster="c", name="n", uid=str(uid))
+        waits = machine.apply(at_live(claim=ref, expires_at=NOW), DeadlinePassed(), late)
+        assert waits.leave is None
+        step = machine.next_step(waits, late)
+        assert isinstance(step, Wait)
+        assert step.until is not None
+        turns.append(step.until - late)
+        left = machine.apply(waits, DeadlinePassed(), step.until)
+        assert left.leave is not None
+        assert left.leave.reason == "expired"
+    assert max(turns) <= expiration.SPREAD
+    assert len({int(turn.total_seconds() // 10) for turn in turns}) >= 3
+
+
+ASKS = DeadlinePassed()
+
+
+def test_wsh28_an_expired_node_asks_its_pool_and_leaves_at_once_unless_it_must_wait() -> None:
+    asks = machine.apply(at_live(pool="default", expires_at=NOW), ASKS, NOW)
+    step = machine.next_step(asks, NOW)
+    assert isinstance(step, Run)
+    assert (step.activity, step.input) == (
+        ActivityName.CHECK_EXPIRATION,
+        ExpirationInput(claim=REF, pool="default"),
+    )
+    left = machine.apply(asks, ExpirationResult(), NOW)
+    assert left.leave is not None
+    assert (left.leave.reason, left.stage) == ("expired", Stage.CORDONING)
+
+
+def test_wsh28_a_node_that_waits_for_the_budgets_asks_again_and_says_it_once() -> None:
+    """The NodePool may change, so that no command would come."""
+    state, now = at_live(pool="default", expires_at=NOW), NOW
+    for _ in range(3):
+        state = machine.apply(state, ASKS, now)
+        state = machine.apply(state, ExpirationResult(waits=True), now)
+        assert (state.leave, state.blocked) == (None, None)
+        step = machine.next_step(state, now)
+        assert isinstance(step, Wait)
+        assert step.until == now + expiration.ASK_AGAIN
+        now = step.until
+    assert [line.text for line in state.timeline] == [expiration.EXPIRY_WAITS]
+    left = machine.apply(machine.apply(state, ASKS, now), ExpirationResult(), now)
+    assert left.leave is not None
+
+
+def test_wsh28_a_command_removes_a_node_that_waits_for_the_budgets() -> None:
+    asks = machine.apply(at_live(pool="default", expires_at=NOW), ASKS, NOW)
+    waits = machine.apply(asks, ExpirationResult(waits=True), NOW)
+    command = Disrupt(command="expired-1", reason="expired")
+    assert disruption_requests.answer(waits, NOW).accepted
+    left = machine.apply(waits, command, NOW)
+    assert left.leave is not None
+    assert (left.leave.reason, left.leave.only_if_empty) == ("expired", False)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_wsh28_a_node_that_is_kept_while_it_asks_stays(waits: bool) -> None:
+    """An operator's wish counts until the node really leaves."""
+    until = NOW + timedelta(days=1)
+    asks = machine.apply(at_live(pool="default", expires_at=NOW), ASKS, NOW)
+    kept = machine.apply(machine.apply(asks, Keep(until=until), NOW), ExpirationResult(waits=waits), NOW)
+    kept = machine.apply(kept, KeepRecorded(), NOW)
+    step = machine.next_step(kept, NOW)
+    assert isinstance(step, Wait)
+    assert (kept.leave, step.until) == (None, until)
+
+
+def test_wsh28_a_question_that_fails_is_asked_again_after_a_pause() -> None:
+    asks = machine.apply(at_live(pool="default", expires_at=NOW), ASKS, NOW)
+    failed = machine.apply(asks, Failed(activity=ActivityName.CHECK_EXPIRATION, message="boom"), NOW)
+    step = machine.next_step(failed, NOW)
+    assert isinstance(step, Wait)
+    assert step.until == NOW + machine.FAILED_RETRY
+    again = machine.apply(failed, ASKS, step.until)
+    assert machine.apply(again, ExpirationResult(), step.until).leave is not None
+
+
+@pytest.mark.parametrize(
+    "other", [{"pool": ""}, {"stage": Stage.INITIALIZING, "deadline": NOW + timedelta(hours=1)}, {"expires_at": None}]
+)
+def test_wsh28_only_a_live_node_of_a_pool_asks_before_it_expires(other: dict[str, object]) -> None:
+    """Budgets count no other nodes."""
+    state = at_live(**{"pool": "default", "expires_at": NOW, **other})
+    assert not expiration.asks_before_it_expires(state, NOW)
+    assert machine.apply(state, ASKS, NOW).expired is False
+
+
+def test_a_node_that_is_kept_while_it_waits_for_its_turn_stays() -> None:
+    """An operator's wish counts until the node really leaves."""
+    late = NOW + timedelta(hours=3)
+    waits = machine.apply(at_live(expires_at=NOW), DeadlinePassed(), late)
+    kept = machine.apply(waits, Keep(until=late + timedelta(days=1)), late)
+    kept = machine.apply(kept, KeepRecorded(), late)
+    after = machine.apply(kept, DeadlinePassed(), late + expiration.SPREAD)
+    assert after.leave is None
+    step = machine.next_step(after, late + expiration.SPREAD)
+    assert isinstance(step, Wait)
+    assert step.until == late + timedelta(days=1)
+
+
+def test_a_node_that_is_due_leaves_at_once() -> None:
+    """Only what is overdue since long is spread."""
+    left = machine.apply(at_live(expires_at=NOW), DeadlinePassed(), NOW + timedelta(seconds=2))
+    assert left.leave is not None
+
+
+def test_an_expired_node_leaves_although_it_never_initialized() -> None:
+    """DIS-80: expiry does not wait for a node that hangs before initialization."""
+    state = NodeState(
+        claim=REF, stage=Stage.INITIALIZING, expires_at=NOW + timedelta(minutes=5), deadline=NOW + timedelta(minutes=10)
+    )
+    step = machine.next_step(state, NOW)
+    assert isinstance(step, Wait)
+    assert step.until == state.expires_at
+    late = machine.apply(state, DeadlinePassed(), NOW + timedelta(minutes=5))
+    assert late.leave is not None
+    assert late.leave.reason == "expired"

@@ -1,0 +1,61 @@
+"""What is taken off Nodes and NodeClaims that Karpenter goes on with (docs/migrate.md)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenon.node.handback import handed_back
+
+DISRUPTED = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
+CORDON = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
+OWN = {"key": "dedicated", "value": "team-a", "effect": "NoSchedule"}
+
+
+def node(*taints: dict[str, str], spec: dict[str, Any] | None = None, **metadata: Any) -> dict[str, Any]:
+    return {"kind": "Node", "metadata": {"name": "n", **metadata}, "spec": {"taints": list(taints), **(spec or {})}}
+
+
+def test_marks_of_tenons_go_and_all_others_stay() -> None:
+    claim = {
+        "kind": "NodeClaim",
+        "metadata": {
+            "labels": {"tenon.sh/batch": "7", "karpenter.sh/nodepool": "default"},
+            "annotations": {"tenon.sh/planned-pods": "a/b=c", "karpenter.sh/nodepool-hash": "1"},
+        },
+    }
+    assert handed_back(claim) == {
+        "metadata": {"labels": {"tenon.sh/batch": None}, "annotations": {"tenon.sh/planned-pods": None}}
+    }
+
+
+def test_a_node_that_tenon_closed_is_opened() -> None:
+    """Nobody else would: kube-scheduler would leave the node empty for ever."""
+    closed = node(CORDON, OWN, annotations={"tenon.sh/closed": "true"}, spec={"unschedulable": True})
+    assert handed_back(closed) == {
+        "metadata": {"annotations": {"tenon.sh/closed": None}},
+        "spec": {"unschedulable": None, "taints": [OWN]},
+    }
+
+
+def test_a_node_that_a_person_cordoned_stays_so() -> None:
+    assert handed_back(node(CORDON, spec={"unschedulable": True})) == {}
+
+
+def test_tnt01_lbl10_a_disruption_that_will_not_happen_is_undone() -> None:
+    label = "node.kubernetes.io/exclude-from-external-load-balancers"
+    tainted = node(OWN, DISRUPTED, labels={label: "karpenter"})
+    assert handed_back(tainted) == {"metadata": {"labels": {label: None}}, "spec": {"taints": [OWN]}}
+
+
+def test_a_node_that_is_closed_and_tainted_loses_both_marks() -> None:
+    both = node(OWN, DISRUPTED, CORDON, annotations={"tenon.sh/closed": "true"}, spec={"unschedulable": True})
+    assert handed_back(both)["spec"] == {"unschedulable": None, "taints": [OWN]}
+
+
+def test_a_node_that_is_being_deleted_keeps_its_taint() -> None:
+    """Karpenter goes on with its drain."""
+    assert handed_back(node(DISRUPTED, deletionTimestamp="2026-01-01T00:00:00Z")) == {}
+
+
+def test_what_karpenter_made_needs_no_change() -> None:
+    assert handed_back(node(OWN, labels={"karpenter.sh/registered": "true"})) == {}

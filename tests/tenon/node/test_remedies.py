@@ -1,0 +1,141 @@
+"""What a blocked node's operator is told to do: every name that the state holds comes back in a command."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tenon.kube.decode import pod_of
+from tenon.kube.pod_disruption_budgets import PodDisruptionBudget
+from tenon.kube.timestamps import format_instant
+from tenon.messages.base import ClaimRef
+from tenon.messages.node import BlockedPods
+from tenon.node import drain
+from tenon.node.drain_blockers import refused_eviction
+from tenon.node.remedies import deadlines, remedies, report
+from tenon.node.state import Blocked, Leave, NodeState, Stage
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+REF = ClaimRef(cluster="c", name="web-1", uid="u")
+
+
+def blocked(stage: Stage, *pods: BlockedPods | None, message: str = "", **fields: Any) -> NodeState:
+    why = Blocked(message=message, pods=tuple(one for one in pods if one is not None))
+    state = NodeState(claim=REF, stage=stage, node_name="node-1", **fields)
+    return state.model_copy(update={"blocked": why if why != Blocked() else None})
+
+
+def pod(name: str, **metadata: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name, "namespace": "default", "uid": name, "labels": {"app": "web"}, **metadata},
+        "spec": {},
+        "status": {"phase": "Running"},
+    }
+
+
+def budget(name: str) -> PodDisruptionBudget:
+    return PodDisruptionBudget("default", None, never=False, blocks=True, name=f"default/{name}")
+
+
+def awaited(body: dict[str, Any], force_at: datetime | None = None) -> BlockedPods | None:
+    return drain.decide(pod_of(body), NOW, turn=True, force_at=force_at, force=False).blocked
+
+
+def refused(name: str, budgets: list[PodDisruptionBudget]) -> BlockedPods:
+    return refused_eviction(pod_of(pod(name)), budgets, by_budget=True, answer="")
+
+
+def test_every_holder_of_a_drain_gets_its_command() -> None:
+    """TRM-05: budgets, protections and finalizers, from the very records that a drain writes."""
+    protected = pod("p", annotations={"karpenter.sh/do-not-disrupt": "true"})
+    unevictable = pod("e", annotations={"karpenter.sh/do-not-evict": "true"})
+    held = pod("f", deletionTimestamp="2026-03-01T11:59:40Z", finalizers=["example.com/x"])
+    state = blocked(
+        Stage.DRAINING,
+        refused("a", [budget("one")]),
+        refused("b", [budget("one"), budget("two")]),
+        awaited(protected, NOW + timedelta(hours=1)),
+        awaited(unevictable),
+        awaited(held),
+    )
+    assert remedies(state) == [
+        "relax PodDisruptionBudget default/one: `kubectl edit poddisruptionbudget -n default one`",
+        "relax PodDisruptionBudget default/two: `kubectl edit poddisruptionbudget -n default two`",
+        "allow eviction of pod default/p: `kubectl annotate pod -n default p karpenter.sh/do-not-disrupt-`",
+        "allow eviction of pod default/e: `kubectl annotate pod -n default e karpenter.sh/do-not-evict-`",
+        "remove the finalizers of pod default/f: "
+        '`kubectl patch pod -n default f --type=merge -p \'{"metadata":{"finalizers":null}}\'`',
+        "`tenon node force-drain web-1` deletes the pods at once, whatever protects them",
+    ]
+
+
+PDBS = [budget(name) for name in ("one", "two", "three")]
+GRACE = [None, NOW + timedelta(hours=1)]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_each_budget_that_keeps_a_pod_has_its_remedy(count: int) -> None:
+    other = refused_eviction(pod_of(pod("b")), [budget("one")], by_budget=False, answer="no")
+    found = remedies(blocked(Stage.DRAINING, refused("a", PDBS[:count]), other))
+    assert len(found) == count + 1, "and the one by force"
+    for one in PDBS[:count]:
+        assert any(f"`kubectl edit poddisruptionbudget -n {one.name.replace('/', ' ')}`" in line for line in found)
+
+
+@pytest.mark.parametrize("force_at", GRACE)
+@pytest.mark.parametrize(
+    ("annotation", "value", "started"),
+    [
+        ("do-not-disrupt", "true", NOW),
+        ("do-not-evict", "true", NOW),
+        ("do-not-disrupt", "2h", None),
+        ("do-not-disrupt", "2h", NOW),
+    ],
+)
+def test_each_protection_has_its_remedy(
+    annotation: str, value: str, started: datetime | None, force_at: datetime | None
+) -> None:
+    held = pod("p", annotations={f"karpenter.sh/{annotation}": value})
+    held["status"]["startTime"] = started and format_instant(started)
+    why = awaited(held, force_at)
+    first, _ = remedies(blocked(Stage.DRAINING, why))
+    assert f"`kubectl annotate pod -n default p karpenter.sh/{annotation}-`" in first
+
+
+@pytest.mark.parametrize("force_at", GRACE)
+@pytest.mark.parametrize("finalizers", [["example.com/x"], ["example.com/x", "example.com/y"]])
+def test_finalizers_have_their_remedy(finalizers: list[str], force_at: datetime | None) -> None:
+    held = pod("f", deletionTimestamp="2026-03-01T11:59:40Z", finalizers=finalizers)
+    why = awaited(held, force_at)
+    first, _ = remedies(blocked(Stage.DRAINING, why))
+    assert "`kubectl patch pod -n default f " in first
+
+
+@pytest.mark.parametrize("stage", [stage for stage in Stage if stage is not Stage.ENDED])
+def test_a_block_in_any_stage_has_a_way_out(stage: Stage) -> None:
+    assert any("`" in remedy for remedy in remedies(blocked(stage, message="something")))
+    assert remedies(blocked(stage)) == []
+
+
+def test_what_happens_by_itself_is_shown_with_its_time() -> None:
+    """TRM-06, LIF-05: the end of the grace period, the time to join, the next try."""
+    leave = Leave(reason="expired", asked_at=NOW)
+    draining = blocked(
+        Stage.DRAINING,
+        message="x",
+        leave=leave,
+        force_at=NOW + timedelta(hours=48),
+        deadline=NOW + timedelta(minutes=5),
+    )
+    assert [what.split()[0] for what, _ in deadlines(draining)] == ["Tried", "All"]
+    assert "whatever protects them, by 2026-03-03T12:00:00Z" in report(draining)
+    assert "#### If no one acts" in report(draining)
+    forced = draining.model_copy(update={"leave": leave.model_copy(update={"force": True}), "deadline": None})
+    assert deadlines(forced) == []
+    joining = blocked(Stage.REGISTERING, deadline=NOW)
+    assert "Given up, unless a Node has joined, at 2026-03-01T12:00:00Z" in report(joining)
+    starting = blocked(Stage.INITIALIZING, registered_at=NOW, initialization_timeout_seconds=1800.0)
+    assert "Given up, unless initialized, at 2026-03-01T12:30:00Z" in report(starting)
+    assert report(NodeState(claim=REF, stage=Stage.LIVE)) == ""

@@ -1,0 +1,111 @@
+"""What a node says of its life: a timeline that stays small, why it was bought, and how many pods run on it."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tenon.messages.launch import (
+    PrepareLaunchResult,
+)
+from tenon.messages.node import (
+    BindResult,
+    ReleaseResult,
+)
+from tenon.node import machine
+from tenon.node.state import NodeState, Stage
+from tenon.node.timeline import MAX_BYTES, MAX_ENTRIES, details, record, result_of
+from tenon.provisioning.purchase import MAX_LINE, MAX_LINES, bounded_lines
+from tenon.sentences import for_temporal_ui
+from tests.tenon.node.launched import NOW, REF, VIEW, at_live
+
+
+@given(st.lists(st.text(max_size=500), max_size=200))
+def test_timeline_is_bounded_and_keeps_its_beginning(texts: list[str]) -> None:
+    """The state stays small however long a life is; the first line is never lost."""
+    state = NodeState(claim=REF)
+    for text in texts:
+        state = record(state, NOW, text)
+    assert sum(len(entry.text.encode()) + 32 for entry in state.timeline) <= MAX_BYTES
+    assert len(state.timeline) <= MAX_ENTRIES
+    if texts:
+        assert state.timeline[0].text[:50] == texts[0][:50]
+    assert details(state).startswith("### NodeClaim default-x1")
+
+
+@given(
+    st.lists(st.text(max_size=500), max_size=200),
+    st.lists(st.text(max_size=600).map(lambda text: " ".join(bounded_lines(text)[:1])), max_size=6),
+)
+def test_why_a_node_was_bought_and_its_timeline_share_their_bounds(texts: list[str], why: list[str]) -> None:
+    """64 lines and 8 KB together; the explanation is never dropped."""
+    state = NodeState(claim=REF, explanation=tuple(why))
+    for text in texts:
+        state = record(state, NOW, text)
+    lines = [*state.explanation, *(entry.text for entry in state.timeline)]
+    assert len(lines) <= MAX_ENTRIES
+    assert sum(len(line.encode()) + 32 for line in lines) <= MAX_BYTES
+    assert state.explanation == tuple(why)
+
+
+@given(st.text(max_size=3000))
+def test_an_explanation_that_somebody_edited_stays_small(text: str) -> None:
+    lines = bounded_lines(text)
+    assert len(lines) <= MAX_LINES
+    assert all(len(line.encode()) <= MAX_LINE for line in lines)
+
+
+def test_the_details_of_a_node_say_why_it_was_bought() -> None:
+    view = VIEW.model_copy(
+        update={"planned_pods": 5, "explanation": ["5 pods: default/web-1", "planned price: 0.1 $/h"]}
+    )
+    state = machine.apply(NodeState(claim=REF), PrepareLaunchResult(view=view, reason="x"), NOW)
+    shown = details(state)
+    assert "#### Why this node was bought\n\n- 5 pods: default/web-1\n- planned price: 0.1 USD/h\n" in shown
+    assert "| Pods | bought for 5 |" in shown
+    assert result_of(state, NOW).explanation == ["5 pods: default/web-1", "planned price: 0.1 $/h"]
+    assert "Why" not in details(NodeState(claim=REF))
+
+
+@pytest.mark.parametrize(
+    ("result", "said"),
+    [
+        (BindResult(bound=5, planned=5, running=5), "5 pods run here, all that it was bought for"),
+        (BindResult(bound=0, planned=5, running=5), "5 pods run here, 0 of the 5 it was bought for"),
+        (BindResult(bound=3, planned=5, left=2, running=4), "4 pods run here, 3 of the 5 it was bought for"),
+        (BindResult(bound=0, planned=5, running=1), "1 pod runs here, 0 of the 5 it was bought for"),
+        (BindResult(bound=3, planned=5, left=2), "3 of the 5 it was bought for run here"),
+    ],
+)
+def test_a_node_says_how_many_pods_really_run_on_it(result: BindResult, said: str) -> None:
+    """In the last case, nothing counted the others."""
+    state = NodeState(claim=REF, stage=Stage.BINDING, planned_pods=5, initialized=True)
+    live = machine.apply(state, result, NOW)
+    assert said in [entry.text for entry in live.timeline]
+    assert f"| Pods | {said} (when it became live) |" in details(live)
+
+
+def test_the_last_line_of_a_life_names_who_still_holds_its_objects() -> None:
+    """A finalizer of somebody else outlives Tenon's; the timeline says whose."""
+    held = "NodeClaim default-x1 is kept by finalizer example.com/audit"
+    ended = machine.apply(at_live(stage=Stage.RELEASING), ReleaseResult(held_by=[held]), NOW)
+    assert ended.stage is Stage.ENDED
+    assert held in ended.timeline[-1].text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (
+            "Saves at least $0.0880 an hour, $0.6830 if the cheapest",
+            "Saves at least 0.0880 USD/h, 0.6830 USD if the cheapest",
+        ),
+        ("planned price: 0.0960 $/h (m5.large)", "planned price: 0.0960 USD/h (m5.large)"),
+        ("next is c5.large, at $0.085 an hour; it costs $2.", "next is c5.large, at 0.085 USD/h; it costs 2 USD."),
+        ("costs $-0.5 an hour, and $HOME stays", "costs -0.5 USD/h, and $HOME stays"),
+    ],
+)
+def test_no_amount_looks_like_a_formula_in_the_temporal_ui(text: str, shown: str) -> None:
+    """Its Markdown takes what is between two dollar signs for mathematics."""
+    assert for_temporal_ui(text) == shown

@@ -1,0 +1,126 @@
+"""When a node's workflow is poked: a table of levels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tenon.apis import labels
+from tenon.kube.taints import Taint
+from tenon.messages.node import Poke, Removal
+from tenon.node.wakeups import poke_for
+
+STARTUP = Taint("warming", "NoExecute")
+EPHEMERAL = Taint("node.kubernetes.io/not-ready", "NoExecute")
+OTHER = Taint("dedicated", "NoSchedule", "a")
+LIVE = {"registered": True, "initialized": True, "node_ready": True}
+REPAIRED = Removal(reason="unhealthy", detail="Ready is False for 30m", actor="controller node.health")
+JOINED = Poke(node_name="n", reason="joined")
+READY = Poke(node_name="n", node_ready=True, reason="ready")
+
+DISRUPTED = Taint(*labels.DISRUPTED_TAINT)
+STRAY = Poke(node_name="n", disrupted=True, reason="disrupted")
+
+LEVELS: list[tuple[str, dict[str, Any], Poke | None]] = [
+    ("live, disruption taint", {"node_name": "n", **LIVE, "node_taints": [DISRUPTED]}, STRAY),
+    ("live, disruption reason", {"node_name": "n", **LIVE, "disruption_reason": True}, STRAY),
+    ("live, another taint", {"node_name": "n", **LIVE, "node_taints": [OTHER]}, None),
+    ("starts, disruption taint", {"node_name": "n", "registered": True, "node_taints": [DISRUPTED]}, None),
+    (
+        "leaves, disruption taint",
+        {"node_name": "n", **LIVE, "node_taints": [DISRUPTED], "node_deleting": True},
+        Poke(node_name="n", node_deleting=True, reason="deleted"),
+    ),
+    ("launched, no Node", {}, None),
+    ("launched, no Node in time", {"minutes_late": 3}, Poke(minutes_late=3, reason="no Node after 3 minutes")),
+    ("late, and joined after all", {"node_name": "n", "minutes_late": 3}, JOINED),
+    ("registered, its Node vanished", {"registered": True, "minutes_late": 3}, None),
+    (
+        "late, claim deleted",
+        {"minutes_late": 3, "claim_deleting": True},
+        Poke(claim_deleting=True, reason="deleted"),
+    ),
+    ("Node joined", {"node_name": "n"}, JOINED),
+    ("Node joined and ready at once", {"node_name": "n", "node_ready": True}, JOINED),
+    ("registered, not ready", {"node_name": "n", "registered": True}, None),
+    ("registered, ready", {"node_name": "n", "registered": True, "node_ready": True}, READY),
+    (
+        "ready, startup taint there",
+        {"node_name": "n", "registered": True, "node_ready": True, "node_taints": [STARTUP]},
+        None,
+    ),
+    (
+        "ready, startup taint with a value there",
+        {"node_name": "n", "registered": True, "node_ready": True, "node_taints": [Taint("warming", "NoExecute", "x")]},
+        None,
+    ),
+    (
+        "ready, the startup taint's key with another effect",
+        {"node_name": "n", "registered": True, "node_ready": True, "node_taints": [Taint("warming", "NoSchedule")]},
+        READY,
+    ),
+    (
+        "two Nodes with the claim's provider ID",
+        {"node_name": "n", "several_nodes": True},
+        Poke(reason="joined"),
+    ),
+    (
+        "ready, ephemeral taint there",
+        {"node_name": "n", "registered": True, "node_ready": True, "node_taints": [EPHEMERAL]},
+        None,
+    ),
+    (
+        "ready, readiness gate there",
+        {
+            "node_name": "n",
+            "registered": True,
+            "node_ready": True,
+            "node_taints": [Taint(f"{labels.READINESS_TAINT_PREFIX}gpu", "NoSchedule")],
+        },
+        None,
+    ),
+    (
+        "ready, the pool's own taint",
+        {"node_name": "n", "registered": True, "node_ready": True, "node_taints": [OTHER]},
+        READY,
+    ),
+    ("live", {"node_name": "n", "registered": True, "initialized": True, "node_ready": True}, None),
+    ("live, fell ill", {"node_name": "n", "registered": True, "initialized": True}, None),
+    (
+        "claim deleted by Tenon",
+        {"node_name": "n", **LIVE, "claim_deleting": True, "removals": (REPAIRED,)},
+        Poke(node_name="n", claim_deleting=True, removals=(REPAIRED,), reason="deleted"),
+    ),
+    (
+        "Node deleted, claim has a reason but stays",
+        {"node_name": "n", **LIVE, "node_deleting": True, "removals": (REPAIRED,)},
+        Poke(node_name="n", node_deleting=True, reason="deleted"),
+    ),
+    ("claim deleted before any Node", {"claim_deleting": True}, Poke(claim_deleting=True, reason="deleted")),
+    (
+        "claim of a live node deleted",
+        {"node_name": "n", "registered": True, "initialized": True, "claim_deleting": True},
+        Poke(node_name="n", claim_deleting=True, reason="deleted"),
+    ),
+    (
+        "Node deleted, claim not",
+        {"node_name": "n", "registered": True, "initialized": True, "node_deleting": True},
+        Poke(node_name="n", node_deleting=True, reason="deleted"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("level", "expected"), [row[1:] for row in LEVELS], ids=[row[0] for row in LEVELS])
+def test_poke_of_a_level(level: dict[str, Any], expected: Poke | None) -> None:
+    """LIF-03, LIF-04: each level has one poke or none, and having it twice changes nothing."""
+    facts: dict[str, Any] = {
+        "claim_deleting": False,
+        "removals": (),
+        "registered": False,
+        "initialized": False,
+        "startup_taints": [STARTUP],
+        **level,
+    }
+    assert poke_for(**facts) == expected
+    assert poke_for(**facts) == poke_for(**facts)

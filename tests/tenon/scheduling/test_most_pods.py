@@ -1,0 +1,172 @@
+"""Where limits bind, a plan places as many pods as any plan can: compared with an integer program."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import highspy
+import pytest
+
+from tenon.kube.pod import Pod
+from tenon.kube.requirements import Requirement, Requirements
+from tenon.scheduling import most_pods
+from tenon.scheduling.engine import solve, solve_by_first_fit
+from tenon.scheduling.first_fit_baseline import Order
+from tenon.scheduling.model import InstanceType, Plan, Problem
+from tenon.scheduling.most_pods import solve_for_most_pods
+from tests.tenon.scheduling.builders import ON_DEMAND, catalog, entry, pod, pool, price, problem, replicas
+
+SEEDS = range(40)
+NODES = 8
+"""The most nodes of one pool that the integer program considers."""
+TYPES = catalog(
+    entry("c5.large", 2, 4, 0.085),
+    entry("c5.xlarge", 4, 8, 0.17),
+    entry("m5.large", 2, 8, 0.096),
+    entry("m5.2xlarge", 8, 32, 0.384),
+    entry("r5.xlarge", 4, 32, 0.252),
+)
+
+
+def generated(seed: int) -> Problem:
+    """A few kinds of pods, and one or two pools whose limits hold less than all of them."""
+    rng = random.Random(seed)
+    pods: list[Pod] = []
+    for kind in range(rng.randint(2, 4)):
+        cpu, memory = rng.choice(["250m", "500m", "900m", "1500m", "3"]), rng.choice(["256Mi", "1Gi", "3Gi", "6Gi"])
+        pods += replicas(rng.randint(3, 10), cpu, memory, prefix=f"k{kind}")
+    limits = [
+        rng.choice([{"cpu": "6"}, {"cpu": "10"}, {"memory": "20Gi"}, {"nodes": 2}, {"cpu": "8", "memory": "24Gi"}])
+        for _ in range(rng.randint(1, 2))
+    ]
+    pools = [
+        pool(f"pool-{number}", ON_DEMAND, types=TYPES, limits=each, weight=rng.choice([0, 10]))
+        for number, each in enumerate(limits)
+    ]
+    return problem(pods, *pools)
+
+
+def most(given: Problem) -> int:
+    """The most pods that any plan places, as an integer program. The pods have no rules of their own."""
+    model = highspy.Highs()  # type: ignore[no-untyped-call]
+    model.silent()
+    kinds = list(Counter(tuple(sorted(one.requests.items())) for one in given.pods).items())
+    placed = []
+    total = [highspy.highs_linear_expression() for _ in kinds]
+    for each in given.pools:
+        used = {name: highspy.highs_linear_expression() for name in each.limits or {}}
+        for _ in range(NODES):
+            chosen = [model.addBinary() for _ in each.instance_types]
+            on_node = [model.addIntegral(lb=0, ub=count) for _, count in kinds]
+            model.addConstr(sum(chosen) <= 1)
+            for name in ("cpu", "memory", "pods"):
+                asked = sum(dict(kind).get(name, 0) * there for (kind, _), there in zip(kinds, on_node, strict=True))
+                room = sum(t.allocatable[name] * one for t, one in zip(each.instance_types, chosen, strict=True))
+                model.addConstr(_scaled(name, asked) <= _scaled(name, room))
+            for name, spent in used.items():
+                of_type = (_uses(t, name) * one for t, one in zip(each.instance_types, chosen, strict=True))
+                used[name] = spent + sum(of_type)
+            total = [before + there for before, there in zip(total, on_node, strict=True)]
+            placed += on_node
+        for name, limit in (each.limits or {}).items():
+            model.addConstr(_scaled(name, used[name]) <= _scaled(name, limit))
+    for (_, count), there in zip(kinds, total, strict=True):
+        model.addConstr(there <= count)
+    model.maximize(sum(placed))
+    return round(model.getObjectiveValue())
+
+
+def _scaled(name: str, amount: Any) -> Any:
+    """Memory in GiB, because the solver's tolerances are absolute."""
+    return amount * (2.0**-30 if name == "memory" else 1.0)
+
+
+def _uses(one: InstanceType, name: str) -> int:
+    return 1 if name == "nodes" else one.capacity[name]
+
+
+@cache
+def plan_of(seed: int) -> Plan:
+    return solve_for_most_pods(generated(seed))
+
+
+def placed_by(plan: Plan, given: Problem) -> int:
+    return len(given.pods) - len(plan.unschedulable)
+
+
+def test_plans_place_as_many_pods_as_an_integer_program() -> None:
+    short = {
+        seed: (placed_by(plan_of(seed), given), best)
+        for seed in SEEDS
+        if placed_by(plan_of(seed), given := generated(seed)) != (best := most(given))
+    }
+    assert all(found < best for found, best in short.values()), "the integer program is wrong"
+    assert len(short) <= 1, short
+
+
+def test_plans_place_no_fewer_pods_than_first_fit() -> None:
+    for seed in SEEDS:
+        given = generated(seed)
+        first_fits = [solve_by_first_fit(given, order) for order in Order]
+        assert placed_by(plan_of(seed), given) >= max(placed_by(each, given) for each in first_fits)
+
+
+def test_pods_of_high_priority_come_before_more_pods_of_low_priority() -> None:
+    large, small = replicas(1, "1500m", prefix="large", priority=10), replicas(6, "250m", prefix="small")
+    one_node = pool(types=catalog(entry("m5.large", 2, 8, 0.1)), limits={"nodes": 1})
+    plan = solve_for_most_pods(problem([*small, *large], one_node))
+    (claim,) = plan.claims
+    assert sum(each in claim.pods for each in large) == 1
+    assert len(claim.pods) == 2
+
+
+def test_a_nodepool_without_room_is_planned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pods may wait for a full NodePool for hours, and each search would hold up the plans of other NodePools."""
+    solves: list[Problem] = []
+
+    def counting(given: Problem, *rest: Any) -> Plan:
+        solves.append(given)
+        return solve(given, *rest)
+
+    monkeypatch.setattr(most_pods, "solve", counting)
+    red = Requirement.new("team", "In", ["red"])
+    full = pool("full", red, types=TYPES, limits={"cpu": "4"}, usage={"cpu": "4"})
+    other = pool("other", types=TYPES)
+    waiting = [pod(f"waits-{number}", "500m", "1Gi", Requirements.of(red)) for number in range(20)]
+    plan = solve_for_most_pods(problem([*waiting, *replicas(3)], full, other))
+    assert set(plan.unschedulable) == {one.key for one in waiting}
+    assert len(solves) == 1
+
+
+def test_many_small_pods_come_before_a_large_one_of_the_same_priority() -> None:
+    large, small = replicas(1, "1500m", prefix="large"), replicas(6, "250m", prefix="small")
+    one_node = pool(types=catalog(entry("m5.large", 2, 8, 0.1)), limits={"nodes": 1})
+    plan = solve_for_most_pods(problem([*small, *large], one_node))
+    assert list(plan.unschedulable) == ["default/large-0"]
+    assert "nodes 1" in plan.unschedulable["default/large-0"]
+
+
+def test_a_costlier_type_that_uses_less_of_the_limit_is_bought_to_place_more_pods() -> None:
+    """Memory decides how many of these pods a node holds, so 4 CPUs of r5 hold more of them than 4 CPUs of c5."""
+    types = catalog(entry("c5.xlarge", 4, 8, 0.17), entry("r5.xlarge", 4, 32, 0.6))
+    plan = solve_for_most_pods(problem(replicas(8, "400m", "3Gi"), pool(types=types, limits={"cpu": "4"})))
+    (claim,) = plan.claims
+    assert claim.instance_types == ("r5.xlarge",)
+    assert claim.price == min(offering.price for offering in types[1].offerings)
+    assert plan.unschedulable == {}
+
+
+def test_the_price_decides_among_plans_that_place_as_many_pods() -> None:
+    given = problem(replicas(5, "1", "1Gi"), pool(types=TYPES, limits={"cpu": "4"}))
+    plan = solve_for_most_pods(given)
+    assert placed_by(plan, given) == most(given) == 3
+    cheapest = min(
+        price(solve_for_most_pods(replace(given, pods=given.pods[:3], pools=[pool(types=[one], limits={"cpu": "4"})])))
+        for one in TYPES
+        if one.capacity["cpu"] == 4000
+    )
+    assert price(plan) == pytest.approx(cheapest)

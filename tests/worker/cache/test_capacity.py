@@ -1,0 +1,322 @@
+"""What nodes and claims have room for, and what pools use."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tenon.kube.limit_ranges import decode_limit_range
+from tenon.kube.records import ValueRecord
+from tenon.kube.taints import Taint
+from tenon.resources import Resources
+from tenon.scheduling.model import Node
+from tests.worker.cache.cluster_state import NOW, STATUS, state
+from tests.worker.cache.objects import claim, daemonset, node, owned_by, pod, running, waiting
+from worker.cache.capacity import daemon_pods, scheduling_nodes
+from worker.cache.state import ClusterState
+from worker.cache.usage import pool_usages
+
+INITIALIZED = {"labels": {"karpenter.sh/nodepool": "pool", "karpenter.sh/initialized": "true"}}
+
+STARTED = {"karpenter.sh/registered": "true", "karpenter.sh/initialized": "true"}
+"""Labels that a node gets while it starts. Pods that select them find room on it."""
+
+
+def only(found: ClusterState) -> Node:
+    (one,) = scheduling_nodes(found, NOW)
+    return one
+
+
+def test_an_unmanaged_node_counts_as_it_is_sch_090() -> None:
+    found = only(
+        state(
+            nodes=[node(taints=[{"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}])],
+            pods=[running("a", "n"), running("ended", "n", status={"phase": "Succeeded"}), running("b", "other")],
+        )
+    )
+    assert (found.name, found.initialized) == ("n", True)
+    assert found.used == {"cpu": 1000, "pods": 1}
+    assert found.allocatable == {"cpu": 4000, "pods": 10}
+    assert [taint.key for taint in found.taints] == ["node.kubernetes.io/not-ready"]
+
+
+def test_dis32_a_node_has_the_capacity_that_the_limits_of_its_pool_count() -> None:
+    """Otherwise a pool at its limit could not replace a node by one of the same size."""
+    larger = replace(node(meta=INITIALIZED), capacity={"cpu": 5000, "pods": 12})
+    found = state(nodes=[larger], claims=[claim(status=STATUS)])
+    usage = pool_usages(found)["pool"]
+    assert {name: usage[name] for name in ("cpu", "pods")} == only(found).limited == {"cpu": 5000, "pods": 12}
+
+
+def test_a_starting_node_promises_what_its_claim_says_sch_090() -> None:
+    taints = [
+        {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"},
+        {"key": "karpenter.sh/unregistered", "effect": "NoExecute"},
+        {"key": "warming", "effect": "NoSchedule"},
+        {"key": "team", "effect": "NoSchedule", "value": "a"},
+    ]
+    startup = [{"key": "warming", "effect": "NoSchedule"}]
+    claims = [claim(status=STATUS, startupTaints=startup)]
+    found = only(state(nodes=[node(taints=taints)], claims=claims))
+    assert found.initialized is False
+    assert found.taints == (Taint(key="team", effect="NoSchedule", value="a"),)
+    assert found.allocatable == {"cpu": 4000, "pods": 10, "nvidia.com/gpu": 1}
+    assert found.labels["karpenter.sh/nodepool"] == "pool"
+    assert STARTED.items() <= found.labels.items()
+
+    done = only(state(nodes=[replace(node(taints=taints, meta=INITIALIZED), ready=False)], claims=claims))
+    assert done.initialized is True
+    assert len(done.taints) == 4
+    assert done.allocatable == {"cpu": 4000, "pods": 10}
+
+
+@pytest.mark.parametrize(("ready", "closed"), [(True, False), (False, True)])
+def test_the_taint_not_ready_counts_only_on_a_node_that_is_not_ready(ready: bool, closed: bool) -> None:
+    """kube-controller-manager takes it off a moment after the kubelet reports Ready."""
+    taints = [{"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}]
+    found = only(
+        state(nodes=[replace(node(taints=taints, meta=INITIALIZED), ready=ready)], claims=[claim(status=STATUS)])
+    )
+    assert bool(found.taints) == closed
+
+
+def test_a_claim_without_a_node_counts_with_its_planned_pods_sch_090() -> None:
+    wants, other = waiting("wanted"), waiting("other")
+    planned = {"annotations": {"tenon.sh/planned-pods": "ns/wanted=uid-wanted,ns/gone=uid-gone,broken"}}
+    requirements = [
+        {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["a", "b"]},
+        {"key": "kubernetes.io/arch", "operator": "In", "values": ["arm64"]},
+    ]
+    found = state(
+        claims=[claim(status=STATUS, meta=planned, requirements=requirements)],
+        pods=[wants, other],
+        daemonsets=[daemonset()],
+    )
+    one = only(found)
+    assert (one.name, one.initialized) == ("claim", False)
+    assert one.used == {"cpu": 1100, "pods": 2}
+    assert one.labels == {"kubernetes.io/arch": "arm64", "karpenter.sh/nodepool": "pool", **STARTED}
+    assert one.requirements is not None
+    assert one.requirements["topology.kubernetes.io/zone"].values == ("a", "b")
+    assert found.planned(NOW) == {"uid-wanted": "claim"}
+
+
+def test_sch001_a_nominated_pod_holds_its_room_until_it_goes_elsewhere() -> None:
+    found = state(nodes=[node()], pods=[running("a", "n")])
+    used = []
+    for nominated in ("n", "other", "n", ""):
+        record = waiting("preempts", cpu="2", status={"nominatedNodeName": nominated} if nominated else {})
+        found.pods.on_event(record.key, record)
+        used.append((only(found).used, [one.name for one in only(found).pods]))
+    alone, beside = ({"cpu": 1000, "pods": 1}, ["a"]), ({"cpu": 3000, "pods": 2}, ["a", "preempts"])
+    assert used == [beside, alone, beside, alone]
+
+
+def test_a_claim_without_an_instance_promises_what_its_pods_asked_for_sch_005() -> None:
+    """A pod that comes in place of one that was evicted finds room there: nothing is bought twice."""
+    annotations = {
+        "tenon.sh/planned-pods": "ns/a=uid-a,ns/b=uid-b",
+        "tenon.sh/planned-requests": '{"cpu":"2","pods":"2"}',
+    }
+    asked = claim(node_name="", meta={"annotations": annotations}, resources={"requests": {"cpu": "2300m"}})
+    pods = [waiting("a"), waiting("b")]
+    full = only(state(claims=[asked], pods=pods, daemonsets=[daemonset()]))
+    assert (full.closed, full.used, full.allocatable) == (False, full.allocatable, {"cpu": 2000, "pods": 2})
+    left = only(state(claims=[asked], pods=pods[:1], daemonsets=[daemonset()]))
+    assert left.used == {"cpu": 1000, "pods": 1}
+    assert [pod.name for pod in left.pods] == ["a"]
+
+
+def test_sch090_a_claim_without_instance_or_planned_pods_promises_no_capacity() -> None:
+    asked = claim(node_name="", resources={"requests": {"cpu": "2300m", "pods": "3"}})
+    found = only(state(claims=[asked], daemonsets=[daemonset()]))
+    assert (found.allocatable, found.used) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    ("nodes", "claims"),
+    [
+        ([node(meta={"deletionTimestamp": "2026-01-01T00:00:00Z"})], []),
+        ([node()], [claim(meta={"deletionTimestamp": "2026-01-01T00:00:00Z"})]),
+        ([], [claim(status=STATUS, meta={"deletionTimestamp": "2026-01-01T00:00:00Z"})]),
+    ],
+)
+def test_what_is_leaving_takes_no_pods_sch_091(nodes: list[Any], claims: list[Any]) -> None:
+    assert scheduling_nodes(state(nodes=nodes, claims=claims), NOW) == []
+
+
+def test_a_disruption_taint_without_a_command_only_keeps_pods_off_dis_66() -> None:
+    """A node that leaves is deleted a moment after its taint."""
+    disrupted = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
+    found = state(nodes=[node(taints=[disrupted])], claims=[claim()], pods=[running("a", "n")])
+    assert [taint.key for taint in only(found).taints] == ["karpenter.sh/disrupted"]
+    assert found.moving_pods() == []
+
+
+def test_daemons_that_still_come_are_reserved_never_less_than_none_sch_082() -> None:
+    arm = {"kubernetes.io/arch": "arm64"}
+    daemonsets = [daemonset("log"), daemonset("arm", nodeSelector=arm), daemonset("cni", hostNetwork=True)]
+    owned = owned_by("DaemonSet", "uid-log")
+
+    def used(**options: Any) -> Resources:
+        return dict(only(state(daemonsets=daemonsets, **options)).used)
+
+    assert used(nodes=[node()]) == {"cpu": 200, "pods": 2}
+    assert used(nodes=[node(meta={"labels": arm})]) == {"cpu": 300, "pods": 3}
+    assert used(nodes=[node()], pods=[running("log", "n", cpu="100m", meta=owned)]) == {"cpu": 200, "pods": 2}
+    assert used(nodes=[node()], pods=[running("log", "n", cpu="5", meta=owned)]) == {"cpu": 5100, "pods": 2}
+    taints = [{"key": "team", "effect": "NoExecute"}]
+    assert used(nodes=[node(taints=taints)]) == {}
+
+
+def test_daemon_requests_come_from_a_live_pod_sch_081() -> None:
+    found = state(
+        daemonsets=[daemonset("log", cpu="")],
+        pods=[running("log", "n", cpu="250m", meta=owned_by("DaemonSet", "uid-log"))],
+    )
+    (daemon,) = daemon_pods(found)
+    assert daemon.requests == {"cpu": 250, "pods": 1}
+
+
+def test_a_daemon_waits_for_labels_that_every_node_gets_sch_081() -> None:
+    daemons = [daemonset(nodeSelector={"karpenter.sh/initialized": "true"})]
+    assert only(state(nodes=[node()], claims=[claim()], daemonsets=daemons)).used == {"cpu": 100, "pods": 1}
+    assert only(state(nodes=[node()], daemonsets=daemons)).used == {}, "nobody labels a node of others"
+
+
+def test_sch082_a_daemon_above_its_expected_requests_does_not_replace_another() -> None:
+    large = running("large", "n", cpu="1", meta=owned_by("DaemonSet", "uid-ds"))
+    found = state(nodes=[node()], daemonsets=[daemonset(), daemonset("late")], pods=[large])
+    assert only(found).used == {"cpu": 1100, "pods": 2}
+
+
+def test_host_ports_of_pods_and_coming_daemons_are_taken_sch_075() -> None:
+    ports = [{"name": "c", "ports": [{"hostPort": 80}]}]
+    found = state(
+        nodes=[node()],
+        pods=[running("web", "n", containers=ports)],
+        daemonsets=[daemonset(containers=[{"name": "c", "ports": [{"hostPort": 9100}]}])],
+    )
+    assert only(found).host_ports == (("0.0.0.0", 80, "TCP"), ("0.0.0.0", 9100, "TCP"))
+
+
+def test_pool_usage_counts_nodes_claims_and_their_number_sch_092() -> None:
+    leaving = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+    found = state(
+        nodes=[node(), node("alone", meta={"labels": {"karpenter.sh/nodepool": "pool"}}), node("foreign")],
+        claims=[
+            claim(status=STATUS),
+            claim("flying", node_name="x", status=STATUS),
+            claim("asked", node_name="", resources={"requests": {"cpu": "2"}}),
+            claim("leaving", node_name="y", status=STATUS, meta=leaving),
+            claim("other", node_name="z", status=STATUS, meta={"labels": {"karpenter.sh/nodepool": "other"}}),
+        ],
+    )
+    usage = pool_usages(found).get("pool", {})
+    assert (usage["nodes"], usage["cpu"], usage["nvidia.com/gpu"]) == (3, 10_000, 2), "a label makes no node a pool's"
+    assert pool_usages(found, with_leaving=True).get("pool", {})["nodes"] == 4
+    assert pool_usages(found).get("none", {}) == {}
+
+
+def test_a_claim_without_an_instance_counts_at_most_with_its_largest_type_sch_092() -> None:
+    """Limits hold over batches, whatever the claims of an earlier one become; once launched they are what they are."""
+    largest = {"annotations": {"tenon.sh/largest-capacity": '{"cpu":"8","memory":"16Gi"}'}}
+    asked = {"requests": {"cpu": "2", "pods": "3"}}
+    found = state(
+        claims=[
+            claim("asked", node_name="", resources=asked, meta=largest),
+            claim("older", node_name="", resources=asked),
+            claim("broken", node_name="", resources=asked, meta={"annotations": {"tenon.sh/largest-capacity": "much"}}),
+            claim("launched", node_name="x", status=STATUS, meta=largest),
+        ]
+    )
+    at_most = pool_usages(found, at_most=True).get("pool", {})
+    launched = pool_usages(state(claims=[claim("launched", node_name="x", status=STATUS)])).get("pool", {})["cpu"]
+    assert (at_most["nodes"], at_most["cpu"], at_most["pods"]) == (4, 8_000 + 2_000 + 2_000 + launched, 9)
+    assert at_most["memory"] >= 16 * 2**30
+    assert pool_usages(found).get("pool", {})["cpu"] == 3 * 2_000 + launched, "what is shown is what is asked for"
+
+
+def test_a_claim_that_cannot_be_read_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    bad = claim("bad", node_name="x", status=STATUS, requirements=[{"key": "a", "operator": "Near"}])
+    found = state(claims=[bad, claim("good", node_name="y", status=STATUS)], pods=[pod()])
+    assert [one.name for one in scheduling_nodes(found, NOW)] == ["good"]
+    left_out = [record for record in caplog.records if "is left out of planning" in record.message]
+    assert [vars(record)["nodeclaim"] for record in left_out] == ["bad"]
+
+
+def test_pods_that_rules_between_pods_count_are_listed_with_their_node_sch_052() -> None:
+    leaving = node("old", meta={"deletionTimestamp": "2026-01-01T00:00:00Z"})
+    pods = [
+        running("a", "n"),
+        running("ended", "n", status={"phase": "Succeeded"}),
+        running("ending", "n", meta={"deletionTimestamp": "2026-01-01T00:00:00Z"}),
+        running("b", "old"),
+    ]
+    found = {one.name: one for one in scheduling_nodes(state(nodes=[node("n"), leaving], pods=pods), NOW)}
+    assert {name: [pod.name for pod in one.pods] for name, one in found.items()} == {"n": ["a"], "old": ["b"]}
+    assert (found["n"].closed, found["old"].closed) == (False, True)
+
+
+def limit_range(name: str, *items: dict[str, Any], namespace: str = "kube-system") -> ValueRecord[Resources]:
+    body = {"metadata": {"name": name, "namespace": namespace, "uid": name}, "spec": {"limits": list(items)}}
+    return decode_limit_range(json.dumps(body).encode())
+
+
+STATED = {"name": "stated", "resources": {"requests": {"cpu": "100m"}, "limits": {"cpu": "2", "memory": "1Gi"}}}
+SILENT = {"name": "silent"}
+
+
+def test_daemons_request_what_limit_ranges_make_of_their_template_sch_081() -> None:
+    """As admission would: requests, then the container's limits, then what the LimitRange gives."""
+    default = {"type": "Container", "default": {"cpu": "3"}, "defaultRequest": {"cpu": "1500m", "memory": "2Gi"}}
+    others = [
+        {"type": "Pod", "max": {"cpu": "64"}},
+        {"type": "PersistentVolumeClaim", "max": {"storage": "1Ti"}},
+    ]
+    found = state(daemonsets=[daemonset(containers=[STATED, SILENT])])
+    assert daemon_pods(found)[0].requests == {"cpu": 100, "memory": 2**30, "pods": 1}
+    for record in (limit_range("a", *others, default), limit_range("b", default, namespace="elsewhere")):
+        found.limit_ranges.on_event(record.key, record)
+    assert daemon_pods(found)[0].requests == {"cpu": 1600, "memory": 3 * 2**30, "pods": 1}
+    later = limit_range("later", {"type": "Container", "defaultRequest": {"cpu": "9", "ephemeral-storage": "1Gi"}})
+    found.limit_ranges.on_event(later.key, later)
+    more = {"ephemeral-storage": 2 * 2**30}
+    assert daemon_pods(found)[0].requests == {"cpu": 1600, "memory": 3 * 2**30, "pods": 1, **more}
+
+
+@pytest.mark.parametrize(
+    ("item", "cpu"),
+    [
+        ({"default": {"cpu": "2"}}, 2000),
+        ({"max": {"cpu": "4"}}, 4000),
+        ({"min": {"cpu": "50m"}}, 50),
+        ({"min": {"cpu": "50m"}, "max": {"cpu": "4"}}, 4000),
+        ({"min": {"cpu": "50m"}, "max": {"cpu": "4"}, "default": {"cpu": "1"}}, 1000),
+        ({}, 0),
+    ],
+)
+def test_a_limit_range_that_leaves_out_requests_gives_limits(item: dict[str, Any], cpu: int) -> None:
+    record = limit_range("a", {"type": "Container", **item})
+    assert record.value.get("cpu", 0) == cpu
+
+
+def test_live_daemons_know_better_than_limit_ranges() -> None:
+    record = limit_range("a", {"type": "Container", "defaultRequest": {"memory": "2Gi"}})
+    live = running("ds-1", "n", meta=owned_by("DaemonSet", "uid-ds"))
+    found = state(nodes=[node()], pods=[live], daemonsets=[daemonset()])
+    found.limit_ranges.on_event(record.key, record)
+    assert "memory" not in daemon_pods(found)[0].requests
+
+
+def test_sch063_pods_of_daemon_sets_count_on_a_node_that_still_starts() -> None:
+    """Otherwise the next plan would buy one more node for a pod that wants a DaemonSet's pod next to it."""
+    daemons = [daemonset("log")]
+    assert [pod.name for pod in only(state(claims=[claim(status=STATUS)], daemonsets=daemons)).pods] == ["log"]
+    starting = state(nodes=[node()], claims=[claim(status=STATUS)], daemonsets=daemons)
+    assert [pod.name for pod in only(starting).pods] == ["log"]
+    ready = state(nodes=[node(meta=INITIALIZED)], claims=[claim(status=STATUS)], daemonsets=daemons)
+    assert only(ready).pods == ()

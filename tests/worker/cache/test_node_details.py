@@ -1,0 +1,95 @@
+"""What disruption knows of each node: its price, its pods, and what they cost to move."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tenon.scheduling.model import InstanceType, Offering
+from tests.tenon.scheduling.builders import CATALOG
+from tests.worker.cache.objects import claim, node, owned_by, running
+from worker.cache.node_details import node_details
+from worker.cache.state import ClusterState
+
+NOW = 1_800_000_000.0
+TYPES: dict[str, list[InstanceType]] = {"pool": list(CATALOG)}
+KIND = CATALOG[0]
+SOLD = {
+    "node.kubernetes.io/instance-type": KIND.name,
+    "topology.kubernetes.io/zone": KIND.offerings[0].zone,
+    "karpenter.sh/capacity-type": KIND.offerings[0].capacity_type,
+}
+OWNED = {"labels": {"karpenter.sh/nodepool": "pool", **SOLD}}
+LEAVING = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
+SINCE = "2026-01-01T00:00:00Z"
+
+
+def state(*, claims: list[Any], nodes: list[Any], pods: list[Any]) -> ClusterState:
+    found = ClusterState(clock=lambda: NOW)
+    for table, records in ((found.claims, claims), (found.nodes, nodes), (found.pods, pods)):
+        for record in records:
+            table.on_event(record.key, record)
+    return found
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        claim(meta=OWNED, initialized=SINCE),
+        claim(meta=OWNED),
+        claim(meta={**OWNED, **LEAVING}, initialized=SINCE),
+    ],
+    ids=["initialized", "not initialized", "leaving"],
+)
+def test_dis43_nodes_that_start_or_leave_have_their_price_and_their_pods(one: Any) -> None:
+    pods = [running("web", "n", meta=owned_by("ReplicaSet")), running("log", "n", meta=owned_by("DaemonSet"))]
+    found = node_details(state(claims=[one], nodes=[node(meta={"labels": SOLD})], pods=pods), NOW, TYPES)
+    assert found["claim"].price == KIND.offerings[0].price
+    assert [pod.name for pod in found["claim"].pods] == ["web"]
+    assert found["claim"].cost == 2.0
+
+
+def test_dis25_a_node_has_the_price_of_its_own_offering_and_none_if_that_is_not_known() -> None:
+    offerings = (
+        Offering("us-west-2a", "on-demand", 0.4),
+        Offering("us-west-2b", "on-demand", 0.5),
+        Offering("us-west-2a", "spot", 0.1),
+    )
+    sold = {
+        "pool": [replace(KIND, offerings=offerings)],
+        "other": [replace(KIND, offerings=(replace(offerings[0], price=9.0),))],
+    }
+    prices = {}
+    for zone, capacity_type in (
+        ("a", "on-demand"),
+        ("b", "on-demand"),
+        ("a", "spot"),
+        ("b", "spot"),
+        ("", "on-demand"),
+    ):
+        labelled = {
+            **SOLD,
+            "topology.kubernetes.io/zone": zone and f"us-west-2{zone}",
+            "karpenter.sh/capacity-type": capacity_type,
+        }
+        given = state(claims=[claim(initialized=SINCE)], nodes=[node(meta={"labels": labelled})], pods=[])
+        prices[zone, capacity_type] = node_details(given, NOW, sold)["claim"].price
+    assert prices == {
+        ("a", "on-demand"): 0.4,
+        ("b", "on-demand"): 0.5,
+        ("a", "spot"): 0.1,
+        ("b", "spot"): 0.0,
+        ("", "on-demand"): 0.0,
+    }
+
+
+def test_dis43_an_instance_without_a_node_has_its_price() -> None:
+    found = node_details(state(claims=[claim(meta=OWNED)], nodes=[], pods=[]), NOW, TYPES)
+    assert (found["claim"].node, found["claim"].price, found["claim"].pods) == ("", KIND.offerings[0].price, ())
+
+
+def test_a_claim_without_an_instance_and_one_that_lost_its_node_have_no_details() -> None:
+    for one in (claim(), claim(meta=OWNED, initialized=SINCE), claim(meta={"labels": SOLD})):
+        assert node_details(state(claims=[one], nodes=[], pods=[]), NOW, TYPES) == {}

@@ -1,0 +1,1 @@
+"""Controllers of disruption: conditions of NodeClaims, repair, commands."""

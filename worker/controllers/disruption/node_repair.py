@@ -1,0 +1,170 @@
+"""Replaces unhealthy nodes, if the feature gate NodeRepair is on (CTL-08, SCH-104).
+
+The controller only asks: it writes on the NodeClaim that its grace period is over, and deletes it. The node's workflow
+then drains the node by force, and pending pods get new nodes as usual.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from activities import metrics
+from activities.clock import utc_now
+from activities.kubernetes.bounded_concurrency import bounded
+from activities.kubernetes.client import Kube
+from activities.kubernetes.events import EventPublisher
+from activities.kubernetes.nodeclaims import annotate_claim, delete_with_finalizer, read_claim
+from activities.kubernetes.resources import NODES
+from tenon.apis import labels
+from tenon.apis.reasons import Reason
+from tenon.disruption.rules.repair import BLOCKED, Breaker, Fault, fault_of, why_kept
+from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.conditions import condition
+from tenon.kube.records import NodeRecord
+from tenon.kube.timestamps import format_instant
+from tenon.messages.base import ClaimRef
+from tenon.messages.node import Removal
+from tenon.sentences import lasting
+from worker.cache.changes import Change, Topic
+from worker.cache.cluster import ClusterCache
+from worker.controllers.base import Controller
+from worker.controllers.event_subjects import subjects
+
+BLOCKED_RETRY = timedelta(minutes=5)
+FAILED_RETRY = timedelta(seconds=15)
+AT_ONCE = 10
+"""Nodes that are handled at the same time."""
+
+
+class NodeRepairController(Controller):
+    """Deletes the NodeClaim of a node that has been unhealthy for longer than its condition's toleration."""
+
+    name = "node.health"
+    object_field = "node"
+    topics = (Topic.NODE,)
+
+    def __init__(
+        self,
+        kube: Kube,
+        recorder: EventPublisher,
+        cache: ClusterCache,
+        cluster: str,
+        now: Callable[[], datetime] = utc_now,
+    ) -> None:
+        super().__init__(cache)
+        self._kube = kube
+        self._recorder = recorder
+        self._cluster = cluster
+        self._now = now
+        self._faults: dict[str, Fault] = {}
+        """By Node: why it is unhealthy. Other controllers' Nodes count too, for stand-alone NodeClaims."""
+        self._not_before: dict[str, datetime] = {}
+        """By Node: when to look at it again after its repair was blocked, failed or began."""
+
+    def initial(self) -> Sequence[Change]:
+        """All Nodes."""
+        return [(Topic.NODE, node.name) for node in self._cache.nodes]
+
+    async def reconcile(self, changes: Sequence[Change]) -> float | None:
+        """Note which Nodes are unhealthy, and repair those that are due."""
+        for _, name in changes:
+            self._observe(name)
+        now = self._now()
+        due = sorted(name for name, at in self._due_checks().items() if at <= now)
+        if due:
+            breaker = self._breaker()
+
+            async def handle(name: str) -> None:
+                self._not_before[name] = now + BLOCKED_RETRY
+                if not await self.isolate(name, self._handle(name, breaker)):
+                    self._not_before[name] = now + FAILED_RETRY
+
+            await bounded(due, AT_ONCE, handle)
+        next_look = min(self._due_checks().values(), default=None)
+        return None if next_look is None else max(0.0, (next_look - self._now()).total_seconds())
+
+    def _observe(self, name: str) -> None:
+        node = self._cache.nodes.get(name)
+        fault = fault_of(node.unhealthy) if node is not None else None
+        if fault is not None:
+            self._faults[name] = fault
+        else:
+            self._faults.pop(name, None)
+            self._not_before.pop(name, None)
+
+    def _due_checks(self) -> dict[str, datetime]:
+        """By Node: when to look at it again."""
+        return {
+            name: max(fault.due, self._not_before.get(name, fault.due))
+            for name, fault in self._faults.items()
+            if fault.due is not None
+        }
+
+    def _breaker(self) -> Breaker:
+        claims = ((node, self._cache.claim_of(node)) for node in self._cache.nodes)
+        return Breaker((claim.pool if claim is not None else "", node.name in self._faults) for node, claim in claims)
+
+    async def _handle(self, name: str, breaker: Breaker) -> None:
+        node = self._cache.nodes.get(name)
+        claim = self._cache.claim_of(node) if node is not None else None
+        if node is None or claim is None or claim.deleting:
+            return
+        fault = self._faults[name]
+        if why := breaker.why_blocked(claim.pool):
+            for subject in subjects(claim, node):
+                await self._recorder.publish(subject, BLOCKED, why, "Warning")
+            return
+        fresh = await self._kube.get(NODES, node.name)
+        if fresh is not None and _is_still(fresh, node, fault):
+            await self._repair(claim, node, fault, fresh["metadata"].get("annotations") or {})
+
+    async def _repair(
+        self, cached: ClaimRecord, node: NodeRecord, fault: Fault, annotations: Mapping[str, str]
+    ) -> None:
+        """Delete the claim, unless an annotation of it or of the Node (``annotations``) keeps repair away."""
+        ref = ClaimRef(cluster=self._cluster, name=cached.name, uid=cached.uid)
+        claim = await read_claim(self._kube, ref)
+        if claim is None or claim.deleting:
+            return
+        if why := why_kept(annotations, claim.annotations):
+            for subject in subjects(cached, node):
+                await self._recorder.publish(subject, BLOCKED, why, "Warning")
+            return
+        now = self._now()
+        if claim.termination_timestamp is None or claim.termination_timestamp > now:
+            await annotate_claim(self._kube, ref, {labels.TERMINATION_TIMESTAMP: format_instant(now)})
+        since = datetime.fromtimestamp(fault.condition.since, UTC)
+        status = f"{fault.condition.type} is {fault.condition.status}"
+        detail = f"{status} for {lasting(now - since)}"
+        removal = Removal(reason=Reason.UNHEALTHY, detail=detail, actor=f"controller {self.name}")
+        if not await delete_with_finalizer(self._kube, claim, removal):
+            return
+        self._log.warning(
+            "A node is replaced because it is unhealthy",
+            extra={
+                "nodeclaim": claim.name,
+                "node": node.name,
+                "nodepool": claim.pool,
+                "reason": status,
+                "since": format_instant(since),
+            },
+        )
+        capacity_type = claim.labels.get(labels.CAPACITY_TYPE, "")
+        metrics.CLAIMS_UNHEALTHY.labels(
+            _snake_case(fault.condition.type), claim.pool, capacity_type, claim.image_id
+        ).inc()
+        mode = Reason.UNHEALTHY.termination_mode
+        metrics.CLAIMS_DISRUPTED.labels(Reason.UNHEALTHY.snake_case, claim.pool, capacity_type, "", mode).inc()
+
+
+def _is_still(fresh: Mapping[str, Any], node: NodeRecord, fault: Fault) -> bool:
+    """Whether the API server confirms what the cache says. A repair cannot be undone."""
+    same = fresh["metadata"].get("uid") == node.uid
+    return same and condition(fresh, fault.condition.type).get("status") == fault.condition.status
+
+
+def _snake_case(type_: str) -> str:
+    """The type of a condition in metric labels, such as accelerated_hardware_ready."""
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in type_).lstrip("_")

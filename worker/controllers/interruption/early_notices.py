@@ -1,0 +1,42 @@
+"""Remembers notices about instances that no NodeClaim names yet, until one does.
+
+EC2 may take a spot instance back before its launch is recorded on the NodeClaim. The message would be gone by then, and
+the node would be found only after minutes, by its registration timeout or a sweep. Only this process remembers it.
+Messages about instances of other clusters come here too, so the number and the time are limited.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from datetime import datetime, timedelta
+
+from tenon.ec2.instances.interruption import Kind
+
+KEPT_FOR = timedelta(minutes=15)
+"""As long as a node may take to register."""
+MAX_KEPT = 10_000
+
+
+class EarlyNotices:
+    """The notices, by instance."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, tuple[Kind, datetime]] = OrderedDict()
+
+    def __len__(self) -> int:
+        """The number of instances."""
+        return len(self._kept)
+
+    def keep(self, kind: Kind, instance_id: str, now: datetime) -> None:
+        """Remember a notice. A spot interruption is not replaced by a later notice: it says more."""
+        before = self._kept.pop(instance_id, None)
+        if before is not None and before[0] is Kind.SPOT_INTERRUPTED:
+            kind = before[0]
+        self._kept[instance_id] = (kind, now + KEPT_FOR)
+        while len(self._kept) > MAX_KEPT or next(iter(self._kept.values()))[1] < now:
+            self._kept.popitem(last=False)
+
+    def take(self, instance_id: str, now: datetime) -> Kind | None:
+        """Return the notice about an instance and forget it."""
+        kind, until = self._kept.pop(instance_id, (None, now))
+        return kind if until >= now else None

@@ -1,0 +1,100 @@
+"""Makes a node leave whose instance ends or fails: taints its Node, deletes its NodeClaim, says why (AWS-140..147)."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from datetime import datetime
+
+from activities import metrics
+from activities.kubernetes.changes import change
+from activities.kubernetes.client import Kube
+from activities.kubernetes.events import EventPublisher
+from activities.kubernetes.nodeclaims import annotate_claim, delete_with_finalizer, note_removal
+from activities.kubernetes.resources import NODES
+from tenon.apis import labels
+from tenon.ec2.instances.interruption import EVENTS, LEAVES, Kind
+from tenon.kube.claim_record import ClaimRecord
+from tenon.kube.records import NodeRecord
+from tenon.kube.timestamps import format_instant
+from tenon.messages.base import ClaimRef
+from tenon.messages.node import Removal
+from tenon.node import cordon
+from worker.controllers.event_subjects import subjects
+
+REMEMBERED = 10_000
+"""How many NodeClaims that were deleted here are remembered until the cache shows that they leave."""
+
+
+class InterruptedNodes:
+    """The nodes that a controller makes leave. All steps are safe to repeat."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        recorder: EventPublisher,
+        cluster: str,
+        log: logging.Logger,
+        now: Callable[[], datetime],
+        controller: str,
+    ) -> None:
+        """``controller``: who removes the nodes, for their workflows."""
+        self._controller = controller
+        self._kube = kube
+        self._recorder = recorder
+        self._cluster = cluster
+        self._log = log
+        self._now = now
+        self._deleted: OrderedDict[str, None] = OrderedDict()
+
+    def leaves(self, claim: ClaimRecord) -> bool:
+        """Whether the NodeClaim is being deleted, even if the cache does not show it yet."""
+        return claim.deleting or claim.uid in self._deleted
+
+    async def make_leave(self, kind: Kind, claim: ClaimRecord, node: NodeRecord | None) -> bool:
+        """Taint the Node and delete the NodeClaim. Return False if the NodeClaim is gone already.
+
+        A node whose instance fails leaves without grace: its pods may not run any more, and cannot be asked to stop.
+        """
+        if node is not None:
+            await change(self._kube, NODES, node.name, cordon.cordoned, uid=node.uid)
+        ref = ClaimRef(cluster=self._cluster, name=claim.name, uid=claim.uid)
+        now = self._now()
+        if kind.failed and (claim.termination_timestamp is None or claim.termination_timestamp > now):
+            await annotate_claim(self._kube, ref, {labels.TERMINATION_TIMESTAMP: format_instant(now)})
+        if not await delete_with_finalizer(self._kube, claim, self._removal(kind)):
+            return False
+        if claim.uid in self._deleted:
+            return False  # another message of the same batch was faster
+        self._deleted[claim.uid] = None
+        while len(self._deleted) > REMEMBERED:
+            self._deleted.popitem(last=False)
+        capacity_type = claim.labels.get(labels.CAPACITY_TYPE, "")
+        metrics.CLAIMS_DISRUPTED.labels(kind.value, claim.pool, capacity_type, "", "forceful").inc()
+        self._log.info(
+            "The controller deleted a NodeClaim because its instance ends or fails",
+            extra={
+                "nodeclaim": claim.name,
+                "node": node.name if node is not None else "",
+                "nodepool": claim.pool,
+                "instance": claim.instance_id,
+                "reason": kind.value,
+            },
+        )
+        return True
+
+    async def note(self, kind: Kind, claim: ClaimRecord) -> None:
+        """Record the notice on a NodeClaim that leaves already, for the timeline of its node."""
+        await note_removal(self._kube, claim, self._removal(kind))
+
+    def _removal(self, kind: Kind) -> Removal:
+        detail = EVENTS[kind].message if kind in EVENTS else "EC2 has scheduled an event for the instance"
+        return Removal(reason=kind.value, detail=detail, actor=f"controller {self._controller}")
+
+    async def tell(self, kind: Kind, claim: ClaimRecord, node: NodeRecord | None, *, leaves: bool) -> None:
+        """Publish the events of a notice on the NodeClaim and the Node."""
+        events = [event for event in (EVENTS.get(kind), LEAVES if leaves else None) if event is not None]
+        for subject in subjects(claim, node):
+            for event in events:
+                await self._recorder.publish(subject, event.reason, event.message, event.type)

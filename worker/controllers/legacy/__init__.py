@@ -1,0 +1,1 @@
+"""Controllers of objects of Karpenter's APIs before v1beta1."""

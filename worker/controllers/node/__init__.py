@@ -1,0 +1,1 @@
+"""Controllers of NodeClaims, Nodes and their workflows."""

@@ -1,0 +1,130 @@
+"""Gauges of instance types and their offerings: size, price and availability (ACT-16), and what the instances cost.
+
+Tens of thousands of series in the Prometheus client's files would take half a second of each scrape, and no series can
+be removed from them. So the leader writes these gauges as text once a minute, and `/metrics` appends the text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from math import isfinite
+from pathlib import Path
+
+from activities.cluster_view.interfaces import Types
+from activities.metrics import (
+    OFFERING_AVAILABLE,
+    OFFERING_PRICE,
+    POOL_PRICE,
+    TEXT_SUFFIX,
+    TYPE_CPU_CORES,
+    TYPE_MEMORY_BYTES,
+    TextGauge,
+)
+from activities.provisioning.launch_refusals import LaunchRefusals
+from activities.provisioning.offerings import instance_types_by_pool
+from tenon.apis import labels
+from tenon.kube.claim_record import ClaimRecord
+from tenon.provisioning.readiness import usable_pools
+from tenon.scheduling.model import InstanceType
+from worker.cache.changes import Change
+from worker.cache.cluster import ClusterCache
+from worker.cache.planning_view import PlanningView
+from worker.controllers.base import Controller
+
+CPU, MEMORY = f"{labels.AWS_GROUP}/instance-cpu", f"{labels.AWS_GROUP}/instance-memory"
+OFFERING = (labels.INSTANCE_TYPE, labels.CAPACITY_TYPE, labels.ZONE)
+MIB = 1024 * 1024
+SOON = 5.0
+
+Series = Mapping[tuple[str, ...], float]
+"""Values by the values of the labels."""
+
+
+def measured(lists: Iterable[Sequence[InstanceType]]) -> dict[TextGauge, Series]:
+    """The gauges of these lists of types, of which each NodePool has one.
+
+    If NodePools differ about an offering, it is available if it is so for one of them, and has the lowest price.
+    """
+    cores: dict[tuple[str, ...], float] = {}
+    memory: dict[tuple[str, ...], float] = {}
+    available: dict[tuple[str, ...], float] = {}
+    prices: dict[tuple[str, ...], float] = {}
+    for kind in (kind for types in lists for kind in types):
+        for series, key, unit in ((cores, CPU, 1), (memory, MEMORY, MIB)):
+            series.update(((kind.name,), float(value) * unit) for value in kind.requirements.get(key).values)
+        for offering in kind.offerings:
+            place = (kind.name, offering.capacity_type, offering.zone)
+            has_price = isfinite(offering.price)
+            available[place] = max(available.get(place, 0.0), float(offering.available and has_price))
+            if has_price:
+                prices[place] = min(prices.get(place, offering.price), offering.price)
+    return {TYPE_CPU_CORES: cores, TYPE_MEMORY_BYTES: memory, OFFERING_AVAILABLE: available, OFFERING_PRICE: prices}
+
+
+def priced(claims: Iterable[ClaimRecord], prices: Series) -> Series:
+    """The price of an hour of the launched claims by NodePool and capacity type. Unknown prices count as nothing."""
+    sums: dict[tuple[str, ...], float] = {}
+    for claim in claims:
+        if not claim.provider_id:
+            continue
+        instance_type, capacity_type, zone = (claim.labels.get(label, "") for label in OFFERING)
+        key = (claim.pool, capacity_type)
+        sums[key] = sums.get(key, 0.0) + prices.get((instance_type, capacity_type, zone), 0.0)
+    return {key: round(price, 6) for key, price in sums.items()}
+
+
+def text_of(gauges: Mapping[TextGauge, Series]) -> str:
+    """The gauges in Prometheus' text format."""
+    lines: list[str] = []
+    for gauge, series in gauges.items():
+        lines += (f"# HELP {gauge.name} {gauge.documentation}", f"# TYPE {gauge.name} gauge")
+        template = ",".join(f'{label}="{{}}"' for label in gauge.labels)
+        lines += (f"{gauge.name}{{{template.format(*values)}}} {value!r}" for values, value in sorted(series.items()))
+    return "".join(f"{line}\n" for line in lines)
+
+
+class InstanceTypeMetricsController(Controller):
+    """Writes the gauges of the types of all EC2NodeClasses that usable NodePools name. Removes them at its end."""
+
+    name = "instancetypemetrics"
+    topics = ()
+    resync = 60.0
+
+    def __init__(
+        self, cache: ClusterCache, view: PlanningView, types: Types, refusals: LaunchRefusals, folder: Path
+    ) -> None:
+        """``folder``: that of the metrics of this worker."""
+        super().__init__(cache)
+        self._view = view
+        self._types = types
+        self._refusals = refusals
+        self._file = folder / f"{self.name}{TEXT_SUFFIX}"
+        self._written: dict[TextGauge, Series] = {}
+
+    async def run(self) -> None:
+        """Write the gauges until cancelled. Those of a former leader would be out of date."""
+        try:
+            await super().run()
+        finally:
+            self._file.unlink(missing_ok=True)
+            self._written = {}
+
+    async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
+        """Write the gauges if they changed. Look again soon while no NodePool is usable, as in a new cluster."""
+        pools = usable_pools(self._view.node_pools(), self._view.node_class)
+        overlaid = await instance_types_by_pool(self._view, self._types, pools, self._refusals.avoided())
+        lists = list({id(types): types for _, types in overlaid.sold}.values())
+        await asyncio.to_thread(self._write, lists, list(self._cache.claims))
+        return None if pools else SOON
+
+    def _write(self, lists: Sequence[Sequence[InstanceType]], claims: Sequence[ClaimRecord]) -> None:
+        gauges = measured(lists)
+        gauges[POOL_PRICE] = priced(claims, gauges[OFFERING_PRICE])
+        if gauges == self._written:
+            return
+        fresh = self._file.with_suffix(".new")
+        fresh.write_text(text_of(gauges))
+        os.replace(fresh, self._file)  # a scrape reads the old file or the new one
+        self._written = gauges

@@ -1,0 +1,1 @@
+"""Controllers of what nodes are bought for: buffers, overlays, static NodePools."""

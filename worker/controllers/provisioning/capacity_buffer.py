@@ -1,0 +1,239 @@
+"""Resolves what CapacityBuffers refer to, checks whether the cluster has room for them, and writes their status.
+
+This controller buys nothing. The batcher picks up the buffers that lack room, and the next plan covers pods and
+buffers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from activities import loggers
+from activities.clock import utc_now
+from activities.kubernetes.bounded_concurrency import bounded
+from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiError
+from activities.kubernetes.resources import (
+    CAPACITYBUFFERS,
+    DEPLOYMENTS,
+    PODTEMPLATES,
+    REPLICASETS,
+    STATEFULSETS,
+    Resource,
+)
+from activities.provisioning.buffers import BufferRoom
+from activities.provisioning.solving import MAX_SECONDS, Limit
+from tenon.apis.capacitybuffer import ACTIVE_CAPACITY, CapacityBuffer, CapacityBufferStatus
+from tenon.apis.validation import parse
+from tenon.kube.pod import Pod
+from tenon.kube.records import NamespacedRecord
+from tenon.provisioning.buffer_status import (
+    POD_TEMPLATE_NOT_FOUND,
+    SCALABLE_REF_NOT_FOUND,
+    Resolved,
+    buffer_status,
+    condition_reasons,
+    refers_to,
+    resolved,
+    unreadable,
+)
+from tenon.provisioning.fault_isolation import solve_isolated
+from tenon.provisioning.planning_policy import PlanPolicy
+from tenon.provisioning.problem import Cluster, problem_of
+from tenon.provisioning.solving import solve_with_buffers
+from tenon.scheduling.model import Plan
+from worker.cache.buffer_pods import BufferPods
+from worker.cache.changes import Change, Topic
+from worker.cache.cluster import ClusterCache
+from worker.cache.planning_view import PlanningView
+from worker.controllers.base import Controller
+
+NAME = "capacitybuffer"
+
+RECHECK = 30.0
+"""Seconds after which everything is read and checked again, even if the cluster has not changed."""
+RECHECK_SOON = 3.0
+"""The same while a buffer refers to an object that does not exist, because it may be applied just after its buffer."""
+COLLECT = 0.5
+"""Seconds in which changes gather before the controller looks for room."""
+SHARE = 0.05
+"""The fraction of a core that looking for room may take on a busy cluster."""
+MAX_PAUSE = 10.0
+CONCURRENCY = 10
+SCALABLE: Mapping[str, Resource] = {resource.kind: resource for resource in (DEPLOYMENTS, STATEFULSETS, REPLICASETS)}
+"""Workloads that a buffer may refer to. Other autoscalers, which serve the same CRD, may support more."""
+REFERRED: Mapping[str, Resource] = {**SCALABLE, PODTEMPLATES.kind: PODTEMPLATES}
+NOT_FOUND = (SCALABLE_REF_NOT_FOUND, POD_TEMPLATE_NOT_FOUND)
+Reserved = Callable[[], Mapping[str, Sequence[Pod]]]
+
+
+class CapacityBufferController(Controller):
+    """Reconciles every CapacityBuffer of the strategy that Tenon implements; others belong to other controllers."""
+
+    name = NAME
+    topics = (Topic.BUFFER, Topic.CLAIM, Topic.NODE, Topic.NODE_PODS)
+
+    def __init__(
+        self,
+        kube: Kube,
+        cache: ClusterCache,
+        view: PlanningView,
+        room: BufferRoom,
+        policy: PlanPolicy,
+        reserved: Reserved,
+    ) -> None:
+        """``reserved``: pods that earlier plans promised to nodes, whose room is taken."""
+        super().__init__(cache)
+        self._kube = kube
+        self._view = view
+        self._room = room
+        self._policy = policy
+        self._reserved = reserved
+        self._standing = BufferPods()
+        self._resolved: dict[str, Resolved] = {}
+        self._read_at = float("-inf")
+        """When the buffers are read again even if none of them changed."""
+
+    async def reconcile(self, changes: Sequence[Change]) -> float | None:
+        """Read the buffers if one of them changed or it is time to; look for room in any case."""
+        clock = asyncio.get_running_loop().time
+        if clock() >= self._read_at or any(topic is Topic.BUFFER for topic, _ in changes):
+            await self.isolate("", self._read())
+            self._read_at = clock() + (RECHECK_SOON if self._is_incomplete() else RECHECK)
+        await self.isolate("", self._simulate())
+        return max(0.0, self._read_at - clock())
+
+    def _is_incomplete(self) -> bool:
+        return any(resolved_buffer.reason in NOT_FOUND for resolved_buffer in self._resolved.values())
+
+    async def _read(self) -> None:
+        """Resolve the pods of all buffers. A buffer whose target could not be read keeps its previous result."""
+        records = [record for record in self._cache.buffers if self._followed(record)]
+        resolutions = await bounded(records, CONCURRENCY, self._resolve)
+        resolved = {
+            record.key: answer or self._resolved.get(record.key)
+            for record, answer in zip(records, resolutions, strict=True)
+        }
+        self._resolved = {key: answer for key, answer in resolved.items() if answer is not None}
+        pods: list[Pod] = []
+        for record in records:
+            previous = self._resolved.get(record.key)
+            try:
+                pods += self._standing.of(record.key, record.uid, previous) if previous is not None else []
+            except ValueError as error:
+                self._resolved[record.key] = unreadable(f"its pods cannot be read: {error}")
+        self._standing.forget_others(self._resolved)
+        self._room.keep(pods, whole=len(self._resolved) == len(records))
+
+    async def _resolve(self, record: NamespacedRecord) -> Resolved | None:
+        """Resolve one buffer. None if the API server could not answer."""
+        buffer, faults = parse(CapacityBuffer, record.body)
+        if buffer is None or faults:
+            return unreadable("; ".join(str(fault) for fault in faults))
+        kind, name = refers_to(buffer)
+        if buffer.spec.scalable_ref is not None and kind not in SCALABLE:
+            return unreadable(f"{kind} {name} is not a supported workload: use one of {', '.join(SCALABLE)}")
+        try:
+            target = await self._kube.get(REFERRED[kind], name, record.body["metadata"]["namespace"])
+        except ApiError as error:
+            if self._log_limiter.count((record.key, error.status)) is not None:
+                self._log.warning(
+                    "The controller failed to read the target of a CapacityBuffer",
+                    extra={"capacitybuffer": record.key, "error": str(error)},
+                )
+            refused = 400 <= error.status < 500 and error.status != 429
+            return unreadable(f"{kind} {name} could not be read: {error}") if refused else None
+        return resolved(buffer, target)
+
+    async def _simulate(self) -> None:
+        """Look for room on the existing nodes. Publish the result to the rest of the process, and to users in the
+        status.
+        """
+        pods = self._room.pods()
+        version = self._room.simulations
+        before = self._found()
+        ready: frozenset[str] = frozenset()
+        plan = Plan()
+        if pods:
+            plan, ready, cost = await asyncio.to_thread(
+                _simulated, self._view.snapshot(), pods, self._policy, self._reserved()
+            )
+            self.settle = min(MAX_PAUSE, max(COLLECT, cost / SHARE))
+        if version == self._room.simulations:  # otherwise a plan has newer results
+            self._room.simulated(plan, ready, bought=False)
+        if before != self._found():
+            self._cache.changes.publish(Topic.BUFFER_ROOM, "")
+        for record in self._cache.buffers:
+            if record.key in self._resolved and not record.deleting:
+                await self._write(record, self._resolved[record.key])
+
+    def _found(self) -> tuple[object, ...]:
+        """The results whose change must be published."""
+        return self._room.known, self._room.hosts(), frozenset(pod.uid for pod in self._room.lacking())
+
+    async def _write(self, record: NamespacedRecord, resolved_buffer: Resolved) -> None:
+        buffer, _ = parse(CapacityBuffer, record.body)
+        if buffer is None:
+            return  # the API server rejects such an object
+        status = buffer_status(buffer, resolved_buffer, self._room.rooms().get(record.key), utc_now())
+        new_status = status.to_dict()
+        removed_fields = {field: None for field in record.status if field not in new_status}
+        changed = {
+            field: value for field, value in new_status.items() if record.status.get(field) != value
+        } | removed_fields
+        if not changed:
+            return
+        try:
+            await self._kube.patch(
+                CAPACITYBUFFERS,
+                record.name,
+                {"status": changed},
+                namespace=record.body["metadata"]["namespace"],
+                subresource="status",
+            )
+        except ApiError as error:
+            if self._log_limiter.count((record.key, error.status)) is not None:
+                self._log.warning(
+                    "The controller failed to write the status of a CapacityBuffer and retries",
+                    extra={"capacitybuffer": record.key, "error": str(error)},
+                )
+            return
+        reasons = condition_reasons(status.conditions)
+        if reasons != condition_reasons(_status(record).conditions):
+            self._log.info(
+                "The conditions of a CapacityBuffer changed",
+                extra={"capacitybuffer": record.key, "pod-count": resolved_buffer.count, "conditions": reasons},
+            )
+
+    @staticmethod
+    def _followed(record: NamespacedRecord) -> bool:
+        strategy = record.spec.get("provisioningStrategy") or ACTIVE_CAPACITY
+        return strategy == ACTIVE_CAPACITY and not record.deleting
+
+
+def _simulated(
+    cluster: Cluster, pods: Sequence[Pod], policy: PlanPolicy, reserved: Mapping[str, Sequence[Pod]]
+) -> tuple[Plan, frozenset[str], float]:
+    """Simulate the pods on the existing nodes.
+
+    Returns:
+        The plan, the names of the initialized nodes, and the CPU seconds of this thread.
+    """
+    began = time.thread_time()
+    problem = problem_of(cluster, pods, [], policy, reserved)
+    isolated_plan = solve_isolated(problem, Limit(MAX_SECONDS), solve_with_buffers)
+    if isolated_plan.error is not None:
+        loggers.CAPACITY_BUFFER.error(
+            "The scheduling engine failed on pods of CapacityBuffers",
+            exc_info=isolated_plan.error,
+            extra={"pods": [*isolated_plan.apart]},
+        )
+    plan = isolated_plan.plan
+    ready = frozenset(node.name for node in problem.nodes if node.initialized)
+    return plan, ready, time.thread_time() - began
+
+
+def _status(record: NamespacedRecord) -> CapacityBufferStatus:
+    return CapacityBufferStatus.model_validate(dict(record.status))
