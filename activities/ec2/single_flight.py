@@ -28,31 +28,31 @@ class SingleFlight(Generic[Result]):
         self._seconds = remembered_seconds
         self._clock = clock
         self._lock = threading.Lock()
-        self._made: dict[str, _Result[Result]] = {}
+        self._results: dict[str, _Result[Result]] = {}
 
     def get(self, key: str, make: Callable[[], Result]) -> Result:
         """The cached result, or the result of ``make`` if there is none."""
         with self._lock:
             now = self._clock()
-            self._made = {cache_key: result for cache_key, result in self._made.items() if result.until > now}
-            result = self._made.get(key)
-            result = result or self._made.setdefault(key, _Result())
-        if result is None:
-            self._make(key, result, make)
+            self._results = {name: present for name, present in self._results.items() if present.until > now}
+            cached = self._results.get(key)
+            result = cached or self._results.setdefault(key, _Result())
+        if cached is None:
+            self._compute(key, result, make)
         return result.result.result()
 
     def forget(self, key: str) -> None:
         """Drop the cached result, so that the next caller computes a new one."""
         with self._lock:
-            self._made.pop(key, None)
+            self._results.pop(key, None)
 
-    def _make(self, key: str, pending_result: _Result[Result], make: Callable[[], Result]) -> None:
+    def _compute(self, key: str, pending_result: _Result[Result], make: Callable[[], Result]) -> None:
         try:
             result = make()
         except BaseException as error:
             with self._lock:
-                if self._made.get(key) is pending_result:
-                    del self._made[key]
+                if self._results.get(key) is pending_result:
+                    del self._results[key]
             pending_result.result.set_exception(error)
         else:
             with self._lock:
