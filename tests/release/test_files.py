@@ -17,6 +17,8 @@ from deploy.release import charts, signing
 from deploy.release.__main__ import differences
 from sandbox import helm
 
+pytestmark = pytest.mark.integration
+
 DEPLOY = Path(__file__).parents[2] / "deploy"
 DIGEST = f"sha256:{'a1' * 32}"
 

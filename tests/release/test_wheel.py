@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.integration
+
 ROOT = Path(__file__).parents[2]
 UV = os.environ.get("UV") or shutil.which("uv") or str(ROOT / ".uv/bin/uv")
 TAKEN = ("activities", "cli", "sandbox", "tenon", "worker", "workflows")
