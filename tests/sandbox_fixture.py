@@ -22,18 +22,18 @@ from tests.image.container import stale
 BOOT_SECONDS = 1.0
 TESTS = Path(__file__).parent
 ON_SANDBOX = (
-    "apis/verdicts",
+    "tenon/apis/verdicts",
     "deploy/test_chart.py",
     "deploy/test_chart_crd.py",
     "e2e",
-    "ec2sandbox/test_named_faults.py",
+    "sandbox/ec2/test_named_faults.py",
     "faults",
-    "planning/test_on_api_server.py",
+    "activities/provisioning/test_on_api_server.py",
     "postgresql",
     "realpod",
     "sandbox/test_controlplane.py",
     "sandbox/test_real_faults.py",
-    "webhook/test_two_versions.py",
+    "worker/webhook/test_two_versions.py",
 )
 """Files, and folders of files, whose tests may use the fixture `sandbox`. The fixture refuses the others."""
 NARROWED = ("keyword", "markexpr", "ignore", "ignore_glob", "deselect", "lf", "last_failed", "stepwise", "fuzz", "unit")

@@ -13,7 +13,10 @@ import yaml
 ALERTS = Path(__file__).parents[2] / "deploy/chart/files/alerts.yaml"
 PROMTOOL = shutil.which("promtool")
 
-pytestmark = pytest.mark.skipif(PROMTOOL is None, reason="needs promtool: apt-get install prometheus")
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(PROMTOOL is None, reason="needs promtool: apt-get install prometheus"),
+]
 
 
 def promtool(*arguments: str) -> None:

@@ -19,6 +19,8 @@ from tests.docs.recipes import written_files
 from tools.helm_values import OTHER_VALUE_NAMES, value_name
 from worker.settings import Settings, load_all
 
+pytestmark = pytest.mark.integration
+
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "deploy" / "chart"
 AS_FOR_KARPENTER = Path(__file__).parent / "values" / "as_for_karpenter.yaml"

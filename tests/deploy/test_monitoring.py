@@ -15,6 +15,8 @@ import yaml
 from sandbox import helm
 from tests.declared_metrics import series
 
+pytestmark = pytest.mark.integration
+
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "deploy" / "chart"
 NAMED = ("--set", "settings.clusterName=sandbox")
