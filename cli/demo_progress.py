@@ -60,10 +60,10 @@ class DemoProgress:
         return self._reported_at[till] - self._reported_at[since]
 
     async def until(self, subject: str, is_reached: Callable[[], Awaitable[bool]], *, within: float = 180.0) -> None:
-        """Poll the cluster until ``seen`` returns True.
+        """Poll the cluster until ``is_reached`` returns True.
 
         Raises:
-            NotSeenError: ``seen`` did not return True in time.
+            NotSeenError: ``is_reached`` did not return True in time.
         """
         deadline = time.monotonic() + within
         while True:

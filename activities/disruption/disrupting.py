@@ -65,7 +65,7 @@ class Disruptor:
         """``promised`` returns the names of Nodes and NodeClaims that pods are nominated for. ``buffers``: where
         CapacityBuffers keep room. ``moves``: looks for commands that move pods; None for no such commands.
         ``budgets``: reports what the budgets allow. ``slowed``: gets what the workflow says of earlier commands.
-        ``held``: reports nodes that something keeps from emptiness and consolidation.
+        ``held_node_events``: reports nodes that something keeps from emptiness and consolidation.
         """
         self._moves = moves
         self._budgets = budgets

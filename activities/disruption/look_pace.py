@@ -127,7 +127,7 @@ class LookPace:
         """Set when the next look is due, and whether looks rest: after a round that tried all nodes and found nothing.
 
         Args:
-            found: whether the look found a command.
+            found_moves: whether the look found a command.
             ends_round: whether the look tried all nodes that were left of its round.
         """
         self._found |= found_moves

@@ -47,7 +47,7 @@ class RolloutRestarter:
         """Restart the Deployments that need it. Return what to wait for; empty if all new pods are ready.
 
         Args:
-            wanted: the Deployments (``namespace/name``) whose pods ask for it.
+            pod_keys: the Deployments (``namespace/name``) whose pods ask for it.
             nodes: the Nodes that are about to leave.
             command: the ID of the command. The same command restarts each once, however often it asks.
         """

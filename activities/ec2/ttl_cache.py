@@ -42,7 +42,7 @@ class TtlCache(Generic[Found]):
         self._found: dict[str, tuple[float, list[Found]]] = {}
 
     def get(self, cache_key: str, ask: Callable[[], list[Found]]) -> list[Found]:
-        """The cached answer for the key ``asked``. If there is none or it has expired, the answer of ``ask``."""
+        """The cached answer for the key ``cache_key``. If there is none or it has expired, the answer of ``ask``."""
         now = self._clock()
         with self._lock:
             self._found = {key: cached for key, cached in self._found.items() if cached[0] > now}

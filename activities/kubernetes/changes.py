@@ -27,8 +27,8 @@ async def change(
     """Patch a cluster-scoped object with what ``compute`` returns for its current state. An empty patch is not sent.
 
     The patch carries the resource version that it was computed from, because a merge patch replaces lists (taints,
-    finalizers, conditions) as a whole. ``seen`` is the object as the caller has just read it, which saves a read. If it
-    has changed since, the API server refuses the patch, and the object is read.
+    finalizers, conditions) as a whole. ``read_object`` is the object as the caller has just read it, which saves a
+    read. If it has changed since, the API server refuses the patch, and the object is read.
 
     Returns:
         The object after the patch, or None if it is gone or has another UID.

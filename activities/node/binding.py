@@ -62,7 +62,7 @@ async def bind(
 
     Args:
         kube: the cluster.
-        wanted: the claim and its Node.
+        node_input: the claim and its Node.
         settle: waits to give kube-scheduler a moment. Called before binding to a node without a startup cordon, if a
             planned pod has no node yet; before removing a startup cordon, if pods were bound and watches have shown
             them; and after removing it, if other pods may take the room of planned pods.

@@ -23,7 +23,7 @@ SURPLUS_INSTANCE = "SurplusInstance"
 async def terminate_surplus(
     ec2: Ec2Provider, recorder: EventPublisher, claim: ClaimRecord, instance_id: str, kept_instance: str
 ) -> None:
-    """Terminate the instance, and say so on the NodeClaim. ``kept`` is the provider ID that the NodeClaim has."""
+    """Terminate the instance, and say so on the NodeClaim. ``kept_instance`` is the provider ID that the claim has."""
     metrics.SURPLUS_INSTANCES.labels(claim.pool).inc()
     outcome = f"Tenon terminates {instance_id}"
     try:

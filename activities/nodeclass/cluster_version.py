@@ -25,7 +25,7 @@ class ClusterVersion:
         """Store the first version.
 
         Args:
-            known: the version that the API server or EKS has just reported.
+            version: the version that the API server or EKS has just reported.
             ask: asks the API server or EKS again.
             clock: monotonic seconds.
         """

@@ -123,7 +123,7 @@ async def write_claims(
         plan: the plan.
         pools: the NodePools by name.
         batch: the batch number, from which the claims' names are derived.
-        seen: the instance types with NodeOverlays applied; the claims get annotations about them.
+        overlaid: the instance types with NodeOverlays applied; the claims get annotations about them.
         explanations: for each claim of the plan, why it is bought.
         avoided: the offerings that EC2 refused recently; the claims name those of their types.
         usual_prices: for each claim, what the cheapest refused offering costs that would do; None if there is none.

@@ -35,7 +35,7 @@ def candidates(name: str, value: Any, written: str, choices: Sequence[str], sent
         value: the refused value.
         written: the value's source text, if it is unquoted; otherwise empty.
         choices: the strings that the field accepts; empty if it accepts any.
-        said: the sentence that refuses the value. Some guesses fit only certain faults.
+        sentence: the sentence that refuses the value. Some guesses fit only certain faults.
     """
     if isinstance(value, (bool, int, float)):
         yield from _for_single(name, value, written)

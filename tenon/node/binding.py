@@ -49,7 +49,7 @@ def choose(
 
     Args:
         planned: the planned pods of the NodeClaim.
-        found: the planned pods that exist now, by ``namespace/name``.
+        fresh_pods: the planned pods that exist now, by ``namespace/name``.
         node: the Node of the NodeClaim.
         node_pods: a fresh list of the pods on the Node.
         default_spread: how kube-scheduler spreads pods without topology spread constraints of their own.

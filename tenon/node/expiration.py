@@ -9,6 +9,7 @@ from tenon.apis.reasons import Reason
 from tenon.evolve import evolve
 from tenon.messages.node import ExpirationResult
 from tenon.node import termination
+from tenon.node.leave_text import WORKFLOW
 from tenon.node.state import NodeState, Stage
 from tenon.node.steps import LeaveRequest
 from tenon.node.timeline import record
@@ -54,7 +55,13 @@ def may_expire(state: NodeState, event: ExpirationResult, now: datetime) -> Node
     if event.waits:
         waits = evolve(state, expiry_waits_until=now + ASK_AGAIN, spread_until=None)
         return record(waits, now, EXPIRY_WAITS) if state.expiry_waits_until is None else waits
-    return termination.leave(state, LeaveRequest(reason=Reason.EXPIRED, message="its time to live is over"), now)
+    return leave_expired(state, now)
+
+
+def leave_expired(state: NodeState, now: datetime) -> NodeState:
+    """Leave because the time to live is over."""
+    request = LeaveRequest(reason=Reason.EXPIRED, detail="its time to live is over", actor=WORKFLOW)
+    return termination.leave(state, request, now)
 
 
 def staggered(state: NodeState, due: datetime, now: datetime) -> NodeState | None:

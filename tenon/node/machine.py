@@ -139,8 +139,7 @@ def _deadline(state: NodeState, now: datetime) -> NodeState:
             return waits
         if expiration.asks_before_it_expires(state, now):
             return evolve(state, expired=True)
-        request = LeaveRequest(reason=Reason.EXPIRED, detail="its time to live is over", actor=WORKFLOW)
-        return termination.leave(state, request, now)
+        return expiration.leave_expired(state, now)
     if state.stage is Stage.LIVE:
         return evolve(state, spread_until=None)
     if state.deadline is None or now < state.deadline:

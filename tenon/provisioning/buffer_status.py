@@ -71,7 +71,7 @@ def unreadable(why: str) -> Resolved:
 
 
 def resolved(buffer: CapacityBuffer, target: Mapping[str, Any] | None) -> Resolved:
-    """Resolve a valid buffer. ``found`` is the object that it refers to, or None if that does not exist."""
+    """Resolve a valid buffer. ``target`` is the object that it refers to, or None if that does not exist."""
     kind, name = refers_to(buffer)
     if target is None:
         reason = POD_TEMPLATE_NOT_FOUND if kind == POD_TEMPLATE else SCALABLE_REF_NOT_FOUND

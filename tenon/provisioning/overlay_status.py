@@ -28,8 +28,8 @@ def overlay_conditions(
     Args:
         name: the overlay.
         before: its current conditions.
-        faults: what is wrong with the overlay itself. An overlay with faults is not in ``seen``.
-        seen: the result of applying all overlays without faults.
+        faults: what is wrong with the overlay itself. An overlay with faults is not in ``overlaid``.
+        overlaid: the result of applying all overlays without faults.
         now: the time.
         generation: the generation of the overlay that was evaluated.
     """

@@ -102,7 +102,7 @@ def apply_overlays(pools_with_types: PoolTypes, overlays: Sequence[NodeOverlay])
     """Apply the overlays to the types of each pool.
 
     Args:
-        sold: the pools, each with the types that its class can buy.
+        pools_with_types: the pools, each with the types that its class can buy.
         overlays: valid overlays in any order.
 
     Returns:

@@ -57,7 +57,7 @@ def problem_of(
     Args:
         cluster: the cluster as it is now.
         pods: the pods to place.
-        sold: the pools that may launch nodes, each with the types that its class can buy.
+        pools_with_types: the pools that may launch nodes, each with the types that its class can buy.
         policy: the operator's settings.
         promised: by node, pods that earlier plans placed there but that do not run there yet. Their resources count as
             used, and rules between pods count them on that node only.

@@ -127,7 +127,7 @@ class NodeRooms:
         self._ports: dict[tuple[int, str], Numbers] = {}
 
     def fitting(self, pod_class: PodClass, amounts: Floats, limit: Numbers) -> Numbers:
-        """How many more pods of a class each node takes, up to ``most``."""
+        """How many more pods of a class each node takes, up to ``limit``."""
         requested = amounts > 0
         fits = np.floor((self._left[:, requested] / amounts[requested]).min(axis=1, initial=UNBOUNDED)).astype(np.int64)
         return self._allowed(pod_class, np.minimum(fits, limit))

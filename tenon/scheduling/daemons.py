@@ -72,8 +72,8 @@ def overhead_groups(
 ) -> tuple[list[tuple[Daemon, int]], list[tuple[int, Amounts]]]:
     """Return the types that each DaemonSet may run on, and groups of types by what DaemonSets take of them together.
 
-    DaemonSets may depend on the zone or the capacity type. A type is then in one group per sum that occurs. ``none`` is
-    the amounts without any DaemonSet.
+    DaemonSets may depend on the zone or the capacity type. A type is then in one group per sum that occurs.
+    ``no_overhead`` is the amounts without any DaemonSet.
     """
     running = [(daemon, _places_of(template, requirements, daemon)) for daemon in daemons]
     running = [(daemon, places) for daemon, places in running if places]

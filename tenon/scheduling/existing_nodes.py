@@ -49,7 +49,7 @@ class Room:
         self._carried: Counter[WorkloadKey] = Counter(map(workload_key, node.pods) if shares.limited else ())
 
     def room_for(self, pod_class: PodClass, limit: int) -> int:
-        """How many of ``most`` pods of the class fit."""
+        """How many of ``limit`` pods of the class fit."""
         if pod_class.daemons is not None and pod_class.daemons.needed:
             return 0  # the pods that run on an existing node are known
         count = self._count(pod_class.amounts, limit)

@@ -23,7 +23,7 @@ class Limits:
     __slots__ = ("_table", "left", "unlimited")
 
     def __init__(self, pool: Pool, table: TypeTable, remaining: Mapping[str, int] | None = None) -> None:
-        """Start from the pool's limits less its usage, or from ``left``."""
+        """Start from the pool's limits less its usage, or from ``remaining``."""
         self._table = table
         limits = pool.limits or {}
         if remaining is None:
@@ -74,7 +74,7 @@ class Limits:
             self.left[name] -= nodes if counts_nodes(name) else amounts.get(name, 0)
 
     def share(self, waiting_nodes: int) -> dict[str, int]:
-        """Divide what is left equally among ``waiting`` nodes."""
+        """Divide what is left equally among ``waiting_nodes`` nodes."""
         return {name: max(0, amount) // waiting_nodes for name, amount in self.left.items() if not counts_nodes(name)}
 
 

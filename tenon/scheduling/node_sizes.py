@@ -24,7 +24,7 @@ def choose_sizes(
     """Return the rows of the types to buy, the largest first.
 
     A node of a row costs ``price`` and holds ``parts`` of the ``units`` (whole units, or 1 for the whole load). With
-    ``rest``, dollars an hour for one unit, a little may be left over, which costs ``charge`` more.
+    ``smallest_price``, dollars an hour for one unit, a little may be left over, which costs ``charge`` more.
     """
     usable = np.flatnonzero(parts > 0)
     best = usable[(price[usable] / parts[usable]).argmin()]

@@ -26,7 +26,7 @@ class Bin:
     )  # fmt: skip
 
     def __init__(self, template: Template, permitted: int, requested: int) -> None:
-        """Create an empty node that may become any ``permitted`` type and must still fit one ``wanted`` type."""
+        """Create an empty node that may become any ``permitted`` type and must still fit one ``requested`` type."""
         self.template = template
         self.state = template.start
         self.permitted = permitted
@@ -173,7 +173,7 @@ class Bin:
         return limit
 
     def _largest(self, state: State, pod_class: PodClass, limit: int) -> tuple[int, int]:
-        """The largest number of pods, up to ``most``, that the state admits, and the types that then fit."""
+        """The largest number of pods, up to ``limit``, that the state admits, and the types that then fit."""
         floor = self._floor(pod_class, state) if self.empty or pod_class.near else self.spot_floor
         permitted = state.types & self.permitted
         ports = [*self.ports, *pod_class.ports]

@@ -30,7 +30,8 @@ class TopologyCounts:
         planned_domains: frozenset[tuple[int, str]] = frozenset(),
         classes: Iterable[PodClass] = (),
     ) -> None:
-        """Count the pods that run or are promised to nodes. ``more`` are extra (group, domain) pairs to compare.
+        """Count the pods that run or are promised to nodes. ``planned_domains`` are extra (group, domain) pairs to
+        compare.
 
         ``classes`` are the pods of the batch.
         """
@@ -202,7 +203,7 @@ class TopologyCounts:
         open_to: Callable[[str], Iterable[str]],
         counted_by: Callable[[NodeFilter], bool],
     ) -> None:
-        """Count pods that were placed. ``open_to`` returns the domains that a key outside ``chosen`` may still get."""
+        """Count pods that were placed. ``open_to`` returns the domains that a key not in ``domain_values`` may get."""
         if pod_class.part is not None:
             for group in pod_class.part.counted:
                 self.totals[group] = self.totals.get(group, 0) + pods

@@ -1,6 +1,7 @@
-"""A docstring that was wrapped twice has lines of one or two words in its middle. No module keeps such lines."""
+"""Docstrings describe parameters that exist, and have no lines of one or two words that a second wrapping left."""
 
 import ast
+import re
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -46,3 +47,31 @@ def test_no_docstring_has_a_short_line_in_a_sentence(package: str) -> None:
 def test_a_line_that_a_second_wrapping_left_is_found() -> None:
     text = "A summary.\n\n    This process waits, and so does\n    the worker\n    that it started.\n"
     assert wrapped_twice(text) == ["the worker"]
+
+
+def unknown_arguments(source: str) -> list[str]:
+    """Names in the part ``Args:`` of a docstring that the function does not have as parameters."""
+    unknown = []
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        arguments = node.args
+        parameters = {arg.arg for arg in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
+        parameters |= {arg.arg for arg in (arguments.vararg, arguments.kwarg) if arg is not None}
+        _, _, described = (ast.get_docstring(node) or "").partition("Args:\n")
+        names = re.findall(r"^    (\w+):", described.partition("\n\n")[0], re.MULTILINE)
+        unknown += [f"{node.name}: {name}" for name in names if name not in parameters]
+    return unknown
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_each_argument_that_a_docstring_describes_exists(package: str) -> None:
+    unknown = {
+        f"{file.relative_to(ROOT)}": unknown_arguments(file.read_text()) for file in (ROOT / package).rglob("*.py")
+    }
+    assert {name: arguments for name, arguments in unknown.items() if arguments} == {}
+
+
+def test_an_argument_that_does_not_exist_is_found() -> None:
+    text = 'def plan(pods):\n    """Plan.\n\n    Args:\n        pods: the pods.\n        nodes: the nodes.\n    """\n'
+    assert unknown_arguments(text) == ["plan: nodes"]

@@ -168,7 +168,7 @@ def _existing(
     node_pods: Sequence[PodRecord],
     expected: Expected,
 ) -> Node:
-    """An existing node. ``there`` holds its pods that have not terminated."""
+    """An existing node. ``node_pods`` holds its pods that have not terminated."""
     initialized = _initialized(record, claim)
     node_labels = record.labels
     taints, allocatable = record.taints, record.allocatable

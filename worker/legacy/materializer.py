@@ -55,7 +55,7 @@ class Materializer:
 
         Args:
             old: the old object.
-            made: the result of its conversion.
+            materialized: the result of its conversion.
             claimed: by kind and name, other old objects that need an object of the same name and take precedence.
             free: whether an object may be taken over.
 

@@ -53,6 +53,7 @@ async def report_launches(client: Client, cluster: str, breakers: LaunchBreakers
         except (RPCError, WorkflowQueryFailedError) as error:
             if isinstance(error, RPCError) and error.status is RPCStatusCode.NOT_FOUND:
                 break
+            log.info("The workflow of the provisioner does not say what EC2 refuses", extra={"error": str(error)})
             await asyncio.sleep(RETRY)
     sending = send_reports(
         handle, breakers.news, breakers.report, gather=GATHER, retry=RETRY, acknowledge=breakers.acknowledge

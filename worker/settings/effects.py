@@ -32,7 +32,7 @@ WITHOUT_WEBHOOK = (
 def warnings(settings: Settings, stated_names: Container[str] = frozenset()) -> list[str]:
     """One sentence for each setting and gate that has no effect, or has a cost.
 
-    Default values give no warning, except for a gate in ``named`` that is on: its operator set it and relies on it.
+    Default values give no warning, except for a gate in ``stated_names`` that is on: its operator relies on it.
     """
     in_vain = [
         f"{_shown(name, value)} has no effect in this version: {why}."

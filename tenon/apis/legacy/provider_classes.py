@@ -20,7 +20,7 @@ def provider_class(name: str, taken_names: Collection[str], own: Sequence[str] =
 
     Args:
         name: the Provisioner's name.
-        taken: the names that other classes have or will have.
+        taken_names: the names that other classes have or will have.
         own: the classes already generated from this Provisioner, the one in use first. A class keeps its name, whatever
             other objects are created or deleted.
     """

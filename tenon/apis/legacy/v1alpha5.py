@@ -155,8 +155,8 @@ def _requirements(spec: Mapping[str, Any], notes: list[str], path: str) -> list[
 def _old_karpenter_defaults(keys: Iterable[str], stated_keys: Iterable[str], notes: list[str]) -> list[JsonObject]:
     """Return the requirements that old Karpenter added to every Provisioner that had none on the label.
 
-    If the Provisioner gives its nodes one of these labels (``stated``), the default is left out: it would be redundant,
-    or it would contradict the label and no node could be launched.
+    If the Provisioner gives its nodes one of these labels (``stated_keys``), the default is left out: it would be
+    redundant, or it would contradict the label and no node could be launched.
     """
     required = {labels.ALIASES.get(key, key) for key in keys}
     left_out = {key for key in stated_keys if labels.ALIASES.get(key, key) in DEFAULTED} - required

@@ -25,11 +25,11 @@ _PARTS: Mapping[tuple[str, str], Callable[[JsonObject], Sequence[Part]]] = {
 
 
 def converted(body: JsonObject, api_version: str, expiry: Mapping[str, str] | None = None) -> JsonObject:
-    """Convert the object, in place, to ``wanted``, a group and version.
+    """Convert the object, in place, to ``api_version``, a group and version.
 
     Args:
         body: the object.
-        wanted: the group and version, such as ``karpenter.sh/v1``.
+        api_version: the group and version, such as ``karpenter.sh/v1``.
         expiry: expireAfter by NodePool name, which NodeClaims of v1beta1 take over (V1B-07); None if it is not known
             yet.
 

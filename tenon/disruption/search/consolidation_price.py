@@ -63,7 +63,7 @@ class PriceRule:
             problem: the cluster.
             spot_to_spot: allow spot nodes to be replaced by nodes that may be spot (SpotToSpotConsolidation).
             least_saving: dollars an hour that a move must save.
-            asked: returns what the NodePools of the nodes that leave ask for in addition.
+            asked_saving: returns what the NodePools of the nodes that leave ask for in addition.
         """
         self._pools = {pool.name: pool for pool in problem.pools}
         self._types = {pool.name: {kind.name: kind for kind in pool.instance_types} for pool in problem.pools}

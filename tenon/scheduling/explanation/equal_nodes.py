@@ -26,7 +26,7 @@ class Division:
         self._divisible = len(self._kinds) <= MAX_KINDS and not _belong_together(claim.pods)
 
     def nodes(self, room: Resources, max_nodes: int) -> int | None:
-        """Return how many nodes with this room hold the pods; None if it is more than ``most``, or impossible."""
+        """Return how many nodes with this room hold the pods; None if it is more than ``max_nodes``, or impossible."""
         if not self._divisible or not self._kinds:
             return None
         empty = subtract(room, self._daemons)

@@ -60,7 +60,7 @@ def obstacle(pod_class: PodClass, placer: Placer, counts: TopologyCounts) -> str
 def single_values(pod_class: PodClass, min_domains: Mapping[str, int]) -> str:
     """The rule between pods that gives a node one value of a label of which minValues need more; may be empty.
 
-    ``least`` are the minValues of a NodePool. Such a NodePool can never take the pod.
+    ``min_domains`` are the minValues of a NodePool. Such a NodePool can never take the pod.
     """
     for name, key, _ in _single(pod_class.area or AreaRules()):
         if min_domains.get(key, 1) > 1:

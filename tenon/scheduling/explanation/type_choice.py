@@ -111,7 +111,8 @@ class TypeChoiceExplainer:
 
         Args:
             problem: the problem.
-            sold: for each pool all instance types, because the problem lacks types of which nothing is available.
+            types_without_refusals: for each pool all instance types, because the problem lacks types of
+                which nothing is available.
             refused_until: which offerings EC2 refused.
         """
         self._sold = types_without_refusals or {}

@@ -124,7 +124,7 @@ async def answers(body: dict[str, Any], *budgets: dict[str, Any]) -> tuple[str, 
     world = World().put_live().put_pods(body)
     for one in budgets:
         world.kube.add(PDBS, one)
-    candidate = DisruptionCandidate(claim=REF.name, uid=REF.uid, pool="web", since=START, due=START)
+    candidate = DisruptionCandidate(claim=REF.name, uid=REF.uid, pool="web", since=START)
     command = DisruptionCommand(id="drifted-1", candidates=[candidate], moves_pods=True, reason="Drifted")
     steps = CommandActivities(world.kube, world.recorder, world.clock)
     failure = (await steps.check_candidates(DisruptInput(cluster=REF.cluster, command=command))).failure

@@ -14,7 +14,7 @@ from tenon.apis.crd import custom_resource_definitions
 from tenon.apis.structural import structural
 from tools.generate import HEADER, app, crd_texts
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 CRDS = custom_resource_definitions()
 SCHEMA_WORDS = {
     "type", "format", "description", "default", "enum", "pattern", "minimum", "maximum", "minLength", "maxLength",

@@ -17,7 +17,7 @@ from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodepool import NodePool
 from tenon.apis.validation import parse
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def manifests(path: str) -> list[dict[str, Any]]:

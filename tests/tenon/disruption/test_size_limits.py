@@ -92,7 +92,7 @@ def test_50_moves_with_25_large_nodeclaims_each_are_several_decisions() -> None:
         decisions.append(commands[: how_many_fit(commands)])
         commands = commands[len(decisions[-1]) :]
     assert sum(map(len, decisions)) == 50
-    assert max(len(DisruptionDecision(moves=moves).model_dump_json().encode()) for moves in decisions) < LIMIT
+    assert max(len(DisruptionDecision(commands=commands).model_dump_json().encode()) for commands in decisions) < LIMIT
 
 
 def test_a_command_that_is_larger_than_the_limit_goes_alone() -> None:

@@ -12,6 +12,7 @@ from tenon.messages.launch import ClaimView, LaunchResult, PrepareLaunchResult
 from tenon.messages.node import (
     CordonInput,
     Disrupt,
+    ExpirationResult,
     InitializeResult,
     Poke,
     RegisterResult,
@@ -78,6 +79,12 @@ WAYS: list[tuple[str, NodeState, Message, Removal]] = [
         "expiry",
         at_live(expires_at=NOW),
         DeadlinePassed(),
+        Removal(reason="expired", detail="its time to live is over", actor=WORKFLOW),
+    ),
+    (
+        "expiry that asked its NodePool first",
+        at_live(pool="web", expired=True),
+        ExpirationResult(waits=False),
         Removal(reason="expired", detail="its time to live is over", actor=WORKFLOW),
     ),
     (

@@ -289,7 +289,7 @@ async def test_the_cache_syncs_all_resources_and_stops_on_request() -> None:
 
 def test_the_worker_may_read_what_it_caches() -> None:
     """OPS-08: a resource that it may not list would keep it unready for ever."""
-    rights = Path(__file__).parents[2] / "deploy" / "rbac.yaml"
+    rights = Path(__file__).parents[3] / "deploy" / "rbac.yaml"
     (role,) = [
         one
         for one in yaml.safe_load_all(rights.read_text())
