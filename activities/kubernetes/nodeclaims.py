@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import Enum
 from typing import Any
 
 from temporalio.exceptions import ApplicationError
@@ -12,7 +13,7 @@ from temporalio.exceptions import ApplicationError
 from activities import loggers
 from activities.kubernetes.changes import change
 from activities.kubernetes.client import Kube
-from activities.kubernetes.errors import ApiError
+from activities.kubernetes.errors import ApiError, ApiUnreachableError
 from activities.kubernetes.events import EventPublisher
 from activities.kubernetes.resources import NODECLAIMS
 from tenon.apis import labels
@@ -119,7 +120,7 @@ def view_of(claim: ClaimRecord) -> ClaimView:
 async def ensure_claim_finalizer(kube: Kube, ref: ClaimRef, read_object: Object | None = None) -> bool:
     """Add the finalizer, so that a deletion waits until the instance is gone. Return False if the claim is gone.
 
-    ``seen``, here and below, is the claim as the caller has just read it.
+    ``read_object``, here and below, is the claim as the caller has just read it.
     """
     return await _with_finalizer(kube, ref.name, ref.uid, read_object)
 
@@ -327,24 +328,59 @@ async def delete_with_finalizer(kube: Kube, claim: ClaimRecord, removal: Removal
     Returns:
         False if the claim is gone.
     """
-    recorded = True
+    outcome = Recorded.YES if claim.deleting else await record_before_deletion(kube, claim, removal)
+    if outcome is Recorded.GONE:
+        return False
     try:
-        if not claim.deleting and not await record_removal(kube, claim, removal, seen=claim.body):
-            return False
-    except ApiError as error:
-        if not claim.has_finalizer:
-            raise
-        recorded = False
-        extra = {"nodeclaim": claim.name, "reason": removal.reason, "error": str(error)}
-        log.warning("The worker failed to record why it deletes a NodeClaim", extra=extra)
-    existed = await kube.delete(NODECLAIMS, claim.name, uid=claim.uid)
-    if existed and not recorded:
+        existed = await kube.delete(NODECLAIMS, claim.name, uid=claim.uid)
+    except ApiUnreachableError:
+        raise
+    except ApiError:  # the claim stays, and a later deletion has another reason
+        if not claim.deleting:
+            await _forget_removals(kube, claim)
+        raise
+    if existed and outcome is Recorded.NO:
         await note_removal(kube, claim, removal, first=True)
     return existed
 
 
+class Recorded(Enum):
+    """Whether the reason of a removal is on its NodeClaim."""
+
+    YES = "yes"
+    NO = "no"
+    GONE = "gone"
+    """There is no such NodeClaim any more."""
+
+
+async def record_before_deletion(kube: Kube, claim: ClaimRecord, removal: Removal) -> Recorded:
+    """Write on the claim why it is about to be deleted. The deletion does not wait for it, only for the finalizer."""
+    try:
+        exists = await record_removal(kube, claim, removal, read_object=claim.body)
+    except ApiError as error:
+        if not claim.has_finalizer:
+            raise
+        extra = {"nodeclaim": claim.name, "reason": removal.reason, "error": str(error)}
+        log.warning("The worker failed to record why it deletes a NodeClaim", extra=extra)
+        return Recorded.NO
+    return Recorded.YES if exists else Recorded.GONE
+
+
+async def _forget_removals(kube: Kube, claim: ClaimRecord) -> None:
+    try:
+        await clear_removals(kube, claim)
+    except ApiError as error:
+        extra = {"nodeclaim": claim.name, "error": str(error)}
+        log.warning("The worker failed to remove the reason of a deletion that failed", extra=extra)
+
+
 async def record_removal(
-    kube: Kube, claim: ClaimRef | ClaimRecord, removal: Removal, *, seen: Object | None = None, first: bool = False
+    kube: Kube,
+    claim: ClaimRef | ClaimRecord,
+    removal: Removal,
+    *,
+    read_object: Object | None = None,
+    first: bool = False,
 ) -> bool:
     """Write on the claim why it is about to be deleted, and the finalizer. Return False if the claim is gone.
 
@@ -361,17 +397,18 @@ async def record_removal(
             metadata["annotations"] = annotation
         return {"metadata": metadata} if metadata else {}
 
-    return await change(kube, NODECLAIMS, claim.name, compute, uid=claim.uid, read_object=seen) is not None
+    return await change(kube, NODECLAIMS, claim.name, compute, uid=claim.uid, read_object=read_object) is not None
 
 
 async def clear_removals(kube: Kube, claim: ClaimRecord) -> None:
     """Remove the recorded reasons from a claim that stays: a later deletion has another one."""
 
     def compute(present: Object) -> dict[str, Any]:
+        stays = not object_json.is_deleting(present)
         recorded = labels.DELETED_BECAUSE in object_json.annotations(present)
-        return {"metadata": {"annotations": {labels.DELETED_BECAUSE: None}}} if recorded else {}
+        return {"metadata": {"annotations": {labels.DELETED_BECAUSE: None}}} if stays and recorded else {}
 
-    await change(kube, NODECLAIMS, claim.name, compute, uid=claim.uid, read_object=claim.body)
+    await change(kube, NODECLAIMS, claim.name, compute, uid=claim.uid)
 
 
 async def note_removal(kube: Kube, claim: ClaimRecord, removal: Removal, *, first: bool = False) -> None:

@@ -18,7 +18,7 @@ from activities.kubernetes.nodeclaims import (
     clear_fact,
     clear_removals,
     read_claim,
-    record_removal,
+    record_before_deletion,
     request_deletion,
     update_conditions,
 )
@@ -184,7 +184,7 @@ async def _delete_claim(
 
     That time is counted from the deletion.
     """
-    await record_removal(kube, cordon_input.claim, cordon_input.removal)
+    await record_before_deletion(kube, claim, cordon_input.removal)
     reason = cordon_input.removal.reason
     if decide.has_disruption_reason(reason):
         await update_conditions(

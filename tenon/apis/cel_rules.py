@@ -15,10 +15,23 @@ def broken_rules(model: ApiModel) -> list[tuple[str, Rule]]:
     body = model.to_dict()
     _drop_unwritten(model, body)
     try:
-        return list(_broken(model, body, ""))
+        broken = list(_broken(model, body, ""))
     except RuntimeError:  # half of a surrogate pair, which the API server replaces too
         text = json.dumps(body, ensure_ascii=False).encode(errors="replace")
         return list(_broken(model, json.loads(text), ""))
+    if broken and json.dumps(fitting := _with_floats(body)) != json.dumps(body):
+        return list(_broken(model, fitting, ""))  # CEL has no integers beyond 64 bits, so that one breaks every rule
+    return broken
+
+
+def _with_floats(value: Any) -> Any:
+    """Return the value with floats for integers beyond 64 bits, as the API server reads them."""
+    if isinstance(value, dict):
+        return {name: _with_floats(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_with_floats(item) for item in value]
+    is_large = type(value) is int and not -(2**63) <= value < 2**63
+    return float(value) if is_large else value
 
 
 def _drop_unwritten(model: ApiModel, body: dict[str, Any]) -> None:

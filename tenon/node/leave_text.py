@@ -18,6 +18,8 @@ from tenon.node.state import NodeState
 from tenon.sentences import lasting, shortened
 
 MAX_DETAIL = 300
+MAX_NAME = 100
+"""How long a reason or an actor may be. Temporal refuses long search attributes."""
 MAX_REMOVALS = 5
 """How many reasons a NodeClaim keeps."""
 WORKFLOW = "the node's workflow"
@@ -46,9 +48,10 @@ def command_text(command: str) -> str:
 def recorded(annotations: Mapping[str, str]) -> tuple[Removal, ...]:
     """Return why a NodeClaim is being deleted, the first reason first. Users can write anything into an annotation."""
     try:
-        return _removals.validate_json(annotations.get(labels.DELETED_BECAUSE) or "[]")[:MAX_REMOVALS]
+        removals = _removals.validate_json(annotations.get(labels.DELETED_BECAUSE) or "[]")[:MAX_REMOVALS]
     except ValidationError:
         return ()
+    return tuple(_short(removal) for removal in removals if removal.reason)
 
 
 def with_removal(annotations: Mapping[str, str], removal: Removal, *, deleting: bool) -> dict[str, str]:
@@ -59,8 +62,17 @@ def with_removal(annotations: Mapping[str, str], removal: Removal, *, deleting: 
     present = recorded(annotations) or ((deletion("NodeClaim"),) if deleting else ())
     if len(present) == MAX_REMOVALS or removal.reason in {each.reason for each in present}:
         return {}
-    short = evolve(removal, detail=shortened(removal.detail, MAX_DETAIL))
-    return {labels.DELETED_BECAUSE: _removals.dump_json((*present, short), exclude_defaults=True).decode()}
+    text = _removals.dump_json((*present, _short(removal)), exclude_defaults=True).decode()
+    return {labels.DELETED_BECAUSE: text}
+
+
+def _short(removal: Removal) -> Removal:
+    return evolve(
+        removal,
+        reason=shortened(removal.reason, MAX_NAME),
+        detail=shortened(removal.detail, MAX_DETAIL),
+        actor=shortened(removal.actor, MAX_NAME),
+    )
 
 
 def removal_text(removal: Removal) -> str:

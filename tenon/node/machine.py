@@ -59,7 +59,8 @@ DONE = (
 def apply(state: NodeState, event: Message, now: datetime) -> NodeState:
     """Return the state after an event. An event that does not concern the current stage changes nothing."""
     if state.failures and isinstance(event, DONE):
-        state = evolve(state, failures=0, blocked=None)
+        # A drain goes on with the instant since which pods block it.
+        state = evolve(state, failures=0, blocked=state.blocked if isinstance(event, DrainResult) else None)
     match event:
         case PrepareLaunchResult():
             return launch_stages.prepared(state, event, now)
@@ -116,7 +117,7 @@ def _poked(state: NodeState, event: Poke, now: datetime) -> NodeState:
     if event.instance_gone:
         return termination.instance_gone(state, now)
     if state.stage.leaving:
-        return termination.noted(state, event.removals, now)
+        return termination.recorded_late(state, event.removals, now)
     if state.stage is Stage.PREPARING and not event.claim_gone:
         # The next step reads the claim and its instance, which leaving needs. Run it at once.
         return evolve(state, deadline=None) if event.claim_deleting else state

@@ -82,10 +82,10 @@ def leave_deleted(state: NodeState, removals: Sequence[Removal], now: datetime) 
     return noted(leave(state, request, now), removals, now)
 
 
-def noted(state: NodeState, removals: Sequence[Removal], now: datetime) -> NodeState:
-    """Note the reasons that came while the node was leaving. The first one stays.
+def recorded_late(state: NodeState, removals: Sequence[Removal], now: datetime) -> NodeState:
+    """Note the reasons that the NodeClaim of a leaving node says.
 
-    Only a deletion whose author was not known gets its reason later, if recording it failed at first.
+    A deletion whose author was not known gets its reason now, because recording it failed at first.
     """
     leave = state.leave
     if leave is None or not removals:
@@ -93,6 +93,14 @@ def noted(state: NodeState, removals: Sequence[Removal], now: datetime) -> NodeS
     if leave.reason == Reason.DELETED and leave.actor == SOMEBODY and removals[0].reason != Reason.DELETED:
         leave = evolve(leave, reason=removals[0].reason, detail=removals[0].detail, actor=removals[0].actor)
         state = record(evolve(state, leave=leave), now, f"deleted because of {removal_text(leave)}")
+    return noted(state, removals, now)
+
+
+def noted(state: NodeState, removals: Sequence[Removal], now: datetime) -> NodeState:
+    """Note the reasons that came while the node was leaving. The first one stays."""
+    leave = state.leave
+    if leave is None:
+        return state
     for removal in removals:
         if removal.reason not in {leave.reason, *(each.reason for each in leave.later)}:
             leave = evolve(leave, later=(*leave.later, removal.plain))

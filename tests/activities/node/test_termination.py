@@ -302,6 +302,32 @@ async def test_evt04_a_deletion_whose_reason_cannot_be_recorded_at_all_succeeds(
     assert world.claim["metadata"]["deletionTimestamp"]
 
 
+async def test_evt04_a_cordon_deletes_the_claim_although_a_policy_refuses_the_reason() -> None:
+    """Else the Node would be tainted for good, and never drain."""
+    world = World().put_live()
+    patch = world.kube.patch
+
+    async def refused_for_claims(resource: object, *names: Any, **fields: Any) -> dict[str, Any]:
+        return await (refused() if resource is NODECLAIMS else patch(resource, *names, **fields))
+
+    world.kube.patch = refused_for_claims
+    await run(world, reason="drain")
+    assert world.claim["metadata"]["deletionTimestamp"]
+
+
+async def test_evt04_a_reason_goes_with_the_deletion_that_failed() -> None:
+    """The node recovers, and a later deletion has another reason."""
+    world = World().put_live()
+
+    async def unavailable(*_: object, **__: object) -> bool:
+        raise ApiError(503, "ServiceUnavailable", "no leader")
+
+    world.kube.delete = unavailable
+    with pytest.raises(ApiError):
+        await delete_with_finalizer(world.kube, ClaimRecord.of(world.claim), INTERRUPTED)
+    assert view_of(ClaimRecord.of(world.claim)).removals == ()
+
+
 async def test_evt04_a_claim_without_its_finalizer_is_not_deleted_before_it_has_it() -> None:
     """It would vanish at once, and its node would not drain."""
     world = World().put_live()

@@ -61,6 +61,11 @@ def test_half_of_a_surrogate_pair_does_not_stop_validation() -> None:
     assert [problem.path for problem in problems] == ["spec.kubelet"]
 
 
+def test_a_number_beyond_64_bits_in_a_field_that_no_rule_reads_breaks_none() -> None:
+    _, problems = parse(EC2NodeClass, edited(EC2NODECLASS, {"kubelet": {"x": {"y": [2**64, -(2**70)]}}}))
+    assert problems == []
+
+
 @pytest.mark.parametrize(
     ("images", "refused"),
     [

@@ -36,7 +36,7 @@ from tenon.messages.node import (
 )
 from tenon.node import disruption_requests, launch_stages, machine, startup_stages
 from tenon.node.launch_retry import ANSWER_GRACE, MAX_PAUSE
-from tenon.node.state import Blocked, NodeState, Stage
+from tenon.node.state import Blocked, Leave, NodeState, Stage
 from tenon.node.steps import DeadlinePassed, End, Failed, KeepRecorded, LeaveRequest, Run, Wait, Withdrawn
 from tenon.node.termination import BLOCKED_RETRY, GOES_ON, MAX_BLOCKED_RETRY
 from tenon.node.timeline import MAX_ENTRIES, why_blocked
@@ -237,6 +237,16 @@ def test_registration_has_fifteen_minutes() -> None:
 
 SAYS = "its console output says that a disk is full (no space left on device)"
 LATE = RegisterResult(reason="NodeNotJoined", message=f"no Node has joined for i-1: {SAYS}", console=SAYS)
+
+
+def test_a_failed_drain_does_not_change_since_when_pods_block_it() -> None:
+    state = NodeState(claim=REF, stage=Stage.DRAINING, node_name="n", leave=Leave(reason="drain", asked_at=NOW))
+    blocked = DrainResult(remaining=1, blocked=[BLOCKED])
+    state = machine.apply(state, blocked, NOW)
+    state = machine.apply(state, Failed(activity=ActivityName.DRAIN, message="boom"), NOW + timedelta(hours=1))
+    state = machine.apply(state, blocked, NOW + timedelta(hours=2))
+    assert state.blocked is not None
+    assert (state.blocked.since, state.blocked.message) == (NOW, "")
 
 
 def test_lif03_a_node_that_is_late_is_blocked_until_it_joins() -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from tenon.apis import labels
 from tenon.messages.base import ActivityName, Message
 from tenon.messages.launch import ClaimView, LaunchResult, PrepareLaunchResult
 from tenon.messages.node import (
@@ -20,7 +22,7 @@ from tenon.messages.node import (
     Removal,
 )
 from tenon.node import machine
-from tenon.node.leave_text import SOMEBODY, WORKFLOW
+from tenon.node.leave_text import SOMEBODY, WORKFLOW, recorded
 from tenon.node.state import NodeState, Stage
 from tenon.node.steps import DeadlinePassed, Failed, LeaveRequest, Run
 from tenon.node.timeline import details, result_of
@@ -178,6 +180,21 @@ def test_evt04_a_deletion_gets_its_reason_later_if_recording_it_failed_at_first(
     assert "deleted because of spot_interrupted" in left.timeline[-1].text
     later = machine.apply(left, Poke(claim_deleting=True, removals=(DELETED, REPAIRED)), LATE)
     assert result_of(later, LATE).reason == INTERRUPTED.reason
+
+
+@pytest.mark.parametrize("request_", [LeaveRequest(reason="drain", actor="ann@laptop"), LeaveRequest(reason="expire")])
+def test_evt04_an_operator_does_not_become_the_author_of_a_deletion(request_: LeaveRequest) -> None:
+    left = machine.apply(at_live(), Poke(claim_deleting=True), NOW)
+    left = machine.apply(left, request_, LATE)
+    assert (result_of(left, LATE).reason, result_of(left, LATE).actor) == ("deleted", SOMEBODY)
+    assert left.timeline[-1].text.startswith("another reason to leave: ")
+
+
+def test_a_reason_that_a_user_wrote_is_shortened() -> None:
+    """Temporal refuses long search attributes, and no task of the workflow would end."""
+    text = json.dumps([{"reason": "x" * 5000, "actor": "y" * 5000}, {"reason": ""}])
+    (removal,) = recorded({labels.DELETED_BECAUSE: text})
+    assert max(len(removal.reason), len(removal.actor)) <= 100
 
 
 def test_met08_what_deleted_the_claim_counts_the_disruption() -> None:
