@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from tenon.messages.node import Disrupt, DisruptAnswer
-from tenon.node import termination
+from tenon.node import leaving_stages as termination
 from tenon.node.leave_text import command_text
 from tenon.node.state import NodeState, Stage
 from tenon.node.steps import LeaveRequest

@@ -7,7 +7,8 @@ from datetime import datetime, timedelta
 from tenon.apis.reasons import Reason
 from tenon.evolve import evolve
 from tenon.messages.launch import LaunchResult, PrepareLaunchResult
-from tenon.node import launch_retry, termination
+from tenon.node import launch_retry
+from tenon.node import leaving_stages as termination
 from tenon.node.leave_text import WORKFLOW, deletion
 from tenon.node.startup_stages import REGISTRATION_TIMEOUT
 from tenon.node.state import NodeState, Stage

@@ -30,7 +30,8 @@ from tenon.messages.node import (
     ReleaseResult,
     TerminateResult,
 )
-from tenon.node import disruption_requests, expiration, launch_retry, launch_stages, startup_stages, termination
+from tenon.node import disruption_requests, expiration, launch_retry, launch_stages, startup_stages
+from tenon.node import leaving_stages as termination
 from tenon.node.leave_text import WORKFLOW, deletion, operator_text
 from tenon.node.next_step import next_step
 from tenon.node.state import Blocked, NodeState, Stage

@@ -17,7 +17,8 @@ from tenon.messages.node import (
     Removal,
     TerminateInput,
 )
-from tenon.node import launch_retry, leave_text, termination
+from tenon.node import launch_retry, leave_text
+from tenon.node import leaving_stages as termination
 from tenon.node.expiration import expiry, next_expiry
 from tenon.node.state import NodeState, Stage
 from tenon.node.steps import End, Run, Step, Wait

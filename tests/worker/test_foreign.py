@@ -22,7 +22,7 @@ from tests.worker.fake_temporal import Cache, FakeTemporal
 from worker.cache.planning_view import PlanningView
 from worker.controllers.node.not_ready_nodes import NotReadyNodeController
 from worker.controllers.node.pod_events import PodEventsController
-from worker.controllers.node.workflows import NodeClaimWorkflowController
+from worker.controllers.node.workflow_starts import NodeClaimWorkflowController
 from worker.controllers.nodepool.status import NodePoolStatusController
 from worker.controllers.provisioning.static_nodepool import StaticNodePoolController
 from workflows import names

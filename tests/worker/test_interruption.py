@@ -33,10 +33,10 @@ from tests.worker.background import in_background
 from tests.worker.cache.objects import claim, metadata, node
 from tests.worker.fake_temporal import Cache
 from tests.workflows.waiting import until
-from worker.controllers.interruption import queue as interruption
+from worker.controllers.interruption import notices as interruption
 from worker.controllers.interruption.confirmation import InstanceReader
 from worker.controllers.interruption.early_notices import MAX_KEPT, EarlyNotices
-from worker.controllers.interruption.queue import InterruptionController
+from worker.controllers.interruption.notices import InterruptionController
 
 if TYPE_CHECKING:
     from types_boto3_sqs import SQSClient

@@ -21,7 +21,7 @@ from tests.worker.background import in_background
 from tests.worker.cache.objects import claim, node
 from tests.worker.fake_temporal import LEAVING, MOMENT, NOT_FOUND, UNAVAILABLE, Cache, FakeTemporal
 from worker.controllers.node.vanished_claims import LATELY
-from worker.controllers.node.workflows import (
+from worker.controllers.node.workflow_starts import (
     RESEND_SWEEPS,
     SWEEP,
     SWEEP_SOON,

@@ -11,9 +11,9 @@ from temporalio.testing import WorkflowEnvironment
 from tenon.messages.base import ActivityName, Message
 from tenon.messages.node import CordonResult, Disrupt, DrainResult, KeepInput, Poke
 from tenon.node import machine
+from tenon.node.leaving_stages import BLOCKED_RETRY
 from tenon.node.state import NodeState, Stage
 from tenon.node.steps import KeepRecorded, Run, Step
-from tenon.node.termination import BLOCKED_RETRY
 from tests.workflows.fake_activities import FakeWorld
 from tests.workflows.guarded_node import GUARDED
 from tests.workflows.node_workers import served

@@ -9,7 +9,7 @@ import pytest
 from temporalio.client import Client
 from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
 
-from activities.disruption.requests import disrupt
+from activities.disruption.ask_to_leave import disrupt
 from tenon.apis.reasons import Reason
 from tenon.messages.disruption import DisruptInput, DisruptionCandidate, DisruptionCommand, DisruptResult
 from tenon.node.state import Stage

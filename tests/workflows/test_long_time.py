@@ -23,7 +23,7 @@ from tenon.messages.launch import (
     PrepareLaunchResult,
 )
 from tenon.messages.node import Disrupt, Keep, Poke
-from tenon.node import termination
+from tenon.node import leaving_stages as termination
 from tenon.node.expiration import EXPIRY_WAITS
 from tenon.node.launch_retry import should_give_up
 from tenon.node.state import NodeState, Stage

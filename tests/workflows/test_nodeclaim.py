@@ -29,8 +29,8 @@ from tenon.messages.node import (
     TerminateInput,
     TerminateResult,
 )
+from tenon.node.leaving_stages import BLOCKED_RETRY
 from tenon.node.state import NodeClaimInput, NodeState, Stage
-from tenon.node.termination import BLOCKED_RETRY
 from tenon.node.timeline import why_blocked
 from tests.workflows.fake_activities import INSTANCE, FakeWorld
 from tests.workflows.node_workflow import (

@@ -18,8 +18,8 @@ from temporalio.workflow import NondeterminismError
 
 from activities import loggers
 from activities.cleanup.sweep import Housekeeping
+from activities.disruption.ask_to_leave import disrupt
 from activities.disruption.commands import CommandActivities
-from activities.disruption.requests import disrupt
 from activities.ec2.client import Ec2
 from activities.ec2.cluster import describe_cluster, version_by_eks
 from activities.ec2.errors import EC2Error

@@ -22,7 +22,7 @@ from activities.kubernetes.client import Kube
 from activities.kubernetes.events import EventRecorder
 from worker.cache.cluster import ClusterCache
 from worker.controllers.interruption.confirmation import InstanceReader
-from worker.controllers.interruption.queue import InterruptionController
+from worker.controllers.interruption.notices import InterruptionController
 from worker.controllers.node.startup_cordon import StartupCordonController
 from worker.runtime import leader
 from worker.runtime.assembly import Clients, connect, connect_for_leases, warm_up
@@ -93,7 +93,7 @@ async def main(settings: Settings, readiness: Readiness, stop: asyncio.Event) ->
                 asyncio.create_task(
                     StartupCordonController(clients.kube.without_gate(), cache).run(), name="startup cordon"
                 ),
-                # Needs neither as well: see worker/controllers/interruption/queue.py.
+                # Needs neither as well: see worker/controllers/interruption/notices.py.
                 *_read_interruptions(settings, opening, clients, cache, rivals),
                 asyncio.create_task(connected(opening, lead_when_elected), name="lead when elected"),
             ],

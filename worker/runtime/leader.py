@@ -43,13 +43,13 @@ from worker.controllers.node.consistency import NodeClaimConsistencyController
 from worker.controllers.node.finalizer import NodeClaimFinalizerController
 from worker.controllers.node.not_ready_nodes import NotReadyNodeController
 from worker.controllers.node.pod_events import PodEventsController
-from worker.controllers.node.workflows import NodeClaimWorkflowController
+from worker.controllers.node.workflow_starts import NodeClaimWorkflowController
 from worker.controllers.nodeclass.capacity_reservations import (
     CapacityBlockExpirationController,
     ReservedCapacityTypeController,
 )
 from worker.controllers.nodeclass.instance_type_metrics import InstanceTypeMetricsController
-from worker.controllers.nodeclass.workflows import NodeClassWorkflowController
+from worker.controllers.nodeclass.workflow_starts import NodeClassWorkflowController
 from worker.controllers.nodeclass.zonal_shift import ZonalShiftController
 from worker.controllers.nodepool.status import NodePoolStatusController
 from worker.controllers.provisioning.capacity_buffer import CapacityBufferController

@@ -12,10 +12,10 @@ from tenon.messages.base import ActivityName
 from tenon.messages.node import BlockedPods, DrainResult
 from tenon.node import machine
 from tenon.node.drain_blockers import grouped, sentence
+from tenon.node.leaving_stages import drained
 from tenon.node.remedies import remedies, report
 from tenon.node.state import Blocked, Stage
 from tenon.node.steps import Failed
-from tenon.node.termination import drained
 from tenon.node.timeline import MAX_TEXT, details, why_blocked
 from tenon.sentences import shortened
 from tests.tenon.node.launched import NOW, at_live

@@ -36,9 +36,9 @@ from tenon.messages.node import (
 )
 from tenon.node import disruption_requests, launch_stages, machine, startup_stages
 from tenon.node.launch_retry import ANSWER_GRACE, MAX_PAUSE
+from tenon.node.leaving_stages import BLOCKED_RETRY, GOES_ON, MAX_BLOCKED_RETRY
 from tenon.node.state import Blocked, Leave, NodeState, Stage
 from tenon.node.steps import DeadlinePassed, End, Failed, KeepRecorded, LeaveRequest, Run, Wait, Withdrawn
-from tenon.node.termination import BLOCKED_RETRY, GOES_ON, MAX_BLOCKED_RETRY
 from tenon.node.timeline import MAX_ENTRIES, why_blocked
 from tests.tenon.node.launched import INSTANCE, NOW, REF, VIEW, at_live
 

@@ -11,7 +11,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import ActivityEnvironment
 
-from activities.disruption.requests import disrupt
+from activities.disruption.ask_to_leave import disrupt
 from tenon.apis.reasons import Reason
 from tenon.messages.disruption import DisruptInput, DisruptionCandidate, DisruptionCommand, DisruptResult
 from tenon.messages.node import DisruptAnswer

@@ -14,7 +14,7 @@ from tenon.cleanup.brake import BRAKED, HeldBack, held_back, is_too_many
 from tenon.cleanup.decide import GRACES, findings
 from tenon.cleanup.facts import Observations
 from tenon.cleanup.findings import Kind
-from tests.activities.cleanup.test_decide import NOW, WORLDS, claim, instance, node, workflow, world
+from tests.tenon.cleanup.test_decide import NOW, WORLDS, claim, instance, node, workflow, world
 
 LATELY = NOW - timedelta(minutes=20)
 

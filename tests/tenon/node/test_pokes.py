@@ -9,7 +9,7 @@ import pytest
 from tenon.apis import labels
 from tenon.kube.taints import Taint
 from tenon.messages.node import Poke, Removal
-from tenon.node.wakeups import poke_for
+from tenon.node.pokes import poke_for
 
 STARTUP = Taint("warming", "NoExecute")
 EPHEMERAL = Taint("node.kubernetes.io/not-ready", "NoExecute")

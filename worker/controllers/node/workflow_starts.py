@@ -23,9 +23,9 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.messages.base import ClaimRef
 from tenon.messages.node import Poke
 from tenon.node.leave_text import recorded
+from tenon.node.pokes import poke_for
 from tenon.node.registration import minutes_late, next_late
 from tenon.node.state import NodeClaimInput
-from tenon.node.wakeups import poke_for
 from worker.cache.changes import Change, Topic
 from worker.cache.cluster import ClusterCache
 from worker.controllers.base import Controller
