@@ -19,7 +19,7 @@ from activities.disruption.slowed_pools import SlowedPools
 from activities.provisioning.budget_reporting import BudgetReporter
 from activities.provisioning.buffers import BufferRoom
 from tenon.disruption.commands.command_messages import command_id, to_message
-from tenon.disruption.commands.open_commands import claims_of, commands_without, finished_commands, hosts_of
+from tenon.disruption.commands.open_commands import claims_of, claims_of_finished_commands, commands_without, hosts_of
 from tenon.disruption.deciding import decide
 from tenon.disruption.methods import METHODS
 from tenon.disruption.model import Command, Decision, Situation, policy_of
@@ -98,20 +98,20 @@ class Disruptor:
                 await self._view.nodes_changed(min(left, 1.0))
                 continue
             with self._pace.measure():
-                situation, decision, gone_commands = self._decide(disruption_input)
+                situation, decision, finished_claims = self._decide(disruption_input)
             if decision.commands:
                 for command in decision.commands:
                     _report(command)
                 return self._answer(
-                    commands=[self._message(command) for command in decision.commands], gone_commands=gone_commands
+                    commands=[self._message(command) for command in decision.commands], finished_claims=finished_claims
                 )
             look = None
             if self._moves is not None:
-                rest = commands_without(disruption_input.ledger, gone_commands)
+                rest = commands_without(disruption_input.ledger, finished_claims)
                 if moves := self._moves.take(replace(situation, postponed=claims_of(rest, postponed=True))):
-                    return self._answer(commands=moves, gone_commands=gone_commands)
+                    return self._answer(commands=moves, finished_claims=finished_claims)
                 if self._moves.cursor != self._kept:
-                    return self._answer(gone_commands=gone_commands)  # the workflow keeps it
+                    return self._answer(finished_claims=finished_claims)  # the workflow keeps it
                 look = self._moves.start(situation.nodes, rest)
             pause = min(left, RECHECK_SECONDS)
             if decision.look_again is not None:
@@ -120,7 +120,7 @@ class Disruptor:
             await self._pace.wait(give_up - loop.time())
         return DisruptionDecision()
 
-    def _answer(self, *, gone_commands: list[str], commands: Sequence[DisruptionCommand] = ()) -> DisruptionDecision:
+    def _answer(self, *, finished_claims: list[str], commands: Sequence[DisruptionCommand] = ()) -> DisruptionDecision:
         """Return a decision, and note what it changes: a validation may come before the workflow's next report."""
         now = self._now()
         started = {
@@ -135,9 +135,9 @@ class Disruptor:
             for command in commands
             for position, candidate in enumerate(command.candidates)
         }
-        self._open_commands = {**commands_without(self._open_commands, {*gone_commands, *started}), **started}
+        self._open_commands = {**commands_without(self._open_commands, {*finished_claims, *started}), **started}
         self._kept = self._moves.cursor if self._moves is not None else None
-        return DisruptionDecision(commands=list(commands), gone=gone_commands, cursor=self._kept)
+        return DisruptionDecision(commands=list(commands), gone=finished_claims, cursor=self._kept)
 
     def _message(self, command: Command) -> DisruptionCommand:
         """Return the command's message. One that does not depend on empty nodes may be repeated for the same nodes."""
@@ -168,9 +168,9 @@ class Disruptor:
     def _decide(self, disruption_input: AwaitDisruptionInput) -> tuple[Situation, Decision, list[str]]:
         """The situation, what the methods decide in it, and the NodeClaims whose command is over."""
         nodes = self._view.managed_nodes()
-        gone_commands = finished_commands(disruption_input.ledger, nodes, self._now())
+        finished_claims = claims_of_finished_commands(disruption_input.ledger, nodes, self._now())
         pools = self._view.node_pools()
-        rest = commands_without(disruption_input.ledger, gone_commands)
+        rest = commands_without(disruption_input.ledger, finished_claims)
         situation = Situation(
             nodes=nodes,
             policies={pool.metadata.name: policy_of(pool) for pool in pools},
@@ -185,7 +185,7 @@ class Disruptor:
             self._budgets.report(situation, pools)
         if self._held is not None:
             self._held.report(situation)
-        return situation, decision, gone_commands
+        return situation, decision, finished_claims
 
 
 def _report(command: Command) -> None:

@@ -19,9 +19,9 @@ class RolloutRestarter:
         self._kube = kube
         self._now = now
 
-    async def why_not(self, pod_keys: Sequence[str]) -> str:
+    async def why_not(self, deployments: Sequence[str]) -> str:
         """Return why one of these Deployments (``namespace/name``) cannot start its new pod first; empty if all can."""
-        for key in pod_keys:
+        for key in deployments:
             namespace, name = key.split("/", 1)
             deployment = await self._kube.get(DEPLOYMENTS, name, namespace)
             if deployment is None:
@@ -33,27 +33,27 @@ class RolloutRestarter:
         return ""
 
     async def _may_restart(self, namespace: str, name: str) -> bool:
-        deployments = {
+        attributes = {
             "group": DEPLOYMENTS.group,
             "resource": DEPLOYMENTS.plural,
             "verb": "patch",
             "namespace": namespace,
             "name": name,
         }
-        answer = await self._kube.create(ACCESS_REVIEWS, {"spec": {"resourceAttributes": deployments}})
+        answer = await self._kube.create(ACCESS_REVIEWS, {"spec": {"resourceAttributes": attributes}})
         return bool((answer.get("status") or {}).get("allowed"))
 
-    async def surge(self, pod_keys: Sequence[str], nodes: Iterable[str], command: str) -> str:
+    async def surge(self, deployments: Sequence[str], nodes: Iterable[str], command: str) -> str:
         """Restart the Deployments that need it. Return what to wait for; empty if all new pods are ready.
 
         Args:
-            pod_keys: the Deployments (``namespace/name``) whose pods ask for it.
+            deployments: the Deployments (``namespace/name``) whose pods ask for it.
             nodes: the Nodes that are about to leave.
             command: the ID of the command. The same command restarts each once, however often it asks.
         """
         waiting = ""
         moving = await self._moving(nodes)
-        for key in pod_keys:
+        for key in deployments:
             namespace, name = key.split("/", 1)
             deployment = await self._kube.get(DEPLOYMENTS, name, namespace)
             if deployment is None:

@@ -69,13 +69,13 @@ def _choose(template: Template, portion: LoadPart, tight: bool) -> tuple[list[in
         parts, units = np.floor(menu.parts(portion.amounts[0], largest) + 1e-9), int(portion.counts[0])
         rows = choose_sizes(menu.price, parts, units) if parts.any() else []
         return rows, _assigned(template, menu.room[rows], parts[rows] / units, portion)
-    smallest_price = float((nodes_needed(menu.room, total[None])[:, 0] * menu.price).min()) if tight else None
+    remainder_price = float((nodes_needed(menu.room, total[None])[:, 0] * menu.price).min()) if tight else None
     rows, table, growth = [], np.zeros((0, len(portion.classes)), dtype=np.int64), 1.0
     for _ in range(1 if tight else TRIES):
         parts = menu.parts(total * growth, largest)
         if not parts.any():
             break
-        rows = choose_sizes(menu.price, parts, 1, smallest_price, template.node_charge)
+        rows = choose_sizes(menu.price, parts, 1, remainder_price, template.node_charge)
         if len(rows) < least:  # no node may carry more than its share
             rows = spread_sizes(menu.price, parts, least) or rows
         table = _assigned(template, menu.room[rows], parts[rows], portion)

@@ -19,12 +19,12 @@ LEFT_OVER = 0.1
 
 
 def choose_sizes(
-    price: Floats, parts: Floats, units: int, smallest_price: float | None = None, charge: float = 0.0
+    price: Floats, parts: Floats, units: int, remainder_price: float | None = None, charge: float = 0.0
 ) -> list[int]:
     """Return the rows of the types to buy, the largest first.
 
     A node of a row costs ``price`` and holds ``parts`` of the ``units`` (whole units, or 1 for the whole load). With
-    ``smallest_price``, dollars an hour for one unit, a little may be left over, which costs ``charge`` more.
+    ``remainder_price``, dollars an hour for one unit, a little may be left over, which costs ``charge`` more.
     """
     usable = np.flatnonzero(parts > 0)
     best = usable[(price[usable] / parts[usable]).argmin()]
@@ -37,9 +37,9 @@ def choose_sizes(
     rows = _worthy(price, grains)
     grains_held, cost_of = np.minimum(grains[rows], need), price[rows]
     cost, pick = _table(cost_of, grains_held, need)
-    if smallest_price is not None and need * LEFT_OVER >= 1:
+    if remainder_price is not None and need * LEFT_OVER >= 1:
         shortfalls = np.arange(1, int(need * LEFT_OVER) + 1)
-        ways = cost[need - shortfalls] + charge + smallest_price * remaining / need * shortfalls
+        ways = cost[need - shortfalls] + charge + remainder_price * remaining / need * shortfalls
         if ways.min() < cost[need]:
             need -= int(shortfalls[ways.argmin()])
     sizes = [int(best)] * bulk

@@ -131,10 +131,10 @@ class PlanningView:
         record = self._cache.nodeclasses.get(name)
         if record is None:
             return None
-        parsed_class = self._classes.get(name)
-        if parsed_class is None or parsed_class[0] != record.resource_version:
-            parsed_class = self._classes[name] = (record.resource_version, parse(EC2NodeClass, record.body)[0])
-        return parsed_class[1]
+        cached = self._classes.get(name)
+        if cached is None or cached[0] != record.resource_version:
+            cached = self._classes[name] = (record.resource_version, parse(EC2NodeClass, record.body)[0])
+        return cached[1]
 
     def overlays(self) -> list[NodeOverlay]:
         """The valid NodeOverlays. Empty while their feature gate is off, because the cache does not read them then."""

@@ -18,7 +18,7 @@ PREPARED_WITHIN = timedelta(minutes=3)
 """How long after its start a command that moves pods has marked its candidates, unless it ended."""
 
 
-def finished_commands(
+def claims_of_finished_commands(
     open_commands: Mapping[str, OpenCommand], nodes: Sequence[ManagedNode], now: datetime
 ) -> list[str]:
     """Return NodeClaims whose command is over: they are gone, or did not leave although they were due."""

@@ -12,8 +12,8 @@ from tenon.disruption.commands.open_commands import (
     GRACE_PERIOD,
     PREPARED_WITHIN,
     claims_of,
+    claims_of_finished_commands,
     commands_without,
-    finished_commands,
     hosts_of,
 )
 from tenon.disruption.deciding import eligible
@@ -45,7 +45,7 @@ def test_a_node_that_stayed_or_is_gone_frees_its_budget(
     nodes: list[ManagedNode], after: timedelta, expected: list[str]
 ) -> None:
     """DIS-52: a withdrawal must not hold the budget for minutes."""
-    assert finished_commands(OPEN, nodes, DUE + after) == expected
+    assert claims_of_finished_commands(OPEN, nodes, DUE + after) == expected
 
 
 def test_a_node_whose_command_failed_is_not_moved_and_not_counted_by_budgets() -> None:
@@ -64,9 +64,9 @@ def test_a_command_that_moves_pods_holds_its_node_until_its_mark_is_gone() -> No
     entry = OpenCommand(command="c1", reason="Drifted", pool="default", until=DUE + timedelta(hours=1), since=DUE)
     marked = replace(NODE, disrupted_by="c1")
     late = DUE + PREPARED_WITHIN + timedelta(seconds=1)
-    assert finished_commands({"a": entry}, [NODE], DUE + timedelta(seconds=20)) == []
-    assert finished_commands({"a": entry}, [marked], late) == []
-    assert finished_commands({"a": entry}, [NODE], late) == ["a"]
+    assert claims_of_finished_commands({"a": entry}, [NODE], DUE + timedelta(seconds=20)) == []
+    assert claims_of_finished_commands({"a": entry}, [marked], late) == []
+    assert claims_of_finished_commands({"a": entry}, [NODE], late) == ["a"]
 
 
 def test_dis62_no_other_command_removes_a_node_that_pods_move_to() -> None:
@@ -101,5 +101,5 @@ def test_dis62_nodes_that_pods_move_to_are_protected_while_a_candidate_is_left()
 def test_a_node_may_be_moved_again_as_soon_as_its_pause_is_over() -> None:
     """Only a node that accepted a command needs time to begin to leave."""
     entry = evolve(OPEN["a"], postponed=True)
-    assert finished_commands({"a": entry}, [NODE], DUE) == []
-    assert finished_commands({"a": entry}, [NODE], DUE + timedelta(seconds=1)) == ["a"]
+    assert claims_of_finished_commands({"a": entry}, [NODE], DUE) == []
+    assert claims_of_finished_commands({"a": entry}, [NODE], DUE + timedelta(seconds=1)) == ["a"]

@@ -9,7 +9,7 @@ From then on the node's workflow drains it, now or when Temporal is back, and th
 pods. Both writes are done before the message is deleted. A message whose handling failed comes again after
 `VISIBILITY_TIMEOUT`.
 
-What EC2 can confirm is confirmed first (`interruption_check.py`). A notice that comes before the NodeClaim names its
+What EC2 can confirm is confirmed first (`confirmation.py`). A notice that comes before the NodeClaim names its
 instance is applied when it does (`early_notices.py`).
 """
 
@@ -201,7 +201,9 @@ class InterruptionController(Controller):
                 if not await self._handle(notice, instance_id, check):
                     again.add(message.receipt)
 
-        handled = await asyncio.gather(*(self.isolate("", handle(*noticed_instance)) for noticed_instance in notices))
+        handled = await asyncio.gather(
+            *(self.isolate("", handle(*message_and_notice)) for message_and_notice in notices)
+        )
         return again | {message.receipt for (message, _), fine in zip(notices, handled, strict=True) if not fine}
 
     async def _delete(self, messages: Sequence[QueueMessage]) -> None:

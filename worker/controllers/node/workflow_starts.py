@@ -157,12 +157,12 @@ class NodeClaimWorkflowController(Controller):
     async def _compare(self) -> None:
         """Forget what was sent to claims whose workflow is not open, or has a new run."""
         query = names.open_nodeclaims_query(self._cluster)
-        changed = {
+        open_runs = {
             execution.id: execution.run_id
             async for execution in self._client.list_workflows(query, page_size=PAGE, rpc_timeout=ANSWER_WITHIN)
         }
         for claim in self._cache.claims:
-            run_id = changed.get(names.nodeclaim_id(self._cluster, claim.name))
+            run_id = open_runs.get(names.nodeclaim_id(self._cluster, claim.name))
             if run_id is None:
                 self._started.discard(claim.uid)
                 self._sent.pop(claim.name, None)
@@ -173,7 +173,7 @@ class NodeClaimWorkflowController(Controller):
         live_uids = {claim.uid for claim in self._cache.claims}
         self._started &= live_uids
         self._ended &= live_uids
-        self._runs = {workflow_id.rsplit("/", 1)[-1]: run_id for workflow_id, run_id in changed.items()}
+        self._runs = {workflow_id.rsplit("/", 1)[-1]: run_id for workflow_id, run_id in open_runs.items()}
 
     async def _reconcile_claims(self, claims: Iterable[str]) -> None:
         claim_names = sorted(claims)
