@@ -134,7 +134,7 @@ def _solve(
     placed_counts = [] if stepwise else existing_nodes.place(bulk, rooms, expired)
     fleets: list[Fleet] = []
     if stepwise or sum(placed_counts) < len(pods):
-        domains.templates = _templates(problem, names, topology, shares, expired, tables)
+        domains.templates = templates_of(problem, names, topology, shares, expired, tables)
         drop_far_limits(domains.templates, len(pods))
         fleets = [Fleet(template) for template in domains.templates]
         share_limits(fleets)
@@ -245,7 +245,7 @@ def _depends_on_other_pods(pod_class: PodClass, topology: Topology) -> bool:
     return any(topology.groups[group].kind == AFFINITY for group in groups)
 
 
-def _templates(
+def templates_of(
     problem: Problem,
     names: tuple[str, ...],
     topology: Topology,

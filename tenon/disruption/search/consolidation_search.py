@@ -21,6 +21,7 @@ from tenon.disruption.search.consolidation_price import allows, may_be_spot
 from tenon.disruption.search.joined_moves import Joining
 from tenon.disruption.search.move_planner import Budget, Planner, Terms
 from tenon.disruption.search.moves import Move, independent_parts
+from tenon.disruption.search.moves_together import stand_together
 from tenon.disruption.search.room_estimate import PriceEstimate, RoomEstimate
 from tenon.disruption.search.turns import by_price_per_cost
 from tenon.scheduling.burstable import is_burstable
@@ -74,6 +75,7 @@ class _Look:
     """One search on one state of the cluster."""
 
     def __init__(self, model: ClusterModel, candidates: Sequence[str], left: Mapping[str, int], terms: Terms) -> None:
+        self._model = model
         self._details = model.details
         self._candidates = candidates
         self._terms = terms
@@ -213,13 +215,25 @@ class _Look:
         return batch, later
 
     def _take(self, moves: Sequence[Move]) -> None:
-        within = [move for move in moves if self._budget.take(move.claims)]
+        left = Budget(dict(self._budget.left), self._terms.pool_of)
+        within = self._standing([move for move in moves if left.take(move.claims)])
         self._planner.accept(within)
         for move in within:
+            self._budget.take(move.claims)
             self._gone.update(move.claims)
             self._settled.update(move.plan.placements)
             self._rooms.accept(move.claims, move.plan)
         self._found += within
+
+    def _standing(self, moves: Sequence[Move]) -> Sequence[Move]:
+        """Return the moves that leave the pods of those found so far, and of each other, where they are planned."""
+        if not moves or stand_together(self._model, [*self._found, *moves]):
+            return moves
+        standing: list[Move] = []
+        for move in moves:
+            if stand_together(self._model, [*self._found, *standing, move]):
+                standing.append(move)
+        return standing
 
 
 def _sold(pools: Iterable[Pool]) -> Iterable[tuple[Mapping[str, int], float]]:

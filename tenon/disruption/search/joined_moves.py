@@ -14,6 +14,7 @@ from tenon.disruption.search.carried_out import CarriedOut
 from tenon.disruption.search.consolidation_price import LEAST_SAVING
 from tenon.disruption.search.move_planner import Budget, Planner, Terms, has_rules
 from tenon.disruption.search.moves import Move, independent_parts
+from tenon.disruption.search.moves_together import stand_together
 from tenon.kube.pod import Pod
 from tenon.scheduling.model import Plan, PlannedClaim
 
@@ -57,6 +58,10 @@ class Joining:
                 self._replace(touched, joined)
                 changed = True
         return list(self._moves.values()) if changed else None
+
+    def _others(self, touched: Collection[int]) -> list[Move]:
+        """Return the moves except those at these positions."""
+        return [move for position, move in self._moves.items() if position not in touched]
 
     def _hosting(self, nodes: Collection[str]) -> set[int]:
         """Return the positions of the moves that place pods on one of these nodes."""
@@ -104,7 +109,9 @@ class Joining:
             if priced is None or len(part) > max(MAX_JOINED, len(move.claims)):
                 return None
             new_moves.append(priced)
-        return new_moves if self._worth(new_moves) > self._worth(before) + LEAST_SAVING else None
+        if self._worth(new_moves) <= self._worth(before) + LEAST_SAVING:
+            return None
+        return new_moves if stand_together(self._model, [*self._others(touched), *new_moves]) else None
 
     def _planned_again(self, move: Move, touched: Collection[int], new: Mapping[str, int]) -> list[Move] | None:
         """Return the engine's moves for the nodes of those touched and this one; None if they save no more."""
@@ -112,7 +119,7 @@ class Joining:
         before = [self._moves[position] for position in sorted(touched)]
         if before and len(own) + sum(len(earlier_move.claims) for earlier_move in before) > MAX_JOINED:
             return None
-        others = [other for position, other in self._moves.items() if position not in touched]
+        others = self._others(touched)
         planner = Planner(self._model, self._terms)
         planner.accept(others)
         every = [*own, *(claim for earlier_move in before for claim in earlier_move.claims)]
@@ -136,7 +143,8 @@ class Joining:
             attempt_moves = planner.moves_of(attempt)
             budget = Budget(dict(self._left), self._terms.pool_of)
             affordable = budget.take(claim for move in (*others, *attempt_moves) for claim in move.claims)
-            if affordable and self._worth(attempt_moves) > self._worth(best) + LEAST_SAVING:
+            better = affordable and self._worth(attempt_moves) > self._worth(best) + LEAST_SAVING
+            if better and stand_together(self._model, [*others, *attempt_moves]):
                 best = attempt_moves
         return best
 
