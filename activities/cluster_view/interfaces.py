@@ -14,6 +14,7 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.pod import Pod
 from tenon.provisioning.problem import Cluster
+from tenon.provisioning.readiness import Checks
 from tenon.resources import Resources
 from tenon.scheduling.model import InstanceType
 
@@ -36,7 +37,7 @@ class DisruptionCluster(Cluster, Protocol):
         ...
 
 
-class ClusterView(Cluster, Protocol):
+class ClusterView(Cluster, Checks, Protocol):
     """A live, read-only view of the cluster: what a plan needs, and what else the planner needs."""
 
     def synced(self) -> bool:

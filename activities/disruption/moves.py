@@ -280,7 +280,8 @@ class MoveFinder:
         """What the pools can buy."""
         find_class = self._view.node_class
         node_pools = self._view.node_pools()
-        pools = [*usable_pools(node_pools, find_class), *usable_static_pools(node_pools, find_class)]
+        usable = usable_pools(node_pools, find_class, self._view)
+        pools = [*usable, *usable_static_pools(node_pools, find_class, self._view)]
         return await instance_types_by_pool(self._view, self._types, pools, self._refusals.avoided())
 
     async def _find_and_free(

@@ -253,7 +253,7 @@ class Planner:
         fingerprint = self._view.fingerprint()  # before anything is read, so that later changes count as new
         if not self._batcher.undecided():
             return None
-        usable = usable_pools(self._view.node_pools(), self._view.node_class)
+        usable = usable_pools(self._view.node_pools(), self._view.node_class, self._view)
         breakers = self._refusals.breakers(usable)
         launching = self._view.launching_pools() if breakers else frozenset()
         closed = probed(breakers, launching, self._now())
@@ -283,7 +283,8 @@ class Planner:
         winners = TypeChoiceExplainer(problem, types_by_pool, refused_until)
         solved, waits = await self._wait_for_cheaper(waiting_pods, solved, overlaid, winners, part, refused)
         left_out = {name: sentence(breakers[name]) for name in closed}
-        plan = only_probes(with_pool_reasons(solved.plan, self._view, waiting_pods, left_out), breakers, batch)
+        reasoned = with_pool_reasons(solved.plan, self._view, waiting_pods, left_out, self._view)
+        plan = only_probes(reasoned, breakers, batch)
         metrics.SCHEDULING_SECONDS.labels("provisioner").observe(solved.seconds)
         ready = frozenset(node.name for node in problem.nodes if node.initialized)
         in_flight = frozenset(node.name for node in problem.nodes if node.requirements is not None)

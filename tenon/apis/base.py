@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cache
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import (
@@ -37,6 +38,7 @@ QUANTITY_PATTERN = r"^[+-]?([0-9]+|[0-9]+\.[0-9]*|\.[0-9]+)(([KMGTPE]i)|[numkMGT
 _CAPITALS = {"id": "ID", "ip": "IP", "ipv6": "IPv6", "dns": "DNS", "cfs": "CFS", "gc": "GC"}
 
 
+@cache
 def kubernetes_name(field: str) -> str:
     """Return a field's name in a manifest: ``image_gc_high_threshold_percent`` is ``imageGCHighThresholdPercent``."""
     first, *rest = field.split("_")

@@ -53,7 +53,7 @@ class OfferingKey(NamedTuple):
     @property
     def in_all_zones(self) -> OfferingKey:
         """The key for this instance type in every zone."""
-        return self._replace(zone="")
+        return OfferingKey(self.capacity_type, self.instance_type, "", self.scope, self.scope_name)
 
     @property
     def whole_capacity_type(self) -> OfferingKey:

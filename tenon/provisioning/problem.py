@@ -11,7 +11,7 @@ from tenon.apis.nodepool import NodePool
 from tenon.kube.pod import Pod
 from tenon.provisioning.planning_policy import PlanPolicy
 from tenon.provisioning.pools import scheduling_pool
-from tenon.provisioning.readiness import why_unusable
+from tenon.provisioning.readiness import FRESH, Checks, why_unusable
 from tenon.resources import Resources, subtract, total
 from tenon.scheduling.explanation.unschedulable_pods import accepts_pool
 from tenon.scheduling.model import InstanceType, Node, Plan, Problem
@@ -81,7 +81,11 @@ def problem_of(
 
 
 def with_pool_reasons(
-    plan: Plan, cluster: Cluster, pods: Sequence[Pod], left_out: Mapping[str, str] | None = None
+    plan: Plan,
+    cluster: Cluster,
+    pods: Sequence[Pod],
+    left_out: Mapping[str, str] | None = None,
+    checks: Checks = FRESH,
 ) -> Plan:
     """Adds, to the reason of each unschedulable pod, why the engine did not consider some NodePools that it accepts.
 
@@ -89,7 +93,7 @@ def with_pool_reasons(
     """
     if not plan.unschedulable:
         return plan
-    reasons = {pool.metadata.name: why_unusable(pool, cluster.node_class) for pool in cluster.node_pools()}
+    reasons = {pool.metadata.name: why_unusable(pool, cluster.node_class, checks) for pool in cluster.node_pools()}
     reasons = {name: why or (left_out or {}).get(name, "") for name, why in reasons.items()}
     unseen = [(name, f"NodePool {name}: {why}") for name, why in sorted(reasons.items()) if why]
     hopeless = {pod.key for pod in pods if pod.unsupported}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from typing import Final, Protocol
 
 from tenon.apis import labels
 from tenon.apis.common import Condition
@@ -11,28 +12,55 @@ from tenon.apis.conditions import READY, is_true, set_condition, set_root
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.managed import is_managed
 from tenon.apis.nodepool import NODECLASS_READY, READY_DEPENDENTS, VALIDATION_SUCCEEDED, NodePool
-from tenon.apis.validation import check_nodepool
+from tenon.apis.validation import FieldError, check_nodepool
 from tenon.ec2.families.own_kubelet import own_kubelet_errors
 
 NodeClasses = Callable[[str], EC2NodeClass | None]
 
 
-def usable_pools(pools: Sequence[NodePool], node_class: NodeClasses) -> list[NodePool]:
+class Checks(Protocol):
+    """What is wrong with a NodePool. The worker's view remembers it, because the rules take a millisecond per pool."""
+
+    def pool_faults(self, pool: NodePool) -> Sequence[FieldError]:
+        """All problems of the NodePool itself."""
+        ...
+
+    def own_kubelet_faults(self, node_class: EC2NodeClass, annotations: Mapping[str, str]) -> Sequence[str]:
+        """Why the NodePool's own kubelet settings do not work with its class."""
+        ...
+
+
+class FreshChecks:
+    """Implements `Checks` for callers that keep nothing between their questions."""
+
+    def pool_faults(self, pool: NodePool) -> Sequence[FieldError]:
+        """All problems of the NodePool itself."""
+        return check_nodepool(pool)
+
+    def own_kubelet_faults(self, node_class: EC2NodeClass, annotations: Mapping[str, str]) -> Sequence[str]:
+        """Why the NodePool's own kubelet settings do not work with its class."""
+        return own_kubelet_errors(node_class, annotations)
+
+
+FRESH: Final[Checks] = FreshChecks()
+
+
+def usable_pools(pools: Sequence[NodePool], node_class: NodeClasses, checks: Checks = FRESH) -> list[NodePool]:
     """Return the NodePools that may launch nodes now: valid, not being deleted, not static, with a ready class."""
-    return [pool for pool in pools if not why_unusable(pool, node_class)]
+    return [pool for pool in pools if not why_unusable(pool, node_class, checks)]
 
 
-def why_unusable(pool: NodePool, node_class: NodeClasses) -> str:
+def why_unusable(pool: NodePool, node_class: NodeClasses, checks: Checks = FRESH) -> str:
     """Say why a NodePool launches no nodes for pods; empty if it does."""
     if pool.metadata.deletion_timestamp is not None:
         return "it is being deleted"
     if pool.spec.replicas is not None:
         return "it is static (spec.replicas is set) and gets no nodes for pods"
-    faults = check_nodepool(pool)
-    return str(faults[0]) if faults else why_class_unready(pool, node_class)
+    faults = checks.pool_faults(pool)
+    return str(faults[0]) if faults else why_class_unready(pool, node_class, checks)
 
 
-def why_class_unready(pool: NodePool, node_class: NodeClasses) -> str:
+def why_class_unready(pool: NodePool, node_class: NodeClasses, checks: Checks = FRESH) -> str:
     """Say why the pool's class cannot be used; empty if it can."""
     reference = pool.spec.template.spec.node_class_ref
     if not is_managed(reference.model_dump()):
@@ -51,7 +79,7 @@ def why_class_unready(pool: NodePool, node_class: NodeClasses) -> str:
         ]
         why = "; ".join(failed) or "it has not been resolved yet"
         return f"EC2NodeClass {reference.name} is not ready: {why}"
-    return "; ".join(own_kubelet_errors(ec2_class, pool.metadata.annotations))
+    return "; ".join(checks.own_kubelet_faults(ec2_class, pool.metadata.annotations))
 
 
 STATIC_IS_OFF = (
@@ -61,11 +89,11 @@ STATIC_IS_OFF = (
 
 
 def pool_conditions(
-    pool: NodePool, node_class: NodeClasses, now: datetime, *, static_capacity: bool = False
+    pool: NodePool, node_class: NodeClasses, now: datetime, checks: Checks = FRESH, *, static_capacity: bool = False
 ) -> list[Condition]:
     """Return the pool's new conditions. ``static_capacity`` is the feature gate of that name."""
     generation = pool.metadata.generation
-    faults = [str(fault) for fault in check_nodepool(pool)]
+    faults = [str(fault) for fault in checks.pool_faults(pool)]
     reason = "NodePoolValidationFailed" if faults else VALIDATION_SUCCEEDED
     if not faults and pool.spec.replicas is not None and not static_capacity:
         faults, reason = [STATIC_IS_OFF], "StaticCapacityDisabled"
@@ -78,7 +106,7 @@ def pool_conditions(
         message="; ".join(faults)[:1000],
         observed_generation=generation,
     )
-    unready = why_class_unready(pool, node_class)
+    unready = why_class_unready(pool, node_class, checks)
     conditions = set_condition(
         conditions,
         NODECLASS_READY,

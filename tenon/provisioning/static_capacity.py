@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from tenon.apis import labels
 from tenon.apis.nodeclaim import DISRUPTION_REASON
 from tenon.apis.nodepool import NODES, NodePool
-from tenon.apis.validation import check_nodepool
 from tenon.kube.claim_record import ClaimRecord
 from tenon.provisioning.claims import name_after
-from tenon.provisioning.readiness import NodeClasses, why_class_unready
+from tenon.provisioning.readiness import FRESH, Checks, NodeClasses, why_class_unready
 from tenon.resources import parse_resources
 
 MAX_CHANGES = 50
@@ -124,23 +123,23 @@ def next_ordinal(pool: NodePool) -> int:
     return int(text) if _ORDINAL.fullmatch(text) else 0
 
 
-def why_no_new_nodes(pool: NodePool, node_class: NodeClasses) -> str:
+def why_no_new_nodes(pool: NodePool, node_class: NodeClasses, checks: Checks = FRESH) -> str:
     """Say why a static pool gets no new nodes now; empty if it does."""
-    unready = why_class_unready(pool, node_class)
+    unready = why_class_unready(pool, node_class, checks)
     if unready:
         return unready
-    faults = check_nodepool(pool)
+    faults = checks.pool_faults(pool)
     return str(faults[0]) if faults else ""
 
 
-def usable_static_pools(pools: Sequence[NodePool], node_class: NodeClasses) -> list[NodePool]:
+def usable_static_pools(pools: Sequence[NodePool], node_class: NodeClasses, checks: Checks = FRESH) -> list[NodePool]:
     """Return the static NodePools that get new nodes now."""
     return [
         pool
         for pool in pools
         if pool.spec.replicas is not None
         and pool.metadata.deletion_timestamp is None
-        and not why_no_new_nodes(pool, node_class)
+        and not why_no_new_nodes(pool, node_class, checks)
     ]
 
 

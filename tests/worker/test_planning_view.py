@@ -16,10 +16,13 @@ import pytest
 
 from activities.kubernetes.errors import ApiUnreachableError
 from activities.kubernetes.resources import NAMESPACES, NODECLAIMS, PODS, PVCS
-from tenon.apis import labels
+from tenon.apis import labels, validation
+from tenon.apis.nodepool import NodePool
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.decode import decode_object
 from tenon.kube.records import ObjectRecord
+from tenon.provisioning.readiness import usable_pools, why_unusable
+from tenon.provisioning.static_capacity import usable_static_pools
 from tests.activities.kubernetes.fake_api import FakeApi
 from tests.worker.background import in_background
 from tests.worker.cache.objects import claim, metadata, mounting, node, running, waiting
@@ -207,6 +210,76 @@ async def test_what_is_found_for_a_class_is_new_supply() -> None:
             cache.nodeclasses.on_event("default", node_class(**status))
             assert view.fingerprint() == seen[-1], "only its version changed"
         assert len({found.supply for found in seen}) == 3
+
+
+def launching_pool(version: str, own_kubelet: str, **spec: Any) -> ObjectRecord:
+    reference = {"group": labels.AWS_GROUP, "kind": "EC2NodeClass", "name": "default"}
+    body = {
+        "metadata": metadata(
+            "default", resourceVersion=version, generation=1, annotations={labels.V1BETA1_KUBELET: own_kubelet}
+        ),
+        "spec": {"template": {"spec": {"nodeClassRef": reference, "requirements": []}}, **spec},
+    }
+    return decode_object(json.dumps(body).encode())
+
+
+def launching_class(version: str, alias: str) -> ObjectRecord:
+    terms = {"subnetSelectorTerms": [{"id": "subnet-1"}], "securityGroupSelectorTerms": [{"id": "sg-1"}]}
+    ready = {"type": "Ready", "status": "True", "reason": "Ready", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    body = {
+        "metadata": metadata("default", resourceVersion=version, generation=1),
+        "spec": {"role": "r", "amiSelectorTerms": [{"alias": alias}], **terms},
+        "status": {"conditions": [ready]},
+    }
+    return decode_object(json.dumps(body).encode())
+
+
+async def test_only_what_was_edited_is_checked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every plan and every look asks which NodePools are usable, on the event loop of the leader."""
+    checked: list[str] = []
+    broken_rules = validation.broken_rules
+
+    def counting(model: Any) -> Any:
+        checked.append(type(model).__name__)
+        return broken_rules(model)
+
+    monkeypatch.setattr(validation, "broken_rules", counting)
+    async with viewing() as (_, cache, view):
+
+        def usable() -> tuple[int, set[str]]:
+            """How many NodePools are usable, and the kinds that were checked to find out."""
+            checked.clear()
+            pools = view.node_pools()
+            ready = usable_pools(pools, view.node_class, view) + usable_static_pools(pools, view.node_class, view)
+            return len(ready), set(checked)
+
+        cache.pools.on_event("default", launching_pool("1", '{"podsPerCore": 2}'))
+        cache.nodeclasses.on_event("default", launching_class("1", "al2023@latest"))
+        assert usable() == (1, {"NodePool", "EC2NodeClass"})
+        assert usable() == (1, set())
+        cache.nodeclasses.on_event("default", launching_class("2", "bottlerocket@latest"))
+        assert usable() == (0, {"EC2NodeClass"})
+        assert usable() == (0, set())
+        cache.pools.on_event("default", launching_pool("2", '{"maxPods": 20}'))
+        assert usable() == (1, {"NodePool", "EC2NodeClass"})
+        assert usable() == (1, set())
+        cache.pools.on_event("default", launching_pool("3", '{"maxPods": 20}', replicas=2))
+        assert usable() == (1, {"NodePool"})
+        cache.pools.on_event("default", launching_pool("4", '{"maxPods": 20}', limits={"cpu": "-1"}))
+        assert usable() == (0, {"NodePool"})
+        assert usable() == (0, set())
+
+
+async def test_a_model_that_the_view_did_not_return_is_checked_itself() -> None:
+    """A controller that read a NodePool from the API server must not get the faults of the one in the cache."""
+    async with viewing() as (_, cache, view):
+        cache.pools.on_event("default", launching_pool("1", "{}"))
+        cache.nodeclasses.on_event("default", launching_class("1", "al2023@latest"))
+        (pool_in_view,) = view.node_pools()
+        assert why_unusable(pool_in_view, view.node_class, view) == ""
+        newer, _ = validation.parse(NodePool, launching_pool("2", "{}", limits={"cpu": "-1"}).body)
+        assert newer is not None
+        assert "spec.limits" in why_unusable(newer, view.node_class, view)
 
 
 class Counted(dict[str, Any]):

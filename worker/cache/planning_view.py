@@ -7,16 +7,19 @@ import contextlib
 import json
 from collections.abc import Collection, Iterator, Mapping, Set
 from datetime import datetime
+from typing import TypeVar
 
 from activities import loggers
 from activities.cluster_view.interfaces import Fingerprint
 from activities.kubernetes.resources import NODECLAIMS, PODS
 from tenon.apis import labels
+from tenon.apis.base import ApiModel
 from tenon.apis.ec2nodeclass import EC2NodeClass
 from tenon.apis.nodeoverlay import NodeOverlay
 from tenon.apis.nodepool import NODE_LAUNCH_HEALTHY, NodePool
-from tenon.apis.validation import FieldError, parse
+from tenon.apis.validation import FieldError, check_nodepool, parse
 from tenon.disruption.model import ManagedNode
+from tenon.ec2.families.own_kubelet import own_kubelet_errors
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.pod import Pod
 from tenon.kube.records import ObjectRecord
@@ -32,6 +35,12 @@ from worker.cache.snapshot import Snapshot
 from worker.cache.state import still_needs
 
 log = loggers.CACHE
+
+ModelT = TypeVar("ModelT", bound=ApiModel)
+Parsed = tuple[ModelT | None, list[FieldError]]
+"""An object's model, None if it cannot be read, and its validation errors."""
+Versions = dict[str, tuple[str, Parsed[ModelT]]]
+"""By name, the resource version of an object and what it says."""
 
 CATCH_UP_SECONDS = 3.0
 """Seconds to wait until the watch delivers a NodeClaim that the API server has. After that the cache counts as
@@ -62,10 +71,11 @@ class PlanningView:
     def __init__(self, cache: ClusterCache) -> None:
         self._cache = cache
         self._managed = ManagedNodes(cache)
-        self._pools: dict[str, tuple[str, NodePool | None]] = {}
+        self._pools: Versions[NodePool] = {}
         self._supplies: dict[str, tuple[ObjectRecord, str]] = {}
-        self._classes: dict[str, tuple[str, EC2NodeClass | None]] = {}
-        self._overlays: dict[str, tuple[str, tuple[NodeOverlay | None, list[FieldError]]]] = {}
+        self._classes: Versions[EC2NodeClass] = {}
+        self._overlays: Versions[NodeOverlay] = {}
+        self._own_kubelets: dict[str, tuple[EC2NodeClass, dict[str, list[str]]]] = {}
 
     def synced(self) -> bool:
         """Whether every resource has been read completely once."""
@@ -121,20 +131,30 @@ class PlanningView:
 
     def node_pool(self, record: ObjectRecord) -> NodePool | None:
         """A NodePool's model. None if it cannot be read."""
-        pool = self._pools.get(record.name)
-        if pool is None or pool[0] != record.resource_version:
-            pool = self._pools[record.name] = (record.resource_version, parse(NodePool, record.body)[0])
-        return pool[1]
+        return _parsed(self._pools, NodePool, record)[0]
+
+    def pool_faults(self, pool: NodePool) -> list[FieldError]:
+        """All problems of a NodePool. They are remembered for the models that the view returns."""
+        _, (model, faults) = self._pools.get(pool.metadata.name, ("", (None, [])))
+        return faults if model is pool else check_nodepool(pool)
 
     def node_class(self, name: str) -> EC2NodeClass | None:
         """The EC2NodeClass of this name. None if it does not exist or cannot be read."""
         record = self._cache.nodeclasses.get(name)
-        if record is None:
-            return None
-        cached = self._classes.get(name)
-        if cached is None or cached[0] != record.resource_version:
-            cached = self._classes[name] = (record.resource_version, parse(EC2NodeClass, record.body)[0])
-        return cached[1]
+        return None if record is None else _parsed(self._classes, EC2NodeClass, record)[0]
+
+    def own_kubelet_faults(self, node_class: EC2NodeClass, annotations: Mapping[str, str]) -> list[str]:
+        """Why a NodePool's own kubelet settings do not work with its class. Remembered until the class changes."""
+        text = annotations.get(labels.V1BETA1_KUBELET)
+        if text is None:
+            return []
+        cached = self._own_kubelets.get(node_class.metadata.name)
+        if cached is None or cached[0] is not node_class:
+            cached = self._own_kubelets[node_class.metadata.name] = (node_class, {})
+        faults = cached[1].get(text)
+        if faults is None:
+            faults = cached[1][text] = own_kubelet_errors(node_class, annotations)
+        return faults
 
     def overlays(self) -> list[NodeOverlay]:
         """The valid NodeOverlays. Empty while their feature gate is off, because the cache does not read them then."""
@@ -147,12 +167,9 @@ class PlanningView:
             if model is not None and not faults and not record.deleting
         ]
 
-    def node_overlay(self, record: ObjectRecord) -> tuple[NodeOverlay | None, list[FieldError]]:
+    def node_overlay(self, record: ObjectRecord) -> Parsed[NodeOverlay]:
         """A NodeOverlay's model, and its validation errors."""
-        overlay = self._overlays.get(record.name)
-        if overlay is None or overlay[0] != record.resource_version:
-            overlay = self._overlays[record.name] = (record.resource_version, parse(NodeOverlay, record.body))
-        return overlay[1]
+        return _parsed(self._overlays, NodeOverlay, record)
 
     def pool_usage(self, pool: str) -> Resources:
         """The most that a pool's nodes and claims may use of its limits. Nodes that are leaving count, because they
@@ -293,6 +310,13 @@ class PlanningView:
         with self._cache.subscribe(topics) as news, contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, seconds)):
                 await news.next()
+
+
+def _parsed(versions: Versions[ModelT], model: type[ModelT], record: ObjectRecord) -> Parsed[ModelT]:
+    cached = versions.get(record.name)
+    if cached is None or cached[0] != record.resource_version:
+        cached = versions[record.name] = (record.resource_version, parse(model, record.body))
+    return cached[1]
 
 
 def _ready(record: ObjectRecord) -> str:

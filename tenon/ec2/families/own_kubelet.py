@@ -43,8 +43,8 @@ def own_kubelet_errors(node_class: EC2NodeClass, annotations: Mapping[str, str])
             f"annotation {labels.V1BETA1_KUBELET} holds no kubelet settings in JSON, or expressions, which an "
             "EC2NodeClass takes: correct it, or remove it"
         ]
-    present = check_ec2nodeclass(node_class)
     composed = check_ec2nodeclass(with_own_kubelet(node_class, annotations))
+    present = check_ec2nodeclass(node_class) if composed else []
     return [f"annotation {labels.V1BETA1_KUBELET}: {fault}" for fault in composed if fault not in present]
 
 

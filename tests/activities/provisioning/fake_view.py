@@ -21,6 +21,7 @@ from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.offerings import OfferingKey
 from tenon.kube.planned_pods import planned_pods
 from tenon.kube.pod import Pod
+from tenon.provisioning.readiness import FreshChecks
 from tenon.resources import Resources
 from tenon.scheduling.model import InstanceType, Node
 from tests.tenon.apis.case import EC2NODECLASS, NODEPOOL, edited
@@ -53,7 +54,7 @@ def node_class(name: str = "default", *conditions: dict[str, Any], **metadata: A
     return EC2NodeClass.model_validate(manifest)
 
 
-class FakeView:
+class FakeView(FreshChecks):
     """What `ClusterView` asks for, as plain attributes; `tell` wakes those that wait. ``waits`` counts the waiting."""
 
     def __init__(self) -> None:

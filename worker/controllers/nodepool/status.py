@@ -164,7 +164,9 @@ class NodePoolStatusController(Controller):
 
     def _conditions(self, pool: NodePool, class_generation: int | None) -> list[Condition]:
         now, name, generation = utc_now(), pool.metadata.name, pool.metadata.generation
-        conditions = pool_conditions(pool, self._view.node_class, now, static_capacity=self._static_capacity)
+        conditions = pool_conditions(
+            pool, self._view.node_class, now, self._view, static_capacity=self._static_capacity
+        )
         others = self._overlaps.get(name, ())
         conditions = with_overlap(conditions, others, now=now, observed_generation=generation)
         results = self._registrations.of(pool, class_generation)

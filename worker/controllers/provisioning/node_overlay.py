@@ -47,7 +47,7 @@ class NodeOverlayController(Controller):
         written: list[bool] = []
 
         async def evaluate() -> None:
-            pools = usable_pools(self._view.node_pools(), self._view.node_class)
+            pools = usable_pools(self._view.node_pools(), self._view.node_class, self._view)
             overlaid = await instance_types_by_pool(self._view, self._types, pools)
             for record in self._cache.overlays:
                 written.append(await self.isolate(record.name, self._write(record, overlaid)))

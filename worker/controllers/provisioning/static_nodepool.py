@@ -140,7 +140,7 @@ class StaticNodePoolController(Controller):
             self._log_reason(
                 pool.metadata.name, f"nothing could be launched for it: the next attempt, with one NodeClaim, {when}"
             )
-        elif why := why_no_new_nodes(pool, self._view.node_class):
+        elif why := why_no_new_nodes(pool, self._view.node_class, self._view):
             self._log_reason(pool.metadata.name, why)
             return 0
         return count
