@@ -13,7 +13,7 @@ from tenon.disruption.methods import METHODS
 from tenon.disruption.methods.base import Method
 from tenon.disruption.methods.drift import BLOCKED_AFTER
 from tenon.disruption.model import Command, Decision, ManagedNode, Proposal, Situation, Verdict
-from tenon.disruption.rules.blockers import free_at, holds, is_free, reported
+from tenon.disruption.rules.blockers import free_at, holds, is_free, may_be_reported, reported
 from tenon.disruption.rules.pool_budgets import PoolBudgets
 from tenon.disruption.search.rescheduling import after_commands
 from tenon.errors import TenonError
@@ -97,15 +97,15 @@ def why_held(situation: Situation) -> dict[str, str]:
     """
     held = {}
     for node in situation.nodes:
-        if node.drifted:
+        if node.drifted or not may_be_reported(node, situation, Reason.EMPTY):
             continue
-        keeping = list(holds(node, situation, Reason.EMPTY))
+        keeping = holds(node, situation, Reason.EMPTY)
         if (first := reported(keeping)) is None or keeping[-1].blocker.is_final:
             continue
         if first.blocker.is_about_node:
-            held[node.claim] = f"Disruption is blocked: {first.why}"
+            held[node.claim] = f"Disruption is blocked: {first.event}"
         elif first.blocker.graceful_only and all(hold.until is None for hold in keeping):
-            held[node.claim] = f"It is empty, but {first.why}"
+            held[node.claim] = f"It is empty, but {first.event}"
     return held
 
 
@@ -115,22 +115,23 @@ def _proposal(method: Method, situation: Situation) -> tuple[Proposal, int]:
     later: list[datetime] = []
     blocked: dict[str, str] = {}
     unconsolidatable: dict[str, str] = {}
+    moves_pods = method.reason.traits.moves_pods
     for node in sorted(situation.nodes, key=lambda node: node.claim):
         if not (cause := method.cause(node, situation)):
             continue
-        keeping = list(holds(node, situation, method.reason))
-        if not keeping:
+        due = free_at(node, situation, method.reason)
+        if due == situation.now:
             allowed.append(node)
             continue
-        if (due := free_at(keeping)) is not None:
+        if due is not None:
             later.append(due)
-        if not method.reason.traits.moves_pods or (first := reported(keeping)) is None:
+        if not moves_pods or (first := reported(holds(node, situation, method.reason))) is None:
             continue  # `why_held` says it of empty nodes
         if not method.reason.traits.is_consolidation:
-            blocked[node.claim] = f"{cause}, but {first.why}"
+            blocked[node.claim] = f"{cause}, but {first.event}"
             later.append(situation.now + BLOCKED_AFTER)
         elif not first.blocker.is_about_node:  # `why_held` says it
-            unconsolidatable[node.claim] = first.why
+            unconsolidatable[node.claim] = first.event
     proposal = method.propose(allowed, _budgets(method, situation), situation)
     _check(method, proposal, allowed, _budgets(method, situation))
     looks = [*later, *([proposal.look_again] if proposal.look_again is not None else ())]

@@ -177,7 +177,7 @@ def _why_not(node: ManagedNode, reason: Reason, candidate: DisruptionCandidate, 
         decided = set(candidate.pods)
         if late := next((pod.key for pod in detail.pods if pod_mark(pod.uid) not in decided), ""):
             return f"pod {late} came after the decision"
-    if keeping := next(holds(node, situation, reason), None):
-        return keeping.why
+    if keeping := holds(node, situation, reason):
+        return keeping[0].why
     is_emptied = reason.traits.is_consolidation and (node.empty or (detail is not None and not detail.pods))
     return "" if is_emptied or has_cause(node, situation, reason) else f"it is not {reason.snake_case} any more"

@@ -63,7 +63,7 @@ class WhyStays:
         detail = self._model.details.get(node.claim)
         first = (*_of_shortage(node, detail), *self._of_expiration(node))
         reason = Reason.EMPTY if node.empty else Reason.UNDERUTILIZED
-        keeping = list(holds(node, self._situation, reason))
+        keeping = holds(node, self._situation, reason)
         if own := [_capitalized(hold.why) for hold in keeping if hold.blocker.is_about_node]:
             return (*first, *own)
         sentences = [*first, *self._of_other_reasons(node, detail)]

@@ -3,22 +3,27 @@
 To add a blocker, add it to `BLOCKERS`. Decisions, validation, events, explanations, and the facts that start a look
 read the table, so none of them can forget it. Two things are not in it: budgets, which count nodes while methods choose
 some, and what only a search finds out, such as a pod that fits nowhere else.
+
+Whether a blocker keeps a node is asked for thousands of nodes at a time, mostly where no sentence is needed. So the
+question and the sentence are two functions, and a `Hold` makes the sentence when somebody reads it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from tenon.apis import labels
 from tenon.apis.reasons import Reason, traits_of
 from tenon.disruption.history.arrivals import rest_until, times_moved
-from tenon.disruption.model import ManagedNode, NodeDetail, Situation
+from tenon.disruption.model import ManagedNode, Situation
 from tenon.disruption.rules.consolidatable import is_over, over_at
 from tenon.kube.timestamps import format_instant
 from tenon.sentences import counted
 
+Keeps = Callable[[ManagedNode, Situation], object]
 Why = Callable[[ManagedNode, Situation], str]
 When = Callable[[ManagedNode, Situation], datetime | None]
 
@@ -35,12 +40,16 @@ class Blocker:
     name: str
     reasons: frozenset[Reason]
     """The reasons that give way to it."""
-    why: Why
-    """Returns why it keeps the node, in a clause; empty if it does not."""
+    keeps: Keeps
+    """Returns something true if it keeps the node."""
+    why: Why | str
+    """Why it keeps the node, in a clause. Only asked if it does."""
     ends: When | None = None
     """Returns when it ends, if time alone ends it."""
     reported: bool = False
     """An event says it. Other blockers are what users asked for, or over in a moment."""
+    event: Why | str | None = None
+    """What its event says, if `why` has figures: each change of the text would be a new event."""
     graceful_only: bool = False
     """Drift passes it if the NodeClaim has a terminationGracePeriod (DIS-14)."""
     needs_model: bool = False
@@ -54,45 +63,78 @@ class Blocker:
         return self.reasons >= DISRUPTIONS and not self.graceful_only
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """A blocker that keeps a node now."""
+class Hold(NamedTuple):
+    """A blocker that keeps a node now. A tuple is the cheapest object to make."""
 
     blocker: Blocker
-    why: str
-    until: datetime | None
-    """When it ends by itself, if nothing changes; None if it does not."""
+    node: ManagedNode
+    situation: Situation
+
+    @property
+    def why(self) -> str:
+        """Why it keeps the node, in a clause."""
+        return self._said(self.blocker.why)
+
+    @property
+    def event(self) -> str:
+        """What an event says of it: the same clause without figures."""
+        return self._said(self.blocker.event or self.blocker.why)
+
+    @property
+    def until(self) -> datetime | None:
+        """When it ends by itself, if nothing changes; None if it does not."""
+        ends = self.blocker.ends
+        return ends(self.node, self.situation) if ends is not None else None
+
+    def _said(self, why: Why | str) -> str:
+        return why if isinstance(why, str) else why(self.node, self.situation)
 
 
-def holds(node: ManagedNode, situation: Situation, reason: Reason) -> Iterator[Hold]:
-    """Yield what keeps a node from being removed for a reason, the most important first."""
+def holds(node: ManagedNode, situation: Situation, reason: Reason) -> list[Hold]:
+    """Return what keeps a node from being removed for a reason, the most important first."""
+    held: list[Hold] = []
     for blocker in _APPLYING[reason, situation.model is not None]:
-        why = blocker.why(node, situation)
-        if why and not (blocker.graceful_only and _gives_way(node, situation, reason)):
-            yield Hold(blocker, why, blocker.ends(node, situation) if blocker.ends is not None else None)
+        if blocker.keeps(node, situation) and not (blocker.graceful_only and _gives_way(node, situation, reason)):
+            held.append(Hold(blocker, node, situation))
             if blocker.is_final:
-                return
+                break
+    return held
 
 
 def is_free(node: ManagedNode, situation: Situation, reason: Reason) -> bool:
     """Return whether nothing keeps the node from being removed for a reason."""
     for blocker in _APPLYING[reason, situation.model is not None]:  # thousands of nodes ask: not by way of `holds`
-        if blocker.why(node, situation) and not (blocker.graceful_only and _gives_way(node, situation, reason)):
+        if blocker.keeps(node, situation) and not (blocker.graceful_only and _gives_way(node, situation, reason)):
             return False
     return True
 
 
-def free_at(held: Iterable[Hold]) -> datetime | None:
-    """Return when all of this is over by itself; None if time alone does not end it."""
-    ends = [hold.until for hold in held]
-    times = [end for end in ends if end is not None]
-    return max(times, default=None) if len(times) == len(ends) else None
+def free_at(node: ManagedNode, situation: Situation, reason: Reason) -> datetime | None:
+    """Return when nothing keeps the node any more, which may be now; None if time alone does not end what keeps it."""
+    latest = situation.now
+    for blocker in _APPLYING[reason, situation.model is not None]:
+        if blocker.keeps(node, situation) and not (blocker.graceful_only and _gives_way(node, situation, reason)):
+            end = blocker.ends(node, situation) if blocker.ends is not None else None
+            if end is None:
+                return None
+            latest = max(latest, end)
+    return latest
+
+
+def may_be_reported(node: ManagedNode, situation: Situation, reason: Reason) -> bool:
+    """Return whether a blocker that events report may keep the node. If not, there is no need to ask the others."""
+    for blocker in _APPLYING[reason, situation.model is not None]:
+        if (blocker.reported or blocker.is_final) and blocker.keeps(node, situation):
+            return blocker.reported
+    return False
 
 
 def reported(held: Iterable[Hold]) -> Hold | None:
     """Return what an event says of all this: the first that is no matter of time alone, if events report it."""
-    first = next((hold for hold in held if hold.blocker.reported or hold.until is None), None)
-    return first if first is not None and first.blocker.reported else None
+    for hold in held:
+        if hold.blocker.reported or hold.until is None:
+            return hold if hold.blocker.reported else None
+    return None
 
 
 def _gives_way(node: ManagedNode, situation: Situation, reason: Reason) -> bool:
@@ -101,65 +143,33 @@ def _gives_way(node: ManagedNode, situation: Situation, reason: Reason) -> bool:
     return reason.traits.mode == "eventual" and (detail is None or detail.has_grace_period)
 
 
-def _leaving(node: ManagedNode, _: Situation) -> str:
-    return "it is already leaving" if node.leaving else ""
-
-
-def _pool(node: ManagedNode, situation: Situation) -> str:
-    return "" if node.pool in situation.policies else f"NodePool {node.pool} does not exist or cannot be read"
-
-
-def _not_initialized(node: ManagedNode, _: Situation) -> str:
-    return "" if node.initialized else "its NodeClaim is not initialized"
-
-
-def _command(node: ManagedNode, situation: Situation) -> str:
+def _command(node: ManagedNode, _: Situation) -> str:
     if node.disrupted_by:
         return f"disruption command {node.disrupted_by} is about to remove it"
-    return "an open disruption command removes it" if node.claim in situation.under_command else ""
+    return "an open disruption command removes it"
 
 
-def _expiry(node: ManagedNode, situation: Situation) -> str:
-    if node.expires_at is None:
-        return "it never expires"
-    return f"it expires at {format_instant(node.expires_at)}" if node.expires_at > situation.now else ""
+def _is_early(node: ManagedNode, situation: Situation) -> bool:
+    return node.expires_at is None or node.expires_at > situation.now
 
 
-def _expires_at(node: ManagedNode, _: Situation) -> datetime | None:
-    return node.expires_at
+def _expiry(node: ManagedNode, _: Situation) -> str:
+    return f"it expires at {format_instant(node.expires_at)}" if node.expires_at is not None else "it never expires"
+
+
+def _is_never(node: ManagedNode, situation: Situation) -> bool:
+    policy = situation.policies[node.pool]
+    return policy.replicas is not None or policy.consolidate_after is None
 
 
 def _never(node: ManagedNode, situation: Situation) -> str:
-    policy = situation.policies[node.pool]
-    if policy.replicas is not None:
-        return f"NodePool {policy.name} is static: it keeps spec.replicas nodes, empty or not"
-    return f"consolidateAfter of NodePool {policy.name} is Never" if policy.consolidate_after is None else ""
-
-
-def _protected(node: ManagedNode, _: Situation) -> str:
-    return f"{node.protected_by} protects it" if node.protected_by else ""
-
-
-def _replacement(node: ManagedNode, _: Situation) -> str:
-    if not node.replacement_for:
-        return ""
-    return f"it was created for disruption command {node.replacement_for}, which has not ended"
-
-
-def _postponed(node: ManagedNode, situation: Situation) -> str:
-    if node.claim not in situation.postponed:
-        return ""
-    return "a disruption command failed to remove it, so it is left alone for some minutes"
-
-
-def _nominated(node: ManagedNode, situation: Situation) -> str:
-    return "pods that have no node yet are expected to run on it" if node.named_in(situation.nominated) else ""
+    if situation.policies[node.pool].replicas is not None:
+        return f"NodePool {node.pool} is static: it keeps spec.replicas nodes, empty or not"
+    return f"consolidateAfter of NodePool {node.pool} is Never"
 
 
 def _keeps_pods(node: ManagedNode, situation: Situation) -> str:
-    policy, detail = situation.policies[node.pool], situation.detail_of(node)
-    if not policy.keeps_nodes_with_pods or node.empty:
-        return ""
+    detail = situation.detail_of(node)
     pods = counted(len(detail.pods), "pod") if detail is not None else "pods"
     return f"consolidationPolicy of NodePool {node.pool} is WhenEmpty, and it has {pods}"
 
@@ -171,52 +181,51 @@ def _pod(node: ManagedNode, situation: Situation) -> str:
     return node.held_by if node.empty else ""
 
 
-def _buffer(node: ManagedNode, situation: Situation) -> str:
-    return "a CapacityBuffer keeps room on it" if node.named_in(situation.buffer_hosts) else ""
+def _is_restless(node: ManagedNode, situation: Situation) -> bool:
+    if not (node.empty or situation.knows_pod_events):
+        return False  # a later check knows
+    return not is_over(situation.policies[node.pool], situation.quiet_since_of(node), situation.now)
 
 
 def _consolidate_after(node: ManagedNode, situation: Situation) -> str:
-    if not (node.empty or situation.knows_pod_events):
-        return ""  # a later check knows
-    policy, since = situation.policies[node.pool], situation.quiet_since_of(node)
+    since = situation.quiet_since_of(node)
     if since is None:
         return "it is not known when a pod last came or went"
-    if is_over(policy, since, situation.now):
-        return ""
     what = "it has been empty since" if node.empty else "a pod came or went, or the node was initialized, at"
-    over = over_at(policy, since)
+    over = over_at(situation.policies[node.pool], since)
     until = f"is over at {format_instant(over)}" if over is not None else "is Never"
-    return f"{what} {format_instant(since)}, and consolidateAfter of NodePool {policy.name} {until}"
+    return f"{what} {format_instant(since)}, and consolidateAfter of NodePool {node.pool} {until}"
 
 
 def _consolidate_after_ends(node: ManagedNode, situation: Situation) -> datetime | None:
     return over_at(situation.policies[node.pool], situation.quiet_since_of(node))
 
 
+def _rests(node: ManagedNode, situation: Situation) -> bool:
+    ends = _rest_ends(node, situation)
+    return ends is not None and ends > situation.now
+
+
 def _rest(node: ManagedNode, situation: Situation) -> str:
     ends = _rest_ends(node, situation)
-    if ends is None or ends <= situation.now:
-        return ""
+    assert ends is not None
     return f"consolidation created it, so it rests until {format_instant(ends)} ({labels.REST_AFTER_MOVE})"
 
 
 def _rest_ends(node: ManagedNode, situation: Situation) -> datetime | None:
+    if not traits_of(node.created_for).counts_savings:
+        return None
     detail = situation.detail_of(node)
-    if detail is None or detail.created_at is None or not traits_of(node.created_for).counts_savings:
+    if detail is None or detail.created_at is None:
         return None
     return detail.created_at + situation.policies[node.pool].rest_after_move
-
-
-def _slowed(node: ManagedNode, situation: Situation) -> str:
-    why = situation.slowed.get(node.pool)
-    return f"NodePool {node.pool} is slowed down: {why}" if why else ""
 
 
 def _pods_rest(node: ManagedNode, situation: Situation) -> str:
     """Without a rest, consolidation would move the same pods again and again (WSH-01)."""
     until, detail = _pods_rest_until(node, situation), situation.detail_of(node)
-    if until is None or detail is None:
-        return ""
+    assert until is not None
+    assert detail is not None
     resting = next(pod for pod in detail.pods if rest_until([pod], node.arrivals, situation.now) == until)
     times, last = times_moved(resting, node.arrivals, situation.now)
     assert last is not None
@@ -229,56 +238,122 @@ def _pods_rest(node: ManagedNode, situation: Situation) -> str:
 
 def _pods_rest_until(node: ManagedNode, situation: Situation) -> datetime | None:
     """A node that was bought in a capacity shortage does not rest: an hour of it may cost more than the move."""
-    detail = situation.detail_of(node)
-    if detail is None or node.bought_in_shortage:
+    if not node.arrivals or node.bought_in_shortage:
         return None
-    return rest_until(detail.pods, node.arrivals, situation.now)
+    detail = situation.detail_of(node)
+    return rest_until(detail.pods, node.arrivals, situation.now) if detail is not None else None
 
 
-def _destination(node: ManagedNode, situation: Situation) -> str:
-    return "pods of other nodes are about to move to it" if node.named_in(situation.destinations) else ""
-
-
-def _launches_nothing(node: ManagedNode, situation: Situation) -> str:
-    if situation.model is None or node.pool in situation.model.launching:
-        return ""
-    return f"NodePool {node.pool} can launch no nodes now, so its nodes are not consolidated"
+def _has_no_price(node: ManagedNode, situation: Situation) -> bool:
+    """A node without labels of type, zone and capacity type has no price (DIS-25)."""
+    detail = situation.detail_of(node)
+    return detail is not None and detail.price <= 0
 
 
 def _price(node: ManagedNode, situation: Situation) -> str:
-    """A node without labels of type, zone and capacity type has no price (DIS-25)."""
     detail = situation.detail_of(node)
-    return "" if detail is None or detail.price > 0 else f"its price is not known: {_without_offering(detail)}"
-
-
-def _without_offering(detail: NodeDetail) -> str:
+    assert detail is not None
     return (
-        f"the catalogue has no {detail.instance_type or 'type'} "
+        f"its price is not known: the catalogue has no {detail.instance_type or 'type'} "
         f"({detail.capacity_type or 'no capacity type'}, {detail.zone or 'no zone'})"
     )
 
 
 BLOCKERS = (
-    Blocker("leaving", EVERY, _leaving, is_final=True),
-    Blocker("NodePool", EVERY, _pool, is_final=True),
-    Blocker("initialized", EVERY, _not_initialized),
-    Blocker("command", EVERY, _command),
-    Blocker("expiry", frozenset({Reason.EXPIRED}), _expiry, ends=_expires_at),
-    Blocker("protected", DISRUPTIONS, _protected, reported=True),
-    Blocker("replacement", DISRUPTIONS, _replacement),
-    Blocker("postponed", DISRUPTIONS, _postponed),
-    Blocker("nominated", DISRUPTIONS, _nominated),
-    Blocker("never", CONSOLIDATION, _never, is_final=True),
-    Blocker("consolidationPolicy", SAVINGS, _keeps_pods, is_final=True),
-    Blocker("pod", DISRUPTIONS, _pod, reported=True, graceful_only=True),
-    Blocker("CapacityBuffer", CONSOLIDATION, _buffer, reported=True),
-    Blocker("consolidateAfter", CONSOLIDATION, _consolidate_after, ends=_consolidate_after_ends),
-    Blocker("rest", SAVINGS, _rest, ends=_rest_ends, needs_model=True),
-    Blocker("slowed", SAVINGS, _slowed, reported=True),
-    Blocker("pods rest", SAVINGS, _pods_rest, ends=_pods_rest_until, reported=True, needs_model=True),
-    Blocker("destination", SAVINGS, _destination),
-    Blocker("launches", SAVINGS, _launches_nothing, reported=True, needs_model=True),
-    Blocker("price", SAVINGS, _price, reported=True, needs_model=True),
+    Blocker("leaving", EVERY, lambda node, _: node.leaving, "it is already leaving", is_final=True),
+    Blocker(
+        "NodePool",
+        EVERY,
+        lambda node, situation: node.pool not in situation.policies,
+        lambda node, _: f"NodePool {node.pool} does not exist or cannot be read",
+        is_final=True,
+    ),
+    Blocker("initialized", EVERY, lambda node, _: not node.initialized, "its NodeClaim is not initialized"),
+    Blocker(
+        "command",
+        EVERY,
+        lambda node, situation: node.disrupted_by or node.claim in situation.under_command,
+        _command,
+    ),
+    Blocker("expiry", frozenset({Reason.EXPIRED}), _is_early, _expiry, ends=lambda node, _: node.expires_at),
+    Blocker(
+        "protected",
+        DISRUPTIONS,
+        lambda node, _: node.protected_by,
+        lambda node, _: f"{node.protected_by} protects it",
+        reported=True,
+    ),
+    Blocker(
+        "replacement",
+        DISRUPTIONS,
+        lambda node, _: node.replacement_for,
+        lambda node, _: f"it was created for disruption command {node.replacement_for}, which has not ended",
+    ),
+    Blocker(
+        "postponed",
+        DISRUPTIONS,
+        lambda node, situation: node.claim in situation.postponed,
+        "a disruption command failed to remove it, so it is left alone for some minutes",
+    ),
+    Blocker(
+        "nominated",
+        DISRUPTIONS,
+        lambda node, situation: situation.nominated and node.named_in(situation.nominated),
+        "pods that have no node yet are expected to run on it",
+    ),
+    Blocker("never", CONSOLIDATION, _is_never, _never, is_final=True),
+    Blocker(
+        "consolidationPolicy",
+        SAVINGS,
+        lambda node, situation: not node.empty and situation.policies[node.pool].keeps_nodes_with_pods,
+        _keeps_pods,
+        is_final=True,
+    ),
+    Blocker("pod", DISRUPTIONS, _pod, _pod, reported=True, graceful_only=True),
+    Blocker(
+        "CapacityBuffer",
+        CONSOLIDATION,
+        lambda node, situation: situation.buffer_hosts and node.named_in(situation.buffer_hosts),
+        "a CapacityBuffer keeps room on it",
+        reported=True,
+    ),
+    Blocker("consolidateAfter", CONSOLIDATION, _is_restless, _consolidate_after, ends=_consolidate_after_ends),
+    Blocker("rest", SAVINGS, _rests, _rest, ends=_rest_ends, needs_model=True),
+    Blocker(
+        "slowed",
+        SAVINGS,
+        lambda node, situation: situation.slowed.get(node.pool),
+        lambda node, situation: f"NodePool {node.pool} is slowed down: {situation.slowed[node.pool]}",
+        reported=True,
+        event=lambda node, _: (
+            f"NodePool {node.pool} is slowed down: the last consolidation commands saved less than predicted"
+        ),
+    ),
+    Blocker(
+        "pods rest",
+        SAVINGS,
+        _pods_rest_until,
+        _pods_rest,
+        ends=_pods_rest_until,
+        reported=True,
+        event="disruption commands moved pods of it not long ago, so consolidation lets them rest",
+        needs_model=True,
+    ),
+    Blocker(
+        "destination",
+        SAVINGS,
+        lambda node, situation: situation.destinations and node.named_in(situation.destinations),
+        "pods of other nodes are about to move to it",
+    ),
+    Blocker(
+        "launches",
+        SAVINGS,
+        lambda node, situation: situation.model is not None and node.pool not in situation.model.launching,
+        lambda node, _: f"NodePool {node.pool} can launch no nodes now, so its nodes are not consolidated",
+        reported=True,
+        needs_model=True,
+    ),
+    Blocker("price", SAVINGS, _has_no_price, _price, reported=True, needs_model=True),
 )
 
 

@@ -13,7 +13,7 @@ from tenon.disruption.commands.command_messages import to_message
 from tenon.disruption.deciding import decide, eligible, why_held
 from tenon.disruption.look_facts import look_facts
 from tenon.disruption.methods import METHODS, moving_methods
-from tenon.disruption.model import PoolPolicy, Situation
+from tenon.disruption.model import ManagedNode, PoolPolicy, Situation
 from tenon.disruption.rules import blockers
 from tenon.disruption.rules.blockers import BLOCKERS, DISRUPTIONS, Blocker, applying, holds, is_free
 from tenon.disruption.rules.consolidatable import is_over, over_at, takes_pods
@@ -59,9 +59,40 @@ def commands(state: Situation) -> Mapping[str, DisruptionCommand]:
 @pytest.fixture
 def forbidden(monkeypatch: pytest.MonkeyPatch) -> Blocker:
     """A new blocker, added to the table only."""
-    added = Blocker("market", DISRUPTIONS, lambda _node, _situation: "the market is open", reported=True)
+    added = Blocker("market", DISRUPTIONS, lambda _node, _situation: True, "the market is open", reported=True)
     monkeypatch.setattr(blockers, "_APPLYING", applying((*BLOCKERS, added)))
     return added
+
+
+def unread(node: ManagedNode, _: Situation) -> str:
+    raise AssertionError(f"nobody reads why {node.claim} stays")
+
+
+@pytest.mark.parametrize("drifted", ["", "AMIDrift"])
+def test_whether_a_node_is_free_is_asked_without_a_sentence(drifted: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sentence for each of thousands of nodes would cost the event loop time."""
+    state = cluster(drifted=drifted)
+    reason = Reason.DRIFTED if drifted else Reason.UNDERUTILIZED
+    before = commands(state)
+    added = Blocker("market", DISRUPTIONS, lambda _node, _situation: True, unread)
+    monkeypatch.setattr(blockers, "_APPLYING", applying((*BLOCKERS, added)))
+    assert not any(is_free(node, state, reason) for node in state.nodes)
+    assert eligible(state, reason) == []
+    assert still_allowed([before["spare"]], state) == []
+    facts = replace(state, model=None, quiet_since=QUIET)
+    assert not look_facts(facts, {}, {}, 0).nodes["spare"].reasons
+    (empty,) = (node for node in state.nodes if node.empty)
+    decision = decide(replace(state, nodes=[empty], model=None))
+    assert (decision.failed, decision.commands, why_held(replace(state, nodes=[empty]))) == ({}, (), {})
+
+
+def test_dis30_when_an_empty_node_is_due_is_asked_without_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blockers, "_APPLYING", applying([replace(blocker, why=unread) for blocker in BLOCKERS]))
+    state = cluster()
+    nodes = [replace(node, quiet_since=NOW) for node in state.nodes if node.empty]
+    policies = {"default": replace(state.policies["default"], consolidate_after=AFTER)}
+    decision = decide(replace(state, nodes=nodes, policies=policies, model=None))
+    assert (decision.failed, decision.commands, decision.look_again) == ({}, (), NOW + AFTER)
 
 
 @pytest.mark.parametrize("drifted", ["", "AMIDrift"])

@@ -195,5 +195,5 @@ def test_wsh01_a_pool_that_is_slowed_down_runs_one_command_at_a_time(slowed: dic
 def test_wsh01_a_pool_that_waits_after_a_command_runs_none_and_says_why() -> None:
     decision = two_that_leave({"default": "the last commands saved nothing"})
     assert decision.commands == ()
-    why = "NodePool default is slowed down: the last commands saved nothing"
+    why = "NodePool default is slowed down: the last consolidation commands saved less than predicted"
     assert decision.unconsolidatable == {"a": why, "b": why}
