@@ -16,8 +16,10 @@ import pytest
 
 from activities.kubernetes.errors import ApiUnreachableError
 from activities.kubernetes.resources import NAMESPACES, NODECLAIMS, PODS, PVCS
-from tenon.apis import labels, validation
+from tenon.apis import labels
+from tenon.apis.cel_rules import broken_rules
 from tenon.apis.nodepool import NodePool
+from tenon.apis.validation import parse
 from tenon.kube.claim_record import ClaimRecord
 from tenon.kube.decode import decode_object
 from tenon.kube.records import ObjectRecord
@@ -237,13 +239,12 @@ def launching_class(version: str, alias: str) -> ObjectRecord:
 async def test_only_what_was_edited_is_checked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every plan and every look asks which NodePools are usable, on the event loop of the leader."""
     checked: list[str] = []
-    broken_rules = validation.broken_rules
 
     def counting(model: Any) -> Any:
         checked.append(type(model).__name__)
         return broken_rules(model)
 
-    monkeypatch.setattr(validation, "broken_rules", counting)
+    monkeypatch.setattr("tenon.apis.validation.broken_rules", counting)
     async with viewing() as (_, cache, view):
 
         def usable() -> tuple[int, set[str]]:
@@ -277,7 +278,7 @@ async def test_a_model_that_the_view_did_not_return_is_checked_itself() -> None:
         cache.nodeclasses.on_event("default", launching_class("1", "al2023@latest"))
         (pool_in_view,) = view.node_pools()
         assert why_unusable(pool_in_view, view.node_class, view) == ""
-        newer, _ = validation.parse(NodePool, launching_pool("2", "{}", limits={"cpu": "-1"}).body)
+        newer, _ = parse(NodePool, launching_pool("2", "{}", limits={"cpu": "-1"}).body)
         assert newer is not None
         assert "spec.limits" in why_unusable(newer, view.node_class, view)
 
