@@ -33,10 +33,10 @@ def other_version(folder: Path) -> Path:
     root = Path(tenon.__file__).parent.parent
     for package in PACKAGES:
         shutil.copytree(root / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
-    termination = folder / "tenon" / "lifecycle" / "termination.py"
-    text = termination.read_text()
+    stages = folder / "tenon" / "node" / "leaving_stages.py"
+    text = stages.read_text()
     assert text.count(ORIGINAL) == 1
-    termination.write_text(text.replace(ORIGINAL, CHANGED))
+    stages.write_text(text.replace(ORIGINAL, CHANGED))
     return folder
 
 
