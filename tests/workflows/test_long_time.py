@@ -173,7 +173,8 @@ async def test_a_drain_blocked_for_twenty_days_keeps_its_history_small(
             )
         )
         await until(lambda: another_run(temporal.client, cluster, before.run_id))
-        assert await temporal.fast_forward(newest(temporal.client, cluster), 10 * DAY)
+        while len(world.tries) < 10:  # a run that has just begun may not have the timer yet that is to be skipped
+            assert await temporal.fast_forward(newest(temporal.client, cluster), 10 * DAY)
         after = await newest(temporal.client, cluster).describe()
         state = await state_of(newest(temporal.client, cluster))
         assert after.history_length < 300
