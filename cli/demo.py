@@ -232,8 +232,8 @@ async def _report(console: Console, story: DemoProgress, temporal: Client, sandb
     console.rule("[bold]Summary")
     facts = _table("step", "seconds")
     facts.add_row(f"first {PODS} pods, from Pending to Running", f"{story.seconds('scaled up', 'up'):.1f}")
-    left = story.seconds("deleted", "drained by delete")
-    facts.add_row("from `kubectl delete node` to the end of its instance", f"{left:.1f}")
+    drain_seconds = story.seconds("deleted", "drained by delete")
+    facts.add_row("from `kubectl delete node` to the end of its instance", f"{drain_seconds:.1f}")
     console.print(facts)
     lives = _table("NodeClaim", "instance", "type", "zone", "capacity", "$/h", "events", "left because")
     for name, state in story.claims.items():

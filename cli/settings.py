@@ -62,7 +62,7 @@ def settings(
             for name in Settings.model_fields
         ],
         "featureGates": _gates(loaded),
-        "configMaps": {"namespace": where, "found": list(old.found), "unread": old.unread},
+        "configMaps": {"namespace": where, "found": list(old.names), "unread": old.unread},
         "notes": list(loaded.notes),
         "warnings": list(loaded.warnings),
     }

@@ -227,13 +227,13 @@ def simulated(scope: Given) -> Report:
     if overlay is not None and scope.node is not None and not (overlay.commands or overlay.staying):
         where = "in the cluster: see kubectl get nodeclaims" if live else "in the input"
         _stop_at([ManifestError(Source(scope.node), f"is no Node or NodeClaim of a NodePool {where}")])
-    types_by_pool = {pool.metadata.name: types for pool, types in decision.sold} if avoided else {}
+    types_by_pool = {pool.metadata.name: types for pool, types in decision.pools_with_types} if avoided else {}
     document = plan_document(
         decision.plan,
         problem=decision.problem,
         winners=TypeChoiceExplainer(decision.problem, types_by_pool, partial(avoided_until, avoided)),
         refused=pending.refused,
-        promised=pending.promised,
+        nominated_pods=pending.nominated_pods,
         disruption=overlay.commands if overlay is not None else [],
         staying=overlay.staying if overlay is not None else None,
         before_and_after=overlay.totals if overlay is not None else None,

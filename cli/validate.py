@@ -42,7 +42,7 @@ def validate(
         print("tenon validate: name manifests with -f", file=sys.stderr)
         raise typer.Exit(INVALID)
     checked = check(read_named_texts(filename, faults))
-    checked.findings[:0] = [Diagnostic(fault.source.file, 0, "", fault.what) for fault in faults]
+    checked.findings[:0] = [Diagnostic(fault.source.file, 0, "", fault.text) for fault in faults]
     if output is Form.json:
         print(json.dumps(_document(checked), indent=2, ensure_ascii=False))
     elif sys.stdout.isatty():

@@ -118,10 +118,10 @@ def total(lists: Iterable[Mapping[str, int]]) -> Resources:
     return result
 
 
-def subtract(left: Mapping[str, int], right: Mapping[str, int]) -> Resources:
+def subtract(amounts: Mapping[str, int], subtracted: Mapping[str, int]) -> Resources:
     """Return ``left`` minus ``right``. Names that are only in ``right`` become negative."""
-    result = dict(left)
-    for name, units in right.items():
+    result = dict(amounts)
+    for name, units in subtracted.items():
         result[name] = result.get(name, 0) - units
     return result
 

@@ -188,7 +188,7 @@ def _node_role(name: str) -> _Json:
             "RoleName": {"Fn::Sub": f"{name}-${{ClusterName}}"},
             "AssumeRolePolicyDocument": _trust({"Fn::Sub": "ec2.${AWS::URLSuffix}"}, "sts:AssumeRole"),
             "ManagedPolicyArns": [
-                {"Fn::Sub": f"arn:${{AWS::Partition}}:iam::aws:policy/{each}"} for each in NODE_POLICIES
+                {"Fn::Sub": f"arn:${{AWS::Partition}}:iam::aws:policy/{policy}"} for policy in NODE_POLICIES
             ],
         },
     }

@@ -84,7 +84,7 @@ _LEASES_MARK = "LEASES"
 def value_name(field: str) -> str:
     """Return a setting's name under ``settings`` in the chart's values: clusterCABundle for cluster_ca_bundle."""
     first, *others = field.split("_")
-    return first + "".join(_ACRONYMS.get(each.title(), each.title()) for each in others)
+    return first + "".join(_ACRONYMS.get(word.title(), word.title()) for word in others)
 
 
 def gate_value_name(gate: str) -> str:
@@ -149,12 +149,12 @@ def _field(name: str, default: Any) -> dict[str, Any]:
 
 def _value(field: str) -> dict[str, Any]:
     schema = Settings.model_json_schema()["properties"][field]
-    kept = {key: schema[key] for key in ("description", *_BOUNDS) if key in schema}
+    described = {key: schema[key] for key in ("description", *_BOUNDS) if key in schema}
     if "enum" in schema:
-        return {**kept, "enum": [*schema["enum"], "", None]}
+        return {**described, "enum": [*schema["enum"], "", None]}
     # Users often quote numbers and booleans, and so do Karpenter's own values.
     kinds = {schema.get("type", "string"), "string", "null"}
-    return {**kept, "type": sorted(kinds)}
+    return {**described, "type": sorted(kinds)}
 
 
 def _gates(names: Any) -> dict[str, Any]:
@@ -164,9 +164,9 @@ def _gates(names: Any) -> dict[str, Any]:
 
 def _rights() -> str:
     text = "---\n".join(
-        _document(each)
-        for each in yaml.safe_load_all(RIGHTS.read_text(encoding="utf-8"))
-        if each["kind"] not in ("Namespace", "ServiceAccount")
+        _document(document)
+        for document in yaml.safe_load_all(RIGHTS.read_text(encoding="utf-8"))
+        if document["kind"] not in ("Namespace", "ServiceAccount")
     )
     text = text.replace(f"    {_LABELS_MARK}: ''\n", f"    {_LABELS}\n")
     text = text.replace(f"  {_ANNOTATIONS_MARK}: ''\n", _ANNOTATIONS).replace(f"  {_KEPT_MARK}: ''\n", _KEPT)
@@ -176,11 +176,11 @@ def _rights() -> str:
 
 def _document(document: dict[str, Any]) -> str:
     """Format one document. The Secret and the rule for it depend on the webhook being enabled."""
-    named = _named(document)
+    renamed = _named(document)
     if document["kind"] == "Secret":
-        return _with_webhook(_dumped(named))
-    text = _dumped(named)
-    for rule in named.get("rules", ()):
+        return _with_webhook(_dumped(renamed))
+    text = _dumped(renamed)
+    for rule in renamed.get("rules", ()):
         if rule["resources"] == ["secrets"]:
             text = text.replace(_dumped([rule]), _with_webhook(_dumped([rule])))
     return text
@@ -206,15 +206,15 @@ def _named(document: dict[str, Any]) -> dict[str, Any]:
         metadata["name"] = _of_release(metadata["name"])
     if metadata.get("namespace") == "tenon":
         metadata["namespace"] = _NAMESPACE
-    named = {**document, "metadata": metadata}
+    renamed = {**document, "metadata": metadata}
     if "roleRef" in document:
-        named["roleRef"] = {**document["roleRef"], "name": _of_release(document["roleRef"]["name"])}
-        named["subjects"] = [{"kind": "ServiceAccount", "name": _ACCOUNT, "namespace": _NAMESPACE}]
-    for rule in named.get("rules", ()):
+        renamed["roleRef"] = {**document["roleRef"], "name": _of_release(document["roleRef"]["name"])}
+        renamed["subjects"] = [{"kind": "ServiceAccount", "name": _ACCOUNT, "namespace": _NAMESPACE}]
+    for rule in renamed.get("rules", ()):
         if "resourceNames" in rule:
             lease = _LEASE if "namespace" in metadata else _LEASES_MARK
             rule["resourceNames"] = [lease if name == LEASE else name for name in rule["resourceNames"]]
-    return named
+    return renamed
 
 
 def _of_release(name: str) -> str:

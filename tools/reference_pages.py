@@ -100,7 +100,11 @@ def _kind(spec: dict[str, Any]) -> str:
     for part in ("spec", "status"):
         rows = list(_rows(schema["properties"][part], part))
         parts.append("\n| field | type | default | meaning |\n|---|---|---|---|\n" + "".join(rows))
-        rules = [rule for path, each in _objects(schema["properties"][part], part) for rule in _rules(path, each)]
+        rules = [
+            rule
+            for path, object_schema in _objects(schema["properties"][part], part)
+            for rule in _rules(path, object_schema)
+        ]
         if rules:
             parts.append("\nRules:\n\n" + "".join(rules))
     return "".join(parts)
@@ -151,8 +155,8 @@ def _type(field: dict[str, Any]) -> str:
     return str(field["type"]) + _bounds(field, "Length", "characters") + _range(field)
 
 
-def _bounds(field: dict[str, Any], what: str, unit: str) -> str:
-    most = field.get(f"max{what}")
+def _bounds(field: dict[str, Any], quantity: str, unit: str) -> str:
+    most = field.get(f"max{quantity}")
     return f", at most {most} {unit}" if most is not None else ""
 
 

@@ -83,8 +83,8 @@ class SweepActions:
         claim = await self._claim(finding.claim)
         if claim is not None:
             return not claim.managed or claim.instance_id in ("", finding.instance_id)
-        left = observations.left_since.get(finding.instance_id)
-        if left is not None and observations.now - left >= self._graces.left_to_workflow:
+        since = observations.left_since.get(finding.instance_id)
+        if since is not None and observations.now - since >= self._graces.left_to_workflow:
             return False
         return await self._workflows.is_open(finding.claim)
 

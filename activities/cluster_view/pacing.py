@@ -50,6 +50,6 @@ class Pace:
 
     async def wait(self, seconds: float) -> None:
         """Return when the next evaluation may start, at the latest after ``seconds``."""
-        left = min(seconds, self._next - asyncio.get_running_loop().time())
-        if left > 0:
-            await asyncio.sleep(left)
+        wait_seconds = min(seconds, self._next - asyncio.get_running_loop().time())
+        if wait_seconds > 0:
+            await asyncio.sleep(wait_seconds)

@@ -244,7 +244,7 @@ class MoveFinder:
                 "replacements": len(validation.instead.replacements),
             },
         )
-        pools = {pool.metadata.name: pool for pool, _ in overlaid.sold}
+        pools = {pool.metadata.name: pool for pool, _ in overlaid.pools_with_types}
         winners = self._winners(situation, overlaid)
         message = await asyncio.to_thread(
             partial(self._message, validation.instead, situation.model, pools, overlaid, winners, ident=command.id)
@@ -313,7 +313,7 @@ class MoveFinder:
         finally:
             self._limit = None
         self._pace.look_ends(found_moves=bool(decision.commands), ends_round=complete and self._round_is_over())
-        pools = {pool.metadata.name: pool for pool, _ in overlaid.sold}
+        pools = {pool.metadata.name: pool for pool, _ in overlaid.pools_with_types}
         winners = self._winners(situation, overlaid)
         messages = await asyncio.to_thread(
             lambda: [self._message(command, situation.model, pools, overlaid, winners) for command in decision.commands]
@@ -448,8 +448,10 @@ def _model(
     breakers: Mapping[str, LaunchBreaker],
     tables: TypeTables,
 ) -> ClusterModel:
-    static = {pool.metadata.name for pool, _ in overlaid.sold if pool.spec.replicas is not None}
-    problem = problem_of(snapshot, [], without_held_types(overlaid.sold, breakers, breakers), policy, reserved)
+    static = {pool.metadata.name for pool, _ in overlaid.pools_with_types if pool.spec.replicas is not None}
+    problem = problem_of(
+        snapshot, [], without_held_types(overlaid.pools_with_types, breakers, breakers), policy, reserved
+    )
     details = snapshot.node_details(overlaid.types_by_pool())  # the nodes of held types have their prices all the same
     return model_of(problem, details, static, held_as_a_whole(breakers), tables)
 

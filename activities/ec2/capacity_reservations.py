@@ -50,7 +50,7 @@ class CapacityReservations:
         """Held by the thread that counts. Every launch and every plan of a class with reservations needs the places, so
         none waits for another's count if an earlier one is known."""
         self._places: dict[str, Places] = {}
-        self._asked: dict[str, float] = {}
+        self._asked_at: dict[str, float] = {}
         """When each reservation was last asked for."""
         self._counted: frozenset[str] = frozenset()
         self._read_again_at = self._failed_until = 0.0
@@ -79,9 +79,9 @@ class CapacityReservations:
             return {}
         with self._lock:
             now = self._clock()
-            self._asked |= dict.fromkeys(ids, now)
-            self._asked = {
-                reservation_id: at for reservation_id, at in self._asked.items() if now - at < FORGET_SECONDS
+            self._asked_at |= dict.fromkeys(ids, now)
+            self._asked_at = {
+                reservation_id: at for reservation_id, at in self._asked_at.items() if now - at < FORGET_SECONDS
             }
             is_counted = self._counted.issuperset(ids)
         if self._is_due(ids) and self._counting.acquire(blocking=not is_counted):
@@ -127,7 +127,7 @@ class CapacityReservations:
 
     def _read(self) -> None:
         with self._lock:
-            ids, now = frozenset(self._asked), self._clock()
+            ids, now = frozenset(self._asked_at), self._clock()
         try:
             reservations = self.count(ids)
         except EC2Error as error:

@@ -86,8 +86,8 @@ class _Built:
     """The instance types of a class."""
 
     state: str
-    """The digest of what ``stated`` depends on."""
-    stated: list[InstanceType]
+    """The digest of what ``described`` depends on."""
+    described: list[InstanceType]
     """As EC2 describes them."""
     learned: _Learned
     """What nodes reported."""
@@ -132,7 +132,7 @@ class Catalogue:
         self._region: _Region | None = None
         self._read_again_at = 0.0
         self._refusal: EC2Error | None = None
-        self._stated = IdleCache[str, list[InstanceType]](IDLE_SECONDS, MAX_BUILT, clock)
+        self._described = IdleCache[str, list[InstanceType]](IDLE_SECONDS, MAX_BUILT, clock)
         """The instance types by the digest of what they depend on."""
         self._built = IdleCache[_Variant, _Built](IDLE_SECONDS, MAX_BUILT, clock)
 
@@ -158,9 +158,9 @@ class Catalogue:
             state = self._state_of(node_class, region.version, prices_version, unpriced=unpriced, dedicated=dedicated)
             kubelet = json.dumps(kubelet_map(node_class), sort_keys=True)
             variant = _Variant(node_class.metadata.name, kubelet, unpriced, dedicated)
-            instance_types = self._stated.get(state)
+            instance_types = self._described.get(state)
             if instance_types is None:
-                instance_types = self._stated.put(state, self._build(node_class, region, prices, unpriced))
+                instance_types = self._described.put(state, self._build(node_class, region, prices, unpriced))
             built = self._built.get(variant)
             if built is None or built.state != state:
                 built = self._built.put(variant, _Built(state, instance_types, {}, instance_types))
@@ -179,9 +179,7 @@ class Catalogue:
         if self._reservations is None or not listed:
             return types
         places = self._reservations.places([reservation.id for reservation in listed])
-        counts = tuple(
-            sorted((name, counted_places.left, counted_places.counted_at) for name, counted_places in places.items())
-        )
+        counts = tuple(sorted((name, free.remaining, free.counted_at) for name, free in places.items()))
         with self._lock:
             counted = self._counted.get(variant)
             if counted is None or counted.counts != counts or counted.without is not types:
@@ -324,9 +322,9 @@ class Catalogue:
         before = {instance_type.name: instance_type for instance_type in built.types if instance_type.name in learned}
         types = [
             again.get(instance_type.name, before.get(instance_type.name, instance_type))
-            for instance_type in built.stated
+            for instance_type in built.described
         ]
-        return _Built(built.state, built.stated, learned, types)
+        return _Built(built.state, built.described, learned, types)
 
     def _build(
         self,

@@ -20,26 +20,26 @@ class IdleCache(Generic[Key, Value]):
         self._seconds = seconds
         self._most = most
         self._clock = clock
-        self._known: dict[Key, tuple[float, Value]] = {}
+        self._entries: dict[Key, tuple[float, Value]] = {}
         """The values with the times of their last uses, the most recent last."""
 
     def __len__(self) -> int:
         """The number of values."""
-        return len(self._known)
+        return len(self._entries)
 
     def get(self, key: Key) -> Value | None:
         """The value, or None if there is none. Counts as a use."""
-        entry = self._known.pop(key, None)
+        entry = self._entries.pop(key, None)
         if entry is None:
             return None
-        self._known[key] = self._clock(), entry[1]
+        self._entries[key] = self._clock(), entry[1]
         return entry[1]
 
     def put(self, key: Key, value: Value) -> Value:
         """Keep the value and return it."""
         now = self._clock()
-        self._known.pop(key, None)
-        fresh = [entry for entry in self._known.items() if entry[1][0] > now - self._seconds]
-        self._known = dict(fresh[max(0, len(fresh) + 1 - self._most) :])
-        self._known[key] = now, value
+        self._entries.pop(key, None)
+        fresh = [entry for entry in self._entries.items() if entry[1][0] > now - self._seconds]
+        self._entries = dict(fresh[max(0, len(fresh) + 1 - self._most) :])
+        self._entries[key] = now, value
         return value

@@ -32,7 +32,7 @@ class LaunchTemplates:
         self._clients = clients
         self._cluster = cluster
         self._clock = clock
-        self._known: SingleFlight[None] = SingleFlight(KNOWN_SECONDS, clock)
+        self._existing: SingleFlight[None] = SingleFlight(KNOWN_SECONDS, clock)
 
     def ensure(self, templates: Iterable[LaunchTemplate], *, afresh: bool = False) -> None:
         """Create the templates that are not known to exist. A template that already exists is used as it is.
@@ -42,8 +42,8 @@ class LaunchTemplates:
         """
         for template in templates:
             if afresh:
-                self._known.forget(template.name)
-            self._known.get(template.name, partial(self._create, template))
+                self._existing.forget(template.name)
+            self._existing.get(template.name, partial(self._create, template))
 
     def _create(self, template: LaunchTemplate) -> None:
         try:
@@ -74,7 +74,7 @@ class LaunchTemplates:
     def forget(self, names: Iterable[str]) -> None:
         """Check these templates before the next launch: EC2 does not find one of them any more."""
         for name in names:
-            self._known.forget(name)
+            self._existing.forget(name)
 
     def of_cluster(self) -> list[ObservedTemplate]:
         """All launch templates of the cluster that were created for an EC2NodeClass. Others do not belong to Tenon."""
@@ -90,7 +90,7 @@ class LaunchTemplates:
 
     def delete(self, template: ObservedTemplate) -> bool:
         """Delete exactly this template, not a newer one of the same name. Return False if it is gone already."""
-        self._known.forget(template.name)
+        self._existing.forget(template.name)
         try:
             with translated("DeleteLaunchTemplate"):
                 self._clients.ec2.delete_launch_template(LaunchTemplateId=template.id)

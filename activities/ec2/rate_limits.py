@@ -91,9 +91,9 @@ class TokenBucket:
         self._tokens -= 1
         return 0.0
 
-    def refused(self, sent: float, now: float) -> None:
+    def refused(self, sent_at: float, now: float) -> None:
         """Record that EC2 throttled a call. Calls that were sent before the last pause began do not extend it."""
-        if self._pause and sent <= self._paused_at:
+        if self._pause and sent_at <= self._paused_at:
             return
         if not self._throttled(now):
             self._throttled_since = now
@@ -145,13 +145,13 @@ class Pacer:
                 return now
             self._sleep(delay)
 
-    def answered(self, action: str, code: str, sent: float) -> None:
+    def answered(self, action: str, code: str, sent_at: float) -> None:
         """Record the outcome of a call that was sent at ``sent``. An empty code means success."""
         with self._lock:
             now = self._clock()
             bucket = self._bucket(action, now)
             if code in codes.THROTTLED:
-                bucket.refused(sent, now)
+                bucket.refused(sent_at, now)
             elif not code:
                 bucket.served()
             logs = code in codes.THROTTLED and now - self._logged.get(action, -LOGGED_EVERY) >= LOGGED_EVERY

@@ -67,18 +67,18 @@ class ServiceModelLoader(Loader):
 def _shapes(model: dict[str, Any]) -> set[str]:
     """The names of the shapes that the operations refer to, directly or through other shapes."""
     shape_names: set[str] = set()
-    left = [
+    pending_names = [
         reference["shape"]
         for operation in model["operations"].values()
         for reference in (operation.get("input"), operation.get("output"), *operation.get("errors", ()))
         if reference
     ]
-    while left:
-        name = left.pop()
+    while pending_names:
+        name = pending_names.pop()
         if name in shape_names:
             continue
         shape_names.add(name)
         shape = model["shapes"][name]
         parts = (shape.get("member"), shape.get("key"), shape.get("value"), *shape.get("members", {}).values())
-        left += [part["shape"] for part in parts if part]
+        pending_names += [part["shape"] for part in parts if part]
     return shape_names

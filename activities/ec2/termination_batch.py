@@ -39,8 +39,8 @@ class Ec2Instances(Protocol):
 
 @dataclass(eq=False)
 class _Termination:
-    asked: bool = False
-    asking: bool = False
+    requested: bool = False
+    in_flight: bool = False
     """A call that requests the termination is open."""
     state: str = ""
     waiters: list[asyncio.Future[str | None]] = field(default_factory=list)
@@ -110,7 +110,7 @@ class Terminations:
         new = {
             instance_id: termination
             for instance_id, termination in self._open.items()
-            if not (termination.asked or termination.asking)
+            if not (termination.requested or termination.in_flight)
         }
         if not new:
             return
@@ -123,7 +123,7 @@ class Terminations:
 
     async def _request(self, new: Mapping[str, _Termination]) -> None:
         for termination in new.values():
-            termination.asking = True
+            termination.in_flight = True
         outcomes: Mapping[str, str | EC2Error | None]
         try:
             outcomes = await asyncio.to_thread(self._ec2.terminate_instances, list(new))
@@ -134,19 +134,19 @@ class Terminations:
             outcomes = dict.fromkeys(new, EC2Error("Unexpected", f"ending instances: {error}", retryable=True))
         finally:
             for termination in new.values():
-                termination.asking = False
+                termination.in_flight = False
         for instance_id, outcome in outcomes.items():
             if isinstance(outcome, ThrottledError):
                 continue
             if outcome is None or isinstance(outcome, EC2Error) or outcome == TERMINATED:
                 self._resolve(instance_id, outcome)
             elif instance_id in self._open:
-                self._open[instance_id].asked = True
+                self._open[instance_id].requested = True
                 self._open[instance_id].state = outcome
 
     async def _check(self) -> None:
         """Check the instances whose last check is the longest ago."""
-        requested_ids = [instance_id for instance_id, ending in self._open.items() if ending.asked][:MAX_CHECKED]
+        requested_ids = [instance_id for instance_id, ending in self._open.items() if ending.requested][:MAX_CHECKED]
         if not requested_ids:
             return
         try:

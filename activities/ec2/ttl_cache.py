@@ -39,17 +39,17 @@ class TtlCache(Generic[Found]):
         self._seconds = seconds
         self._clock = clock
         self._lock = threading.Lock()
-        self._found: dict[str, tuple[float, list[Found]]] = {}
+        self._entries: dict[str, tuple[float, list[Found]]] = {}
 
     def get(self, cache_key: str, ask: Callable[[], list[Found]]) -> list[Found]:
         """The cached answer for the key ``cache_key``. If there is none or it has expired, the answer of ``ask``."""
         now = self._clock()
         with self._lock:
-            self._found = {key: cached for key, cached in self._found.items() if cached[0] > now}
-            if cache_key in self._found:
-                return self._found[cache_key][1]
+            self._entries = {key: cached for key, cached in self._entries.items() if cached[0] > now}
+            if cache_key in self._entries:
+                return self._entries[cache_key][1]
         resources = ask()
         if resources and self._seconds:
             with self._lock:
-                self._found[cache_key] = (now + self._seconds, resources)
+                self._entries[cache_key] = (now + self._seconds, resources)
         return resources

@@ -29,11 +29,11 @@ class ZonalShifts:
         self._cluster = cluster
         self._clock = clock
         self._lock = threading.Lock()
-        self._asking = threading.Lock()
+        self._request_lock = threading.Lock()
         """Held by the thread that asks ARC. Every launch and every plan needs the zones, so none waits for another's
         question if an earlier answer is known."""
         self._arn = ""
-        self._asked = False
+        self._has_read = False
         self._away: frozenset[str] = frozenset()
         self._refusal = ""
         self._read_again_at = float("-inf")
@@ -43,12 +43,12 @@ class ZonalShifts:
 
     def away(self) -> frozenset[str]:
         """The IDs of the zones that no node may be launched in. If ARC does not answer, the last known ones."""
-        if self._is_due() and self._asking.acquire(blocking=not self._asked):
+        if self._is_due() and self._request_lock.acquire(blocking=not self._has_read):
             try:
                 if self._is_due():  # otherwise another thread has asked meanwhile
                     self._ask()
             finally:
-                self._asking.release()
+                self._request_lock.release()
         with self._lock:
             return self._away
 
@@ -96,7 +96,7 @@ class ZonalShifts:
             )
         with self._lock:
             self._away, self._refusal = away, refusal
-            self._read_again_at, self._asked = read_again_at, True
+            self._read_again_at, self._has_read = read_again_at, True
 
     def _read(self) -> frozenset[str]:
         self._arn = self._arn or arn_of(self._clients, self._cluster)

@@ -41,7 +41,7 @@ class Access:
     """Holds the current official client, and replaces it when the credentials change."""
 
     def __init__(self, kubeconfig: str | None, context: str | None) -> None:
-        self._stated = kubeconfig
+        self._kubeconfig = kubeconfig
         self._context = context
         self.client: Any = None
         self._earlier: Any = None
@@ -93,7 +93,7 @@ class Access:
         settings = client.Configuration()
         loader, path = None, None
         try:
-            path = _kubeconfig(self._stated or os.environ.get("KUBECONFIG"))
+            path = _kubeconfig(self._kubeconfig or os.environ.get("KUBECONFIG"))
             files = _contents(path.split(os.pathsep))  # before they are used, so that the next check sees later changes
             if path:
                 loader = await asyncio.to_thread(_loaded, path, self._context, settings)

@@ -97,8 +97,8 @@ class Kube(Transport):
         resource_version: str = "",
     ) -> list[Shape]:
         """All objects that match, reduced to ``shape``, in one page; see `list`."""
-        stated = {"fieldSelector": field_selector, "resourceVersion": resource_version}
-        query = {name: value for name, value in stated.items() if value}
+        options = {"fieldSelector": field_selector, "resourceVersion": resource_version}
+        query = {name: value for name, value in options.items() if value}
         page = await self.request("GET", resource.path(namespace=namespace), query=query)
         return page_decoder(shape).decode(page).items or []
 

@@ -27,7 +27,7 @@ class SharedRead(Generic[Parsed]):
         self._parse = parse
         self._turns: dict[str, asyncio.Lock] = {}
         self._next: dict[str, asyncio.Task[Parsed | None]] = {}
-        self._known: dict[str, tuple[str, Parsed]] = {}
+        self._parsed: dict[str, tuple[str, Parsed]] = {}
 
     async def get(self, name: str) -> Parsed | None:
         """The parsed object, which callers must not change; None if it does not exist.
@@ -45,12 +45,12 @@ class SharedRead(Generic[Parsed]):
             del self._next[name]  # who asks from here on needs an answer that is newer than this one
             raw = await self._read(name)
         if raw is None:
-            self._known.pop(name, None)
+            self._parsed.pop(name, None)
             return None
         version = f"{raw['metadata']['uid']} {raw['metadata']['resourceVersion']}"
-        cached = self._known.get(name)
+        cached = self._parsed.get(name)
         if cached is None or cached[0] != version:
-            cached = self._known[name] = version, self._parse(raw)
+            cached = self._parsed[name] = version, self._parse(raw)
         return cached[1]
 
 

@@ -118,7 +118,9 @@ class OverlaidTypes:
         for pool in pools:
             own = with_own_kubelet(classes[pool.spec.template.spec.node_class_ref.name], pool.metadata.annotations)
             pools_with_types.append((pool, self._ec2.instance_types(own, unpriced=True, dedicated=is_dedicated(pool))))
-        return {pool.metadata.name: types for pool, types in apply_overlays(pools_with_types, overlays).sold}
+        return {
+            pool.metadata.name: types for pool, types in apply_overlays(pools_with_types, overlays).pools_with_types
+        }
 
     def _read(
         self, before: Mapping[tuple[str, str], tuple[str, Any]], listed: Sequence[JsonObject], model: type[Model]

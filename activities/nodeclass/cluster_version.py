@@ -29,7 +29,7 @@ class ClusterVersion:
             ask: asks the API server or EKS again.
             clock: monotonic seconds.
         """
-        self._known = version
+        self._last_version = version
         self._ask = ask
         self._clock = clock
         self._again_at = clock() + KEPT
@@ -37,22 +37,23 @@ class ClusterVersion:
     async def current(self) -> str:
         """The version, such as ``1.36``. If the request fails, the last known version."""
         if self._clock() < self._again_at:
-            return self._known
+            return self._last_version
         self._again_at = self._clock() + KEPT
         try:
             current_version = await self._ask()
         except (ApiError, EC2Error, OSError) as error:
             log.warning(
                 "The worker failed to read the version of Kubernetes and selects images for the last known one",
-                extra={"version": self._known, "error": str(error)},
+                extra={"version": self._last_version, "error": str(error)},
             )
-            return self._known
-        if current_version and current_version != self._known:
+            return self._last_version
+        if current_version and current_version != self._last_version:
             log.info(
-                "The version of Kubernetes changed", extra={"previous-version": self._known, "version": current_version}
+                "The version of Kubernetes changed",
+                extra={"previous-version": self._last_version, "version": current_version},
             )
-            self._known = current_version
-        return self._known
+            self._last_version = current_version
+        return self._last_version
 
 
 def server_version(answer: bytes) -> str:

@@ -218,8 +218,10 @@ class NodeClassActivities:
         await asyncio.to_thread(self._ec2.delete_launch_templates, name)
         if node_class is not None:  # Tenon never creates a profile for a class that it cannot parse
             await asyncio.to_thread(self._ec2.delete_instance_profile, node_class)
-        left = [f for f in object_json.finalizers(raw) if f != labels.NODECLASS_FINALIZER]
-        patch = {"metadata": {"finalizers": left, "resourceVersion": raw["metadata"]["resourceVersion"]}}
+        remaining_finalizers = [f for f in object_json.finalizers(raw) if f != labels.NODECLASS_FINALIZER]
+        patch = {
+            "metadata": {"finalizers": remaining_finalizers, "resourceVersion": raw["metadata"]["resourceVersion"]}
+        }
         await self._kube.patch(EC2NODECLASSES, name, patch)
         self._profiles_read.pop(raw["metadata"]["uid"], None)
         metrics.USER_DATA_BYTES.labels(name).set(0)

@@ -109,13 +109,13 @@ class Batcher:
         self._buffers = buffers or BufferRoom()
         self._view = view
         self._now = now
-        self._answered: dict[str, _PlanOutcome] = {}
+        self._outcomes: dict[str, _PlanOutcome] = {}
         self._turn = 0
         self._pace = Pace(share=SHARE_OF_LOOKS)
         self._renewed_within = timedelta(seconds=window.longest) + PLANNED_WITHIN
         """How long it may take from the time that a pod needs a decision until it has one."""
         self._unused = UnusedNodes(view)
-        self._kept: dict[str, datetime] = {}
+        self._kept_nodes: dict[str, datetime] = {}
         """Node name to the time until which the node is kept, because a pod that was promised it is gone and its
         controller may create a replacement."""
 
@@ -162,7 +162,7 @@ class Batcher:
         for pod in pods:
             pause = self._unused.pause_of(pod, now)
             if pause is not None and pause.until is not None:
-                self._answered[pod.uid] = _PlanOutcome(pause.until, self._attempts(pod), None, pod=pod, paused=True)
+                self._outcomes[pod.uid] = _PlanOutcome(pause.until, self._attempts(pod), None, pod=pod, paused=True)
 
     def nominated(self, placements: Mapping[str, Iterable[Pod]], ready: Collection[str] = ()) -> None:
         """Record pods that were planned onto nodes (by name) that exist or are starting. Skip the pods of buffers.
@@ -175,10 +175,10 @@ class Batcher:
                 attempts = self._attempts(pod) if pod.node_name else 0  # a drain may take its time
                 pause = _growing(NOMINATED_FOR, attempts, MAX_NOMINATION)
                 since = self._refused_since(pod, now) if node in ready and not pod.node_name else None
-                self._answered[pod.uid] = _PlanOutcome(now + pause, attempts, None, node, refused_since=since)
+                self._outcomes[pod.uid] = _PlanOutcome(now + pause, attempts, None, node, refused_since=since)
 
     def _refused_since(self, pod: Pod, now: datetime) -> datetime:
-        answer = self._answered.get(pod.uid)
+        answer = self._outcomes.get(pod.uid)
         return now if answer is None or answer.refused_since is None else answer.refused_since
 
     def refused_on_nodes(self, pods: Iterable[Pod]) -> list[tuple[Pod, str, datetime]]:
@@ -187,7 +187,7 @@ class Batcher:
         With each: the node of the last plan, and the time of the first plan.
         """
         until = self._now() - REFUSED_FOR
-        answers = ((pod, self._answered.get(pod.uid)) for pod in pods)
+        answers = ((pod, self._outcomes.get(pod.uid)) for pod in pods)
         refused = (
             (pod, answer.node, answer.refused_since)
             for pod, answer in answers
@@ -204,7 +204,7 @@ class Batcher:
         now = self._now()
         reserved: dict[str, list[Pod]] = {}
         for pod in self._view.pending_pods():
-            answer = self._answered.get(pod.uid)
+            answer = self._outcomes.get(pod.uid)
             if answer is None or not answer.node or now >= answer.again_at:
                 continue
             if place := self._view.place_of(answer.node):
@@ -219,15 +219,15 @@ class Batcher:
         """
         now = self._now()
         self._forget_others(self._view.pending_pods())
-        self._kept = {node: until for node, until in self._kept.items() if now < until}
+        self._kept_nodes = {node: until for node, until in self._kept_nodes.items() if now < until}
         since = now - self._renewed_within
-        return {a.node for a in self._answered.values() if a.node and since < a.again_at} | self._kept.keys()
+        return {a.node for a in self._outcomes.values() if a.node and since < a.again_at} | self._kept_nodes.keys()
 
     def bought(self, uids: Iterable[str]) -> None:
         """Record that a NodeClaim was written for these pods. If it fails, they are planned again at once."""
         until = self._now() + BOUGHT_FOR
         for uid in uids:
-            self._answered[uid] = _PlanOutcome(until, 0, None)
+            self._outcomes[uid] = _PlanOutcome(until, 0, None)
 
     def unschedulable(
         self, pods: Iterable[Pod], fingerprint: Fingerprint, offered_again: datetime | None = None
@@ -247,7 +247,7 @@ class Batcher:
                 pause = min(pause, max(FIRST_RETRY, offered_again - now))
             # A pod that must leave its node still runs, so a change of the claims is not worth another plan for it.
             changes = None if pod.node_name else _relevant_part(pod, fingerprint)
-            self._answered[pod.uid] = _PlanOutcome(now + pause, attempts, changes, pod=pod)
+            self._outcomes[pod.uid] = _PlanOutcome(now + pause, attempts, changes, pod=pod)
 
     def refused(self, pods: Iterable[Pod], pool: str) -> None:
         """Record that the API server refused this pool's NodeClaim for these pods.
@@ -274,14 +274,14 @@ class Batcher:
             for pod in alike_pods:
                 attempts = self._attempts(pod)
                 pause = _growing(FIRST_RETRY, attempts, MAX_ISOLATION) + min(number, MAX_ISOLATED) * apart
-                self._answered[pod.uid] = _PlanOutcome(now + pause, attempts, None, pod=pod, pool=pool)
+                self._outcomes[pod.uid] = _PlanOutcome(now + pause, attempts, None, pod=pod, pool=pool)
 
     def _generations(self) -> dict[str, int | None]:
         return {pool.metadata.name: pool.metadata.generation for pool in self._view.node_pools()}
 
     def _attempts(self, pod: Pod) -> int:
         """The number of failed attempts for this pod, including the current one."""
-        return self._answered[pod.uid].attempts + 1 if pod.uid in self._answered else 1
+        return self._outcomes[pod.uid].attempts + 1 if pod.uid in self._outcomes else 1
 
     async def await_batch(self, batch_input: AwaitBatchInput) -> BatchSummary:
         """Wait for an undecided pod, then until no new pod came for the idle time or the window is over."""
@@ -292,10 +292,10 @@ class Batcher:
         self._turn += 1
         turn = self._turn
         while not (self._view.synced() and (pods := self.undecided())):
-            left = give_up - loop.time()
-            if left <= 0 or turn != self._turn:  # a newer call ends an older one
+            seconds_left = give_up - loop.time()
+            if seconds_left <= 0 or turn != self._turn:  # a newer call ends an older one
                 return BatchSummary(pauses=self.pauses())
-            await self._wait_for_change(min(left, self._until_next_retry()))
+            await self._wait_for_change(min(seconds_left, self._until_next_retry()))
         opened_at, opened, newest = self._now(), loop.time(), loop.time()
         pod_uids = {pod.uid for pod in pods}
         log.info("The provisioner waits to batch additional pods", extra={"pod-count": _in_cluster(pods)})
@@ -337,7 +337,7 @@ class Batcher:
         )
 
     def _valid(self, pod: Pod, now: datetime, fingerprint: Fingerprint, refused: Collection[str]) -> bool:
-        answer = self._answered.get(pod.uid)
+        answer = self._outcomes.get(pod.uid)
         if answer is None or now >= answer.again_at:
             return False
         if answer.node and (answer.node in refused or not self._view.place_of(answer.node)):
@@ -354,15 +354,15 @@ class Batcher:
         """Drop all answers except those for these pods and for the pods of buffers."""
         live_uids = {pod.uid for pods in (pending, self._buffers.pods()) for pod in pods}
         until = self._now() + self._renewed_within
-        for uid in [uid for uid in self._answered if uid not in live_uids]:
-            answer = self._answered.pop(uid)
+        for uid in [uid for uid in self._outcomes if uid not in live_uids]:
+            answer = self._outcomes.pop(uid)
             if answer.node:
-                self._kept[answer.node] = until
+                self._kept_nodes[answer.node] = until
 
     def _until_next_retry(self) -> float:
         now = self._now()
         # Skip expired answers: a claim covers their pods, and the end of that claim wakes the wait.
-        waits = [(answer.again_at - now).total_seconds() for answer in self._answered.values() if answer.again_at > now]
+        waits = [(answer.again_at - now).total_seconds() for answer in self._outcomes.values() if answer.again_at > now]
         return max(0.05, min([60.0, *waits]))
 
 

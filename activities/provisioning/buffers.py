@@ -56,15 +56,15 @@ class BufferRoom:
                 prevents buying, so the earlier reasons stay.
         """
         nodes_by_buffer: Counter[str] = Counter()
-        coming: Counter[str] = Counter()
+        starting_nodes: Counter[str] = Counter()
         hosts: set[str] = set()
         for name, placed in plan.placements.items():
             for key, pods in buffer_pods(placed).items():
-                (nodes_by_buffer if name in ready else coming)[key] += len(pods)
+                (nodes_by_buffer if name in ready else starting_nodes)[key] += len(pods)
                 hosts.add(name)
         for name, planned in zip(claims, plan.claims, strict=True):
             for key, pods in buffer_pods(planned.pods).items():
-                coming[key] += len(pods)
+                starting_nodes[key] += len(pods)
                 hosts.add(name)
         without = plan.unschedulable.keys() | plan.unreached
         lacking = [pod for pod in self._pods.values() if pod.key in without]
@@ -72,7 +72,7 @@ class BufferRoom:
         if not bought:
             refused = {key: self._rooms[key].refused for key in refused if key in self._rooms}
         self._rooms = {
-            key: Room(nodes_by_buffer[key], coming[key], refused.get(key, ""))
+            key: Room(nodes_by_buffer[key], starting_nodes[key], refused.get(key, ""))
             for key in buffer_pods(list(self._pods.values()))
         }
         self._hosts = frozenset(hosts)

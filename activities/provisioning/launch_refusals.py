@@ -33,7 +33,7 @@ class LaunchRefusals:
         self._breakers: dict[str, LaunchBreaker] = {}
         self._avoided: dict[OfferingKey, datetime] = {}
         self._shortages: dict[str, PoolShortage] = {}
-        self.known = False
+        self.reported = False
         """Whether the workflow has reported to this process yet."""
         self.ask: Callable[[], Awaitable[LaunchReport | None]] | None = None
         """Asks the workflow for a report, which is None if it does not answer. None if this process cannot ask."""
@@ -47,7 +47,7 @@ class LaunchRefusals:
 
     def update(self, breakers: Iterable[LaunchBreaker]) -> None:
         """Replace the breakers by those that the workflow reports. Breakers that only count hold nothing back."""
-        self.known = True
+        self.reported = True
         before, self._breakers = self._breakers, by_key(breaker for breaker in breakers if is_open(breaker))
         for key in sorted(before.keys() | self._breakers.keys()):
             if _shown(before.get(key)) != _shown(self._breakers.get(key)):

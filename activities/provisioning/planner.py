@@ -82,11 +82,11 @@ _T = TypeVar("_T")
 @dataclass(frozen=True)
 class _Decision:
     plan: Plan
-    asking: Sequence[Pod]
+    all_pods: Sequence[Pod]
     """All pods that the plan is for, including those of buffers."""
     failed: Mapping[str, str]
     """Key to the reason, for pods that are in no part of the plan because the engine failed on them."""
-    seen: Overlaid
+    overlaid: Overlaid
     ready: frozenset[str]
     """The nodes that were initialized."""
     fingerprint: Fingerprint
@@ -123,12 +123,12 @@ class _Decision:
     @property
     def pods(self) -> list[Pod]:
         """The pods that exist in the cluster, without those of buffers."""
-        return [pod for pod in self.asking if not pod.buffer]
+        return [pod for pod in self.all_pods if not pod.buffer]
 
     @property
     def pools(self) -> dict[str, NodePool]:
         """The NodePools that the plan could buy from, by name."""
-        return {pool.metadata.name: pool for pool, _ in self.seen.sold}
+        return {pool.metadata.name: pool for pool, _ in self.overlaid.pools_with_types}
 
 
 class Planner:
@@ -189,14 +189,14 @@ class Planner:
         if decision is None:
             return self._result(plan_input)
         avoided_until = self._refusals.avoided_until()
-        self._refusals.no_capacity(self._refused_launches.count(decision.asking, avoided_until))
+        self._refusals.no_capacity(self._refused_launches.count(decision.all_pods, avoided_until))
         try:
             written = await write_claims(
                 self._kube,
                 decision.plan,
                 decision.pools,
                 plan_input.batch,
-                decision.seen,
+                decision.overlaid,
                 decision.explanations,
                 self._refusals.avoided(),
                 decision.usual_prices,
@@ -261,7 +261,9 @@ class Planner:
         pools = pools_for_plans(usable, breakers, closed) if breakers else usable
         overlaid = await self._instance_types(pools)
         if breakers:
-            overlaid = replace(overlaid, sold=without_held_types(overlaid.sold, breakers, closed))
+            overlaid = replace(
+                overlaid, pools_with_types=without_held_types(overlaid.pools_with_types, breakers, closed)
+            )
         undecided = self._batcher.undecided()  # again, because EC2 may have taken seconds and pods may have gone
         if not undecided:
             return None
@@ -278,7 +280,7 @@ class Planner:
             waiting_pods = [pod for pod in waiting_pods if pod.key not in pauses]
             problem, solved = await self._solve(waiting_pods, overlaid, part * RETRY_SECONDS, refused)
         paused = await self._pause_sentences(waiting, pauses)
-        types_by_pool = {pool.metadata.name: types for pool, types in overlaid.sold}
+        types_by_pool = {pool.metadata.name: types for pool, types in overlaid.pools_with_types}
         refused_until = partial(avoided_until, self._refusals.avoided_until())
         winners = TypeChoiceExplainer(problem, types_by_pool, refused_until)
         solved, waits = await self._wait_for_cheaper(waiting_pods, solved, overlaid, winners, part, refused)
@@ -323,7 +325,7 @@ class Planner:
 
         The pods that wait are planned once more, because other NodePools may take them.
         """
-        pools = {pool.metadata.name: pool for pool, _ in overlaid.sold}
+        pools = {pool.metadata.name: pool for pool, _ in overlaid.pools_with_types}
         waits = await asyncio.to_thread(dear_nodes, solved.plan, pools, prices)
         if waits:
             rest = part * RETRY_SECONDS * RETRY_SECONDS
@@ -338,7 +340,12 @@ class Planner:
     ) -> tuple[Problem, Solved]:
         """The problem and its solution. ``refused``: NodeClaims that get no pods."""
         problem = await asyncio.to_thread(
-            problem_of, self._view.snapshot(), waiting_pods, overlaid.sold, self._policy, self._batcher.reserved()
+            problem_of,
+            self._view.snapshot(),
+            waiting_pods,
+            overlaid.pools_with_types,
+            self._policy,
+            self._batcher.reserved(),
         )
         if refused:
             problem = replace(problem, nodes=[node for node in problem.nodes if node.name not in refused])
@@ -405,8 +412,8 @@ class Planner:
         return by_offering(plan_input.refused, self._now())
 
     def _remember(self, decision: _Decision, written: Written, plan_input: PlanInput) -> None:
-        self._waiting.planned(decision.asking, decision.waits)
-        by_key = {pod.key: pod for pod in decision.asking}
+        self._waiting.planned(decision.all_pods, decision.waits)
+        by_key = {pod.key: pod for pod in decision.all_pods}
         probes = () if decision.next_probe is None else (decision.next_probe,)
         offered_again = min((*self._avoided(plan_input).values(), *probes), default=None)
         unplaced = [by_key[key] for key in decision.plan.unschedulable]

@@ -156,7 +156,7 @@ def check_prices(aws: Ec2, settings: Settings, now: Callable[[], datetime]) -> F
     lacking = catalogue.unpriced_types()
     if unknown := pricing.warnings():
         sentences = [*unknown, lacking] if lacking and not pricing.is_listed else unknown
-        return warning("prices", " ".join(f"{each[0].upper()}{each[1:]}." for each in sentences), MEND)
+        return warning("prices", " ".join(f"{sentence[0].upper()}{sentence[1:]}." for sentence in sentences), MEND)
     zones = len({zone for _, zone in prices.spot})
     sentence = (
         f"On-demand prices of {len(prices.on_demand)} instance types are from {pricing.list_source}, spot prices from "

@@ -43,7 +43,7 @@ class Pending:
 
     pods: list[Pod]
     refused: dict[str, str]
-    promised: dict[str, list[Pod]]
+    nominated_pods: dict[str, list[Pod]]
     """Pods that a starting node was launched for, by node name."""
 
 
@@ -110,13 +110,13 @@ def _of(objects: Objects, kind: str) -> Iterator[Found]:
 
 def _without_promised(pending: Pending, cache: FiledCache) -> Pending:
     planned = cache.planned()
-    promised: dict[str, list[Pod]] = {}
+    nominated_pods: dict[str, list[Pod]] = {}
     for pod in pending.pods:
         claim = cache.claims.get(planned.get(pod.uid, ""))
         if claim is not None:
             node = cache.node_of(claim)
-            promised.setdefault(node.name if node else claim.name, []).append(pod)
-    return replace(pending, pods=[pod for pod in pending.pods if pod.uid not in planned], promised=promised)
+            nominated_pods.setdefault(node.name if node else claim.name, []).append(pod)
+    return replace(pending, pods=[pod for pod in pending.pods if pod.uid not in planned], nominated_pods=nominated_pods)
 
 
 def why_not_placed(record: PodRecord) -> str:

@@ -78,15 +78,15 @@ def _fitting(columns: Sequence[Column], width: int) -> list[tuple[Column, int]]:
 
     All columns that can shrink do so, from the right, before one is dropped.
     """
-    left = list(columns)
+    remaining_columns = list(columns)
     while True:
-        wide = [column.width for column in left]
-        excess = sum(wide) + GAP * len(left) - width
-        for number in reversed(range(len(left))):
-            kept_width = max(left[number].least, wide[number] - max(0, excess))
+        wide = [column.width for column in remaining_columns]
+        excess = sum(wide) + GAP * len(remaining_columns) - width
+        for number in reversed(range(len(remaining_columns))):
+            kept_width = max(remaining_columns[number].least, wide[number] - max(0, excess))
             excess -= wide[number] - kept_width
             wide[number] = kept_width
-        willing = [column for column in left if column.give]
+        willing = [column for column in remaining_columns if column.give]
         if excess <= 0 or not willing:
-            return list(zip(left, wide, strict=True))
-        left.remove(min(willing, key=lambda column: column.give))
+            return list(zip(remaining_columns, wide, strict=True))
+        remaining_columns.remove(min(willing, key=lambda column: column.give))

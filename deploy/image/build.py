@@ -76,8 +76,8 @@ def build(commit: Commit, architecture: str, work: Path, interpreter: Path | Non
     uv, machine = program_uv(), MACHINES[architecture]
     source, base, dependencies, project = (work / name for name in ("source", "base", "dependencies", "tenon"))
     work.mkdir(parents=True)
-    given = os.environ.get("SOURCES")
-    debian.fetch(work / "packages", [given] if given else debian.sources(), architecture)
+    sources = os.environ.get("SOURCES")
+    debian.fetch(work / "packages", [sources] if sources else debian.sources(), architecture)
     packages = debian.unpack(work / "packages", base)
     debian.reduce(base)
     wheels.checkout(REPOSITORY, commit.name, source)

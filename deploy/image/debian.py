@@ -94,13 +94,13 @@ def source_lines(targets: Iterable[str], keyring: Path | None) -> list[str]:
     """Return one-line sources for Debian's own suites of the release; ``targets`` are in the format `TARGETS`."""
     suites = (RELEASE, f"{RELEASE}-updates", f"{RELEASE}-security")
     option = f"[signed-by={keyring}] " if keyring else ""
-    found = dict.fromkeys(  # one line for each of the architectures becomes one line
+    source_lines = dict.fromkeys(  # one line for each of the architectures becomes one line
         f"deb {option}{uri} {suite} main"
         for origin, suite, uri, component in (target.split() for target in targets if len(target.split()) == 4)
         if origin == "Debian" and suite in suites and component == "main"
     )
     # Without the release itself, its updates are not enough.
-    return list(found) if any(line.endswith(f" {RELEASE} main") for line in found) else []
+    return list(source_lines) if any(line.endswith(f" {RELEASE} main") for line in source_lines) else []
 
 
 def fetch(folder: Path, mirrors: Iterable[str], architecture: str) -> None:
@@ -137,7 +137,7 @@ def unpack(folder: Path, root: Path) -> list[Package]:
         run("dpkg-deb", "--extract", file, root)
         (records / package.name).write_text(run("dpkg-deb", "--field", file))
         packages.append(package)
-    if not {each.name for each in packages}.issuperset(WANTED):
+    if not {package.name for package in packages}.issuperset(WANTED):
         raise ImageError(f"mmdebstrap did not fetch {', '.join(WANTED)} from Debian's {RELEASE}: run `apt-get update`.")
     return sorted(packages)
 

@@ -35,10 +35,10 @@ def python_packages(sites: Iterable[Path], project: Path, created: int) -> dict[
     output = run(program, "environment", *options, interpreter, env={"SOURCE_DATE_EPOCH": str(created)})
     document: dict[str, Any] = json.loads(output)
     root = document["metadata"]["component"]
-    installed = {(each.name, each.version) for each in distributions(path=folders)}
+    installed = {(distribution.name, distribution.version) for distribution in distributions(path=folders)}
     # pyproject.toml reads the version from a file, and cyclonedx-py does not.
     root.setdefault("version", dict(installed).get(root["name"]))
-    listed = {(each["name"], each["version"]) for each in [*document["components"], root]}
+    listed = {(component["name"], component["version"]) for component in [*document["components"], root]}
     if listed != installed:
         raise ImageError(f"cyclonedx-py listed other packages than the image has: {sorted(listed ^ installed)}.")
     return document
@@ -47,7 +47,7 @@ def python_packages(sites: Iterable[Path], project: Path, created: int) -> dict[
 def with_debian(document: dict[str, Any], packages: Iterable[Package]) -> dict[str, Any]:
     """Return the document with a component for each Debian package."""
     components = [*document["components"], *(component(package) for package in packages)]
-    return document | {"components": sorted(components, key=lambda each: str(each["bom-ref"]))}
+    return document | {"components": sorted(components, key=lambda component: str(component["bom-ref"]))}
 
 
 def component(package: Package) -> dict[str, Any]:

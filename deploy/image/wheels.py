@@ -61,11 +61,11 @@ def install_project(uv: str, source: Path, root: Path, machine: str) -> None:
     command.chmod(0o755)
 
 
-def _install(uv: str, root: Path, machine: str, *what: str | Path) -> None:
+def _install(uv: str, root: Path, machine: str, *arguments: str | Path) -> None:
     target = root / SITE
     target.mkdir(parents=True)
     platform = ("--python-version", PYTHON, "--python-platform", f"{machine}-manylinux_2_36")
-    run(uv, "pip", "install", "--quiet", "--no-deps", *platform, "--target", target, *what, env=UV)
+    run(uv, "pip", "install", "--quiet", "--no-deps", *platform, "--target", target, *arguments, env=UV)
     for pattern in OF_THE_BUILD:
         for path in target.glob(pattern):
             shutil.rmtree(path) if path.is_dir() else path.unlink()

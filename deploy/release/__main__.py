@@ -52,16 +52,16 @@ def write(output: Path, work: Path) -> None:
 
 def build_images(commit: Commit, work: Path) -> dict[str, Image]:
     """Build the image of each architecture. The interpreter in that of this machine compiles for all."""
-    here = native()
-    images = {here: build(commit, here, work / here)}
-    for architecture in sorted(MACHINES.keys() - {here}):
-        images[architecture] = build(commit, architecture, work / architecture, images[here].base)
+    own_platform = native()
+    images = {own_platform: build(commit, own_platform, work / own_platform)}
+    for architecture in sorted(MACHINES.keys() - {own_platform}):
+        images[architecture] = build(commit, architecture, work / architecture, images[own_platform].base)
     return dict(sorted(images.items()))
 
 
-def differences(one: Path, other: Path) -> list[str]:
+def differences(first: Path, other: Path) -> list[str]:
     """Return the names of files that two releases do not share, or that differ. A signature is not compared."""
-    lines = [set((folder / signing.SUMS).read_text().splitlines()) for folder in (one, other)]
+    lines = [set((folder / signing.SUMS).read_text().splitlines()) for folder in (first, other)]
     return sorted({line.split()[1] for line in lines[0] ^ lines[1]})
 
 
@@ -70,8 +70,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m deploy.release", description=__doc__)
     parser.add_argument("folder", type=Path, help="where the files of the release are")
     parser.add_argument("--compare", action="store_true", help="build again, and compare with the files in the folder")
-    given = parser.parse_args()
-    folder: Path = given.folder.resolve()
+    arguments = parser.parse_args()
+    folder: Path = arguments.folder.resolve()
     try:
         require()
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -79,7 +79,7 @@ def main() -> int:
             fresh = Path(temporary) / "files"
             fresh.mkdir()
             write(fresh, Path(temporary) / "work")
-            if given.compare:
+            if arguments.compare:
                 if differing := differences(folder, fresh):
                     raise ImageError(f"Two builds of the commit differ in {', '.join(differing)}.")
                 print(f"Two builds of the commit have the same files: {folder}.")

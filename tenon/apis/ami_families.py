@@ -26,14 +26,14 @@ class KubeletSupport(NamedTuple):
     """Whether the kubelet receives settings that Tenon's API does not name."""
 
 
-def require_every_family(table: Mapping[AMIFamily, Any], what: str) -> None:
+def require_every_family(table: Mapping[AMIFamily, Any], table_name: str) -> None:
     """Refuse a table that leaves a family out.
 
     Raises:
         TypeError: a family has no entry, or an entry has no family.
     """
     if different := set(get_args(AMIFamily)) ^ set(table):
-        raise TypeError(f"{what} and AMIFamily do not name the same families: add or remove {sorted(different)}")
+        raise TypeError(f"{table_name} and AMIFamily do not name the same families: add or remove {sorted(different)}")
 
 
 KUBELET: Mapping[AMIFamily, KubeletSupport] = {

@@ -81,11 +81,11 @@ class TemplateMetadata(ApiModel):
         ),
         *(
             Rule(
-                f"!has(self.labels) || !('{key}' in self.labels) || self.labels['{key}'] in {cel_list(known)}",
-                f"label {key} has only the values {', '.join(known)}",
+                f"!has(self.labels) || !('{key}' in self.labels) || self.labels['{key}'] in {cel_list(known_values)}",
+                f"label {key} has only the values {', '.join(known_values)}",
                 SERVER,
             )
-            for key, known in KNOWN_VALUES.items()
+            for key, known_values in KNOWN_VALUES.items()
         ),
     )
 

@@ -36,12 +36,12 @@ def without_claim(observations: Observations, graces: Graces) -> Iterator[Findin
 
 def left_to_workflows(observations: Observations, graces: Graces) -> dict[str, datetime]:
     """Return instances without a NodeClaim that an open workflow must terminate, and since when it is left to that."""
-    left = {
+    since_by_instance = {
         instance.id: observations.left_since.get(instance.id, observations.now)
         for instance in _unclaimed(observations, graces)
         if _left_to_workflow(observations, instance)
     }
-    return dict(sorted(left.items(), key=lambda item: (item[1], item[0]))[:MAX_LEFT])
+    return dict(sorted(since_by_instance.items(), key=lambda item: (item[1], item[0]))[:MAX_LEFT])
 
 
 def count_without_claim(observations: Observations, graces: Graces) -> int:

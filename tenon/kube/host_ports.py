@@ -28,10 +28,10 @@ def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
     )
 
 
-def first_conflict(left: Iterable[HostPort], right: Iterable[HostPort]) -> HostPort | None:
+def first_conflict(ports: Iterable[HostPort], other_ports: Iterable[HostPort]) -> HostPort | None:
     """Return the first port of ``left`` that ``right`` occupies too; None if there is no conflict."""
-    right_ports = list(right)
-    for address, port, protocol in left:
+    right_ports = list(other_ports)
+    for address, port, protocol in ports:
         for other, other_port, other_protocol in right_ports:
             if port != other_port or protocol != other_protocol:
                 continue

@@ -71,9 +71,9 @@ def _container(
     ]
     if not held_quantities:
         return own  # almost always: the container is not being resized
-    has = maximum(*(units(quantities) for quantities in held_quantities))
+    allocated = maximum(*(units(quantities) for quantities in held_quantities))
     # Like kube-scheduler, use the larger of the allocated and the desired amount, unless the resize is infeasible.
-    return {**own, **has} if refused else maximum(own, has)
+    return {**own, **allocated} if refused else maximum(own, allocated)
 
 
 def _with_limits(needs: ResourceNeeds) -> Resources:

@@ -306,10 +306,10 @@ class Requirements(Mapping[str, Requirement]):
 
     def intersects(self, other: Requirements) -> bool:
         """Whether, for every label in both, a node can meet both requirements."""
-        left, right = self._by_key, other._by_key
-        if len(left) > len(right):
-            left, right = right, left
-        return all(key not in right or requirement.overlaps(right[key]) for key, requirement in left.items())
+        smaller, larger = self._by_key, other._by_key
+        if len(smaller) > len(larger):
+            smaller, larger = larger, smaller
+        return all(key not in larger or requirement.overlaps(larger[key]) for key, requirement in smaller.items())
 
     def to_selectors(self) -> list[dict[str, Any]]:
         """Format all requirements for Kubernetes, sorted by label."""

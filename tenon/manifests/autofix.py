@@ -49,12 +49,12 @@ def find_fixes(
                 return fixes_by_error, solved
             tried += 1
             body = applied(item.body, mend)
-            left = set(check(body))
+            remaining_problems = set(check(body))
             new_path = (*mend.path[:-1], mend.name or mend.path[-1])
-            worse = any(path_of(other.path, body)[: len(new_path)] == new_path for other in left - every)
-            if problem not in left and not worse:
+            worse = any(path_of(other.path, body)[: len(new_path)] == new_path for other in remaining_problems - every)
+            if problem not in remaining_problems and not worse:
                 fixes_by_error[problem] = mend
-                solved |= every - left - {problem}
+                solved |= every - remaining_problems - {problem}
                 break
     return fixes_by_error, solved
 

@@ -101,8 +101,8 @@ def _carry_comments(item: Item, changed_objects: Sequence[Changed], all_moves: S
         for changed, moves in zip(changed_objects, all_moves, strict=True):
             path = _follow(comment.path, item.body, changed.body, moves)
             if has(changed.body, path):
-                put = changed.comments.add_inline if comment.inline else changed.comments.add_above
-                put(path, comment.text)
+                add_comment = changed.comments.add_inline if comment.inline else changed.comments.add_above
+                add_comment(path, comment.text)
                 break
         else:
             changed_objects[0].comments.add_above((), f"{text_of(comment.path)}: {comment.text}")

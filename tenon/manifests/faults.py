@@ -24,13 +24,13 @@ class ManifestError:
     """One fault."""
 
     source: Source
-    what: str
+    text: str
     subject: str = ""
     """``Kind namespace/name``; empty if the fault belongs to no known object."""
     path: str = ""
 
     def __str__(self) -> str:
-        return one_line(": ".join(part for part in (str(self.source), self.subject, self.path, self.what) if part))
+        return one_line(": ".join(part for part in (str(self.source), self.subject, self.path, self.text) if part))
 
 
 def in_order(faults: Sequence[ManifestError]) -> list[ManifestError]:

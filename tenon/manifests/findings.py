@@ -124,8 +124,8 @@ def problems_of_older(item: Item, converted: Converted) -> Iterator[FieldError]:
     """Yield the problems that v1's rules find in an older object, with its own paths instead of v1's."""
     yield from converted.problems
     for manifest in converted.manifests:
-        wanted = {name: value for name, value in manifest.items() if name != "status"}
-        _, problems = parse(MODELS[manifest["kind"], manifest["apiVersion"]], wanted)
+        checked_fields = {name: value for name, value in manifest.items() if name != "status"}
+        _, problems = parse(MODELS[manifest["kind"], manifest["apiVersion"]], checked_fields)
         moves = moves_of(item.kind, item.api_version, manifest["kind"])
         for problem in problems:
             path = old_path(path_of(problem.path, manifest), moves)
@@ -169,29 +169,29 @@ def refused_by_worker(body: Mapping[str, Any], converted: Converted | None) -> I
         yield from name_faults(name)
     if isinstance(spec, dict):
         yield from _identities(spec)
-    made = converted.manifests if converted is not None else [body]
-    for manifest in made:
+    manifests = converted.manifests if converted is not None else [body]
+    for manifest in manifests:
         if manifest.get("kind") == "EC2NodeClass":
             yield from _user_data(manifest)
 
 
 def _identities(spec: Mapping[str, Any]) -> Iterator[FieldError]:
-    for field, what, longest in (("role", "role", 64), ("instanceProfile", "instance profile", 128)):
+    for field, noun, longest in (("role", "role", 64), ("instanceProfile", "instance profile", 128)):
         value = spec.get(field)
-        if isinstance(value, str) and value and (why := _no_name(value, what, longest)):
+        if isinstance(value, str) and value and (why := _no_name(value, noun, longest)):
             yield FieldError(f"spec.{field}", why)
 
 
-def _no_name(value: str, what: str, longest: int) -> str:
+def _no_name(value: str, noun: str, longest: int) -> str:
     """Why IAM has no role or instance profile of this name; empty if it may have one. A role may have its path."""
     parts = value.split("/")
     if value.startswith("arn:"):
         name = parts[1] if ":assumed-role/" in value and len(parts) > 1 else parts[-1]
-        return f"is an ARN, where IAM takes the name of the {what}: write {name[:80]}"
-    if what != "role" and len(parts) > 1:
-        return f"has a path, where IAM takes the name of the {what}: write {parts[-1][:80]}"
+        return f"is an ARN, where IAM takes the name of the {noun}: write {name[:80]}"
+    if noun != "role" and len(parts) > 1:
+        return f"has a path, where IAM takes the name of the {noun}: write {parts[-1][:80]}"
     if len(parts[-1]) > longest:
-        return f"has {len(parts[-1])} characters, and the name of the {what} has at most {longest} in IAM"
+        return f"has {len(parts[-1])} characters, and the name of the {noun} has at most {longest} in IAM"
     if not _IAM_NAME.fullmatch(parts[-1]):
         return f"{value[:80]!r} is no name in IAM: use letters, digits and any of _+=,.@-"
     return ""

@@ -76,12 +76,12 @@ def _of_texts(body: Mapping[str, Any]) -> Iterator[tuple[Path, dict[str, Any]]]:
         inner: list[tuple[Path, Any]] = []
         if isinstance(value, dict):
             for key, entry in value.items():
-                here = (*path, key)
+                child_path = (*path, key)
                 if (path[-1:] == ("metadata",) and key in _OF_METADATA) or key in _SELECTORS:
                     if isinstance(entry, dict):
-                        yield here, entry
+                        yield child_path, entry
                 else:
-                    inner.append((here, entry))
+                    inner.append((child_path, entry))
         elif isinstance(value, list):
             inner = [((*path, index), entry) for index, entry in enumerate(value)]
         waiting += reversed(inner)

@@ -48,9 +48,9 @@ class Resolved:
 class Room:
     """What the last simulation found for a buffer's pods."""
 
-    there: int = 0
+    ready: int = 0
     """How many pods fit on nodes that are ready for them."""
-    coming: int = 0
+    starting: int = 0
     """How many pods fit on nodes that are starting."""
     refused: str = ""
     """Why the other pods do not fit."""
@@ -137,11 +137,11 @@ def _provisioning(resolved_buffer: Resolved, room: Room | None) -> tuple[bool, s
         return False, EMPTY, "the buffer reserves no pods"
     if room is None:
         return None
-    if room.there >= resolved_buffer.count:
+    if room.ready >= resolved_buffer.count:
         return True, FITS_EXISTING, f"all {resolved_buffer.count} pods have room on nodes that are ready"
-    parts = [f"{room.there} of {resolved_buffer.count} pods have room on nodes that are ready"]
-    if room.coming:
-        parts.append(f"{room.coming} on nodes that start")
-    if without := resolved_buffer.count - room.there - room.coming:
+    parts = [f"{room.ready} of {resolved_buffer.count} pods have room on nodes that are ready"]
+    if room.starting:
+        parts.append(f"{room.starting} on nodes that start")
+    if without := resolved_buffer.count - room.ready - room.starting:
         parts.append(f"{without} have none" + (f": {room.refused}" if room.refused else " yet"))
     return False, REQUIRES_NEW, ", ".join(parts)

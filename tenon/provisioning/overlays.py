@@ -31,7 +31,7 @@ PoolTypes = Sequence[tuple[NodePool, Sequence[InstanceType]]]
 class Overlaid:
     """The types for planning, and the overlays that were refused."""
 
-    sold: PoolTypes
+    pools_with_types: PoolTypes
     refused: Mapping[str, str]
     """The reason for each refused overlay, in a sentence."""
     rivals: frozenset[str] = frozenset()
@@ -43,7 +43,7 @@ class Overlaid:
 
     def types_by_pool(self) -> dict[str, Sequence[InstanceType]]:
         """Return the types of each pool, by its name."""
-        return {pool.metadata.name: types for pool, types in self.sold}
+        return {pool.metadata.name: types for pool, types in self.pools_with_types}
 
     def overlay_annotations(self, pool: str, types: Iterable[str]) -> dict[str, str]:
         """Return the annotations of a NodeClaim of the pool that may become one of these types."""
@@ -89,7 +89,7 @@ class _Group:
     """Pools that overlays cannot distinguish: they buy the same types, and each overlay requires the same of them."""
 
     types: Sequence[InstanceType]
-    left: Mapping[str, tuple[str, ...]]
+    open_keys: Mapping[str, tuple[str, ...]]
     """The overlays that may target the pools, each with the requirement keys that the pools' labels do not set."""
     pools: Sequence[NodePool]
 
@@ -151,12 +151,12 @@ def _grouped(pools_with_types: PoolTypes, overlays: Sequence[_Overlay]) -> list[
     groups: dict[object, tuple[Sequence[InstanceType], dict[str, tuple[str, ...]], list[NodePool]]] = {}
     for pool, types in pools_with_types:
         fixed = template_labels(pool)
-        left = {}
+        open_keys = {}
         for overlay in overlays:
             type_requirements = [r for key, r in overlay.requirements.items() if key not in OFFERING_KEYS]
             if all(r.has(fixed[r.key]) for r in type_requirements if r.key in fixed):
-                left[overlay.name] = tuple(r.key for r in type_requirements if r.key not in fixed)
-        groups.setdefault((id(types), tuple(left.items())), (types, left, []))[2].append(pool)
+                open_keys[overlay.name] = tuple(r.key for r in type_requirements if r.key not in fixed)
+        groups.setdefault((id(types), tuple(open_keys.items())), (types, open_keys, []))[2].append(pool)
     return [_Group(*group) for group in groups.values()]
 
 
@@ -196,14 +196,14 @@ def _wanted_changes(overlay: _Overlay, groups: Sequence[_Group]) -> _AllChanges:
     all_changes: _AllChanges = {}
     changes_by_group: dict[object, dict[str, _Changes]] = {}
     for number, group in enumerate(groups):
-        if overlay.name in group.left:
-            left = group.left[overlay.name]
-            if (id(group.types), left) not in changes_by_group:
-                changes_by_group[id(group.types), left] = _changes_by_type(
-                    overlay, group.types, [overlay.requirements[key] for key in left]
+        if overlay.name in group.open_keys:
+            open_keys = group.open_keys[overlay.name]
+            if (id(group.types), open_keys) not in changes_by_group:
+                changes_by_group[id(group.types), open_keys] = _changes_by_type(
+                    overlay, group.types, [overlay.requirements[key] for key in open_keys]
                 )
             all_changes.update(
-                ((number, name), changes) for name, changes in changes_by_group[id(group.types), left].items()
+                ((number, name), changes) for name, changes in changes_by_group[id(group.types), open_keys].items()
             )
     return all_changes
 

@@ -85,14 +85,14 @@ def why_no_type(requirements: Requirements, types: Sequence[InstanceType], zones
     """Say which requirements exclude all the types. ``zones`` are the zones of the subnets, if known."""
     if not _any(requirements, [], types):
         return f"no instance type is on sale{f' in the zones of its subnets ({listed(zones)})' if zones else ''}"
-    found = [text for key in sorted(requirements) if (text := beyond_subnets(requirements[key], zones))]
-    for key in () if found else sorted(requirements):
+    texts = [text for key in sorted(requirements) if (text := beyond_subnets(requirements[key], zones))]
+    for key in () if texts else sorted(requirements):
         if not _any(requirements, [key], types):
             values = {value for kind in types for value in _values(kind, key)}
             exist = _most_similar(requirements[key], values) or format_values(values)
-            found.append(f"no available instance type meets its requirement {requirements[key]}{exist}")
-    if found:
-        return ", and ".join(found)
+            texts.append(f"no available instance type meets its requirement {requirements[key]}{exist}")
+    if texts:
+        return ", and ".join(texts)
     needed = sorted(requirements)
     for key in sorted(requirements):
         fewer = [other for other in needed if other != key]
@@ -102,17 +102,17 @@ def why_no_type(requirements: Requirements, types: Sequence[InstanceType], zones
     return f"no available instance type meets its requirements {together} at once"
 
 
-def _most_similar(wanted: Requirement, values: Iterable[str]) -> str:
+def _most_similar(requirement: Requirement, values: Iterable[str]) -> str:
     """The existing instance type that is spelled most like the required one, in parentheses; empty for other labels."""
-    if wanted.key != labels.INSTANCE_TYPE or wanted.operator != IN:
+    if requirement.key != labels.INSTANCE_TYPE or requirement.operator != IN:
         return ""
-    similar = [name for value in wanted.values for name in get_close_matches(value, sorted(values), n=1)]
+    similar = [name for value in requirement.values for name in get_close_matches(value, sorted(values), n=1)]
     return f" (the most similar is {similar[0]})" if similar else ""
 
 
 def _any(requirements: Requirements, keys: Sequence[str], types: Sequence[InstanceType]) -> bool:
-    some = Requirements.of(*(requirements[key] for key in keys))
-    return any(is_available(kind, some) for kind in types)
+    subset = Requirements.of(*(requirements[key] for key in keys))
+    return any(is_available(kind, subset) for kind in types)
 
 
 def _values(kind: InstanceType, key: str) -> Iterator[str]:

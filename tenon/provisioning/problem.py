@@ -50,7 +50,7 @@ def problem_of(
     pods: Sequence[Pod],
     pools_with_types: Sequence[tuple[NodePool, Sequence[InstanceType]]],
     policy: PlanPolicy,
-    promised: Mapping[str, Sequence[Pod]] | None = None,
+    nominated_pods: Mapping[str, Sequence[Pod]] | None = None,
 ) -> Problem:
     """Return the problem of placing these pods.
 
@@ -62,7 +62,7 @@ def problem_of(
         promised: by node, pods that earlier plans placed there but that do not run there yet. Their resources count as
             used, and rules between pods count them on that node only.
     """
-    expected = promised or {}
+    expected = nominated_pods or {}
     placed_anew = {pod.uid for group in (pods, *expected.values()) for pod in group}
     return Problem(
         pods=pods,

@@ -98,8 +98,8 @@ def with_unused_node(
 
 def without_gone(pause: PurchasePause, claims: Collection[str]) -> PurchasePause:
     """Forget the names of counted NodeClaims that no longer exist. Their number stays."""
-    left = [name for name in pause.claims if name in claims]
-    return pause if len(left) == len(pause.claims) else evolve(pause, claims=left)
+    open_claims = [name for name in pause.claims if name in claims]
+    return pause if len(open_claims) == len(pause.claims) else evolve(pause, claims=open_claims)
 
 
 def is_open(pause: PurchasePause, supply: str, now: datetime) -> bool:

@@ -141,10 +141,10 @@ def wait_sentence(wait: ShortageWait) -> str:
 
 def waiting_sentence(wait: ShortageWait) -> str:
     """Say the same about all pods that wait for a NodePool."""
-    such = f", such as {wait.pod}," if wait.pods > 1 else f" ({wait.pod})"
+    example = f", such as {wait.pod}," if wait.pods > 1 else f" ({wait.pod})"
     verb = "wait" if wait.pods > 1 else "waits"
     return (
-        f"{counted(wait.pods, 'pod')}{such} {verb} for a cheaper node: {_prices(wait)}; "
+        f"{counted(wait.pods, 'pod')}{example} {verb} for a cheaper node: {_prices(wait)}; "
         f"tried again after {format_instant(wait.until)}"
     )
 

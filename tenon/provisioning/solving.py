@@ -56,12 +56,17 @@ def solve_with_buffers(problem: Problem, expired: Expired = never, tables: TypeT
     )
     to_buy_for = {pod.key: pod for claim in first.claims for pod in claim.pods}
     keys = {key for pod in (*waiting, *standing) for key in _topology_keys(pod)} - {labels.HOSTNAME}
-    both = solve_for_most_pods(
+    combined_plan = solve_for_most_pods(
         replace(with_first_pods, pods=[*_pinned_pods(first.claims, keys), *standing]), expired, tables
     )
-    if to_buy_for.keys() <= {pod.key for claim in both.claims for pod in claim.pods}:
-        claims = [replace(c, pods=tuple(to_buy_for.get(pod.key, pod) for pod in c.pods)) for c in both.claims]
-        return Plan(tuple(claims), _merge_pods(first, both), _merge_reasons(first, both), both.unreached)
+    if to_buy_for.keys() <= {pod.key for claim in combined_plan.claims for pod in claim.pods}:
+        claims = [replace(c, pods=tuple(to_buy_for.get(pod.key, pod) for pod in c.pods)) for c in combined_plan.claims]
+        return Plan(
+            tuple(claims),
+            _merge_pods(first, combined_plan),
+            _merge_reasons(first, combined_plan),
+            combined_plan.unreached,
+        )
     standing_plan = solve_for_most_pods(replace(with_first_pods, pods=standing, pools=[]), expired, tables)
     refused = {**first.unschedulable, **dict.fromkeys(standing_plan.unschedulable, NO_ROOM)}
     return Plan(

@@ -122,19 +122,21 @@ class NodeRooms:
 
     def __init__(self, room: Floats) -> None:
         self._whole = np.maximum(room, 1e-9)
-        self._left = self._whole.copy()
+        self._remaining = self._whole.copy()
         self._hosts: dict[int, Numbers] = {}
         self._ports: dict[tuple[int, str], Numbers] = {}
 
     def fitting(self, pod_class: PodClass, amounts: Floats, limit: Numbers) -> Numbers:
         """How many more pods of a class each node takes, up to ``limit``."""
         requested = amounts > 0
-        fits = np.floor((self._left[:, requested] / amounts[requested]).min(axis=1, initial=UNBOUNDED)).astype(np.int64)
+        fits = np.floor((self._remaining[:, requested] / amounts[requested]).min(axis=1, initial=UNBOUNDED)).astype(
+            np.int64
+        )
         return self._allowed(pod_class, np.minimum(fits, limit))
 
     def emptiest(self, pod_class: PodClass, amounts: Floats, limit: Numbers, count: int) -> Numbers | None:
         """Assign one pod of a class to each of the ``count`` least full nodes that take one; None if no node does."""
-        after = self._left - amounts
+        after = self._remaining - amounts
         open_to = (after >= 0).all(axis=1) & (limit > 0)
         if pod_class.host is not None or pod_class.ports:
             open_to &= self._allowed(pod_class, limit) > 0
@@ -148,7 +150,7 @@ class NodeRooms:
 
     def put(self, pod_class: PodClass, amounts: Floats, added: Numbers) -> None:
         """Count pods that were assigned."""
-        self._left -= added[:, None] * amounts
+        self._remaining -= added[:, None] * amounts
         if pod_class.host is not None:
             for group in (*pod_class.host.counted, *(~anti_group for anti_group in pod_class.host.holds)):
                 self._hosts[group] = self._hosts.get(group, 0) + added

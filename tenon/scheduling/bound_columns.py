@@ -138,7 +138,7 @@ def _opened(
     for number, choice in enumerate(choices):
         if not choice.tolerates(pool.taints):
             continue
-        together = [met for term in choice.terms if (met := _combined(own, term, table.known)) is not None]
+        together = [met for term in choice.terms if (met := _combined(own, term, table.known_labels)) is not None]
         allowed = [(met, table.allowing(met)) for met in together]
         for offer, offering in offers.items():
             types = 0

@@ -59,7 +59,7 @@ def _largest(template: Template, types: int) -> Resources:
 
 def _shared_limit(template: Template, node: Bin, limits: Limits, unplanned_nodes: int) -> int:
     """The types that a node may list within its share of what is left of the pool's limits."""
-    if limits.unlimited or any(name.startswith(RESERVATION) for name in limits.left):
+    if limits.unlimited or any(name.startswith(RESERVATION) for name in limits.remaining):
         return node.types
     fitting_types = (
         template.fitting(node.state, node.amounts) & node.state.types & ~template.blocked(node.state, node.ports)
@@ -154,32 +154,32 @@ def with_default_values(
     for key, offered in lowered.items():
         changed[key] = _with_least(changed[key], offered)
     for key in sorted(template.requirements):
-        wanted = changed[key]
-        if wanted.complement and not wanted.may_be_absent and not template.table.decides(key):
-            value = _some_value(wanted, f"{template.pool.name}/{min(pod.uid or pod.key for pod in pods)}")
-            changed[key] = wanted.intersection(Requirement.new(key, IN, (value,)))
+        requirement = changed[key]
+        if requirement.complement and not requirement.may_be_absent and not template.table.decides(key):
+            value = _some_value(requirement, f"{template.pool.name}/{min(pod.uid or pod.key for pod in pods)}")
+            changed[key] = requirement.intersection(Requirement.new(key, IN, (value,)))
     return Requirements(changed)
 
 
-def _with_least(wanted: Requirement, least: int) -> Requirement:
+def _with_least(requirement: Requirement, least: int) -> Requirement:
     return Requirement(
-        wanted.key,
-        wanted.complement,
-        wanted.members,
-        gte=wanted.gte,
-        lte=wanted.lte,
+        requirement.key,
+        requirement.complement,
+        requirement.members,
+        gte=requirement.gte,
+        lte=requirement.lte,
         min_values=least or None,
-        may_be_absent=wanted.may_be_absent,
+        may_be_absent=requirement.may_be_absent,
     )
 
 
-def _some_value(wanted: Requirement, seed: str) -> str:
+def _some_value(requirement: Requirement, seed: str) -> str:
     """A whole number that the requirement allows. Equal seeds give equal numbers; different seeds mostly do not."""
-    low = max(0, wanted.gte or 0)
-    high = wanted.lte if wanted.lte is not None else low + _MAX_INT
-    start = int.from_bytes(hashlib.sha256(f"{wanted.key}/{seed}".encode()).digest()[:8]) % (high - low + 1)
-    span = min(high - low + 1, len(wanted.members) + 1)
+    low = max(0, requirement.gte or 0)
+    high = requirement.lte if requirement.lte is not None else low + _MAX_INT
+    start = int.from_bytes(hashlib.sha256(f"{requirement.key}/{seed}".encode()).digest()[:8]) % (high - low + 1)
+    span = min(high - low + 1, len(requirement.members) + 1)
     numbers = (str(low + (start + step) % (high - low + 1)) for step in range(span))
     # if the requirement excludes every number by name, it still allows another spelling, with leading zeros
-    padded = (f"{'0' * zeros}{low}" for zeros in range(1, len(wanted.members) + 2))
-    return next(value for value in chain(numbers, padded) if wanted.has(value))
+    padded = (f"{'0' * zeros}{low}" for zeros in range(1, len(requirement.members) + 2))
+    return next(value for value in chain(numbers, padded) if requirement.has(value))

@@ -116,13 +116,16 @@ class Placer:
         """Place some pods in the best domain that takes any. Return how many."""
         open_choices = []
         for candidate in self.choices(pod_class):
-            choice, quota = candidate, self._counts.quota(pod_class, candidate.chosen)
-            if not quota and (daemons := self._counts.by_daemons(pod_class, candidate.chosen)):
-                choice, quota = candidate.beside(daemons), self._counts.quota(pod_class, candidate.chosen, met=daemons)
+            choice, quota = candidate, self._counts.quota(pod_class, candidate.domain_values)
+            if not quota and (daemons := self._counts.by_daemons(pod_class, candidate.domain_values)):
+                choice, quota = (
+                    candidate.beside(daemons),
+                    self._counts.quota(pod_class, candidate.domain_values, met=daemons),
+                )
             if quota:
-                attraction = self._counts.attraction(pod_class, choice.chosen)
+                attraction = self._counts.attraction(pod_class, choice.domain_values)
                 # a node whose domain stays open counts in no domain, so it is the last resort
-                open_choices.append((-len(choice.chosen), attraction, choice.price, choice.name, quota, choice))
+                open_choices.append((-len(choice.domain_values), attraction, choice.price, choice.name, quota, choice))
         open_choices.sort(key=lambda option: option[:4])
         followers = self._starts.followers(pod_class, self._counts.totals)
         if followers:
@@ -162,7 +165,7 @@ class Placer:
         """How many pods could not follow a pod into these domains."""
         pods = 0
         for follower, key in followers:
-            shared = choice.chosen if key == HOSTNAME else {key: choice.chosen.get(key)}
+            shared = choice.domain_values if key == HOSTNAME else {key: choice.domain_values.get(key)}
             if not all(self._reaches(follower, label, value) for label, value in shared.items()):
                 pods += len(follower.pods)
         return pods
@@ -175,8 +178,8 @@ class Placer:
         if is_reached is None:
             rules = replace(pod_class.area, affine=()) if pod_class.area is not None else AreaRules()
             is_reached = self._reached[pod_class, key, value] = any(
-                choice.chosen.get(key, value) == value
-                and self._counts.quota(pod_class, choice.chosen, rules)
+                choice.domain_values.get(key, value) == value
+                and self._counts.quota(pod_class, choice.domain_values, rules)
                 and (choice.price < inf or any(room.room_for(choice.pods, 1) for room in self._rooms))
                 for choice in self.choices(pod_class)
             )
@@ -216,7 +219,7 @@ class Placer:
                 placed_pods = room.take(form, self.handed_out.get(origin, 0), count)
                 if placed_pods:
                     self.handed_out[origin] = self.handed_out.get(origin, 0) + placed_pods
-                    self._record(form, placed_pods, choice.chosen, _RoomView(room, self._counts))
+                    self._record(form, placed_pods, choice.domain_values, _RoomView(room, self._counts))
                     return placed_pods
                 if not form.near:
                     choice.next_room = number + 1
@@ -233,7 +236,7 @@ class Placer:
                 for position in fleet.candidates(form, start):
                     placed_pods = fleet.add(position, form, count)
                     if placed_pods:
-                        self._record(form, placed_pods, choice.chosen, _BinView(fleet, fleet.bins[position]))
+                        self._record(form, placed_pods, choice.domain_values, _BinView(fleet, fleet.bins[position]))
                         if not form.near:
                             choice.next_bin[number] = position
                         return placed_pods
@@ -254,7 +257,7 @@ class Placer:
         for _, number, position, rank, form in sorted(candidates, key=lambda option: option[:4]):
             fleet = self._fleets[number]
             if fleet.add(position, form, 1):
-                self._record(form, 1, choices[rank].chosen, _BinView(fleet, fleet.bins[position]))
+                self._record(form, 1, choices[rank].domain_values, _BinView(fleet, fleet.bins[position]))
                 return True
         return False
 
@@ -268,7 +271,7 @@ class Placer:
                 node = fleet.open(form, 1 if self._evenly else count)
                 if node is not None:
                     placed_pods = node.load[0][1]
-                    self._record(form, placed_pods, choice.chosen, _BinView(fleet, node))
+                    self._record(form, placed_pods, choice.domain_values, _BinView(fleet, node))
                     return placed_pods
         return 0
 

@@ -28,7 +28,7 @@ class Launchable(Protocol):
     """The part of a template that this module needs."""
 
     requirements: Requirements
-    known: frozenset[str]
+    known_labels: frozenset[str]
 
     def offers_for(self, requirements: Requirements) -> dict[int, int]:
         """Map each offer (a zone and capacity type) to the types on it that satisfy the requirements."""
@@ -131,7 +131,7 @@ def _places_of(template: Launchable, requirements: Requirements, daemon: Daemon)
     """Map each offer to the types on which the DaemonSet may run, on a node with these requirements, by any term."""
     places: dict[int, int] = {}
     for term in daemon.pod_class.terms:
-        if template.requirements.conflict(term, template.known) is None:
+        if template.requirements.conflict(term, template.known_labels) is None:
             together = requirements.with_(term)
             if not any(together[key].contradicts() for key in term):
                 for offer, types in template.offers_for(together).items():

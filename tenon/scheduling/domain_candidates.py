@@ -28,10 +28,10 @@ combinations are hardly intended, and every pod would have to check them all.
 class DomainCandidate:
     """Domains for the next pods of a class, and the class narrowed to them."""
 
-    __slots__ = ("_beside", "_origin", "_pods", "chosen", "name", "next_bin", "next_room", "price", "terms")
+    __slots__ = ("_beside", "_origin", "_pods", "domain_values", "name", "next_bin", "next_room", "price", "terms")
 
     def __init__(self, domain_values: Chosen, origin: PodClass, terms: Terms, price: float) -> None:
-        self.chosen = domain_values
+        self.domain_values = domain_values
         self.terms = terms
         self.price = price
         self.name = tuple((key, value or "") for key, value in sorted(domain_values.items()))
@@ -46,7 +46,7 @@ class DomainCandidate:
         variant = self._beside.get(groups)
         if variant is None:
             origin = self._origin.beside_daemons(groups)
-            variant = self._beside[groups] = DomainCandidate(self.chosen, origin, self.terms, self.price)
+            variant = self._beside[groups] = DomainCandidate(self.domain_values, origin, self.terms, self.price)
         return variant
 
     @property
@@ -76,7 +76,7 @@ class DomainCandidates:
         self._rooms = rooms
         self._fleets = fleets
         self._domains = domains
-        self._known: dict[PodClass, list[DomainCandidate]] = {}
+        self._candidates: dict[PodClass, list[DomainCandidate]] = {}
         self._options: dict[tuple[object, ...], list[tuple[Chosen, Terms]]] = {}
         self._shared: dict[Terms, Terms] = {}
         self._prices: dict[tuple[object, ...], float] = {}
@@ -88,9 +88,9 @@ class DomainCandidates:
 
     def of(self, pod_class: PodClass) -> list[DomainCandidate]:
         """The domains in which the pods may be placed."""
-        candidates = self._known.get(pod_class)
+        candidates = self._candidates.get(pod_class)
         if candidates is None:
-            candidates = self._known[pod_class] = [
+            candidates = self._candidates[pod_class] = [
                 DomainCandidate(domain_values, pod_class, terms, self._price(pod_class, terms))
                 for domain_values, terms in self._narrowed(pod_class)
             ]
@@ -98,7 +98,7 @@ class DomainCandidates:
 
     def forget_nodes(self) -> None:
         """Consider all nodes again, because they changed."""
-        for choices in self._known.values():
+        for choices in self._candidates.values():
             for choice in choices:
                 choice.next_room = 0
                 choice.next_bin.clear()

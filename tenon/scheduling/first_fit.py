@@ -20,18 +20,18 @@ class Packing:
     """The nodes, the pods that were not placed, and the limits that remain."""
 
     bins: list[Bin]
-    left: Load
+    unplaced: Load
     limits: Limits
 
     def cost(self) -> tuple[int, float]:
         """Pods left over, then the price with the charge per node. Burstable types count at their baseline."""
         steady = (b.template.sizing_price(b.state, b.types, b.amounts[0]) + b.template.node_charge for b in self.bins)
-        return sum(count for _, count in self.left), round(sum(steady), 9)
+        return sum(count for _, count in self.unplaced), round(sum(steady), 9)
 
     def price(self) -> tuple[int, float]:
         """Pods left over, then the price without charges."""
         plain = sum(b.template.price(b.state, b.types) for b in self.bins)
-        return sum(count for _, count in self.left), round(plain, 9)
+        return sum(count for _, count in self.unplaced), round(plain, 9)
 
 
 def first_fit(

@@ -36,10 +36,10 @@ class Fleet:
     def replace(self, bins: Iterable[Bin], limits: Limits) -> None:
         """Replace the nodes with nodes that were packed elsewhere, and the limits with what these leave."""
         self.bins = list(bins)
-        before, self.limits = self.limits.left, limits
+        before, self.limits = self.limits.remaining, limits
         self._share(before)
         for node in self.bins:
-            node.wanted = self.template.table.every
+            node.requested = self.template.table.every
             node.restrict(node.types)
             if self.limits.unlimited:
                 self._permit(node, self.template.start.types)
@@ -60,9 +60,9 @@ class Fleet:
             if added:
                 self._index.update(position, node)
             return added
-        limits_before = dict(self.limits.left)
+        limits_before = dict(self.limits.remaining)
         peak = self.limits.peak(node.types)
-        within = {name: amount + max(0, self.limits.left[name]) for name, amount in peak.items()}
+        within = {name: amount + max(0, self.limits.remaining[name]) for name, amount in peak.items()}
         before = node.types
         self._permit(node, self.limits.not_above(self.template.table.every, within))
         added = node.add(pod_class, count)
@@ -83,7 +83,7 @@ class Fleet:
         self.bins.append(node)
         self._index.append(node)
         if not self.limits.unlimited:
-            limits_before = dict(self.limits.left)
+            limits_before = dict(self.limits.remaining)
             self._count(node, nodes=1)
             self._share(limits_before)
         return node
@@ -116,7 +116,7 @@ class Fleet:
     def _share(self, before: Mapping[str, int]) -> None:
         """Apply changes of shared limits to the fleets that share them."""
         for other, name in self.sharing:
-            other.limits.left[name] -= before[name] - self.limits.left[name]
+            other.limits.remaining[name] -= before[name] - self.limits.remaining[name]
 
     def _may_fit(self, node: Bin, pod_class: PodClass) -> bool:
         if pod_class.host is not None and not pod_class.host.room(node.hosts):

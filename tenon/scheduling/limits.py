@@ -20,7 +20,7 @@ RESERVATION = "capacity-reservation/"
 class Limits:
     """What a pool may still launch. Each packing works on its own copy."""
 
-    __slots__ = ("_table", "left", "unlimited")
+    __slots__ = ("_table", "remaining", "unlimited")
 
     def __init__(self, pool: Pool, table: TypeTable, remaining: Mapping[str, int] | None = None) -> None:
         """Start from the pool's limits less its usage, or from ``remaining``."""
@@ -28,30 +28,30 @@ class Limits:
         limits = pool.limits or {}
         if remaining is None:
             remaining = {name: limit - pool.usage.get(name, 0) for name, limit in sorted(limits.items())}
-        self.left = dict(remaining)
-        self.unlimited = not self.left
+        self.remaining = dict(remaining)
+        self.unlimited = not self.remaining
 
     def out_of_reach(self, nodes: int) -> bool:
         """Whether this many nodes of the largest type stay within the pool's limits."""
         every = self._table.every
         return all(
             amount >= nodes * (1 if name == NODES else self._table.largest_capacity(name, every))
-            for name, amount in self.left.items()
+            for name, amount in self.remaining.items()
             if not name.startswith(RESERVATION)
         )
 
     def drop(self) -> None:
         """Drop the pool's limits, but not those of reservations, so that packing may repeat identical nodes."""
-        self.left = {name: amount for name, amount in self.left.items() if name.startswith(RESERVATION)}
-        self.unlimited = not self.left
+        self.remaining = {name: amount for name, amount in self.remaining.items() if name.startswith(RESERVATION)}
+        self.unlimited = not self.remaining
 
     def copy(self, pool: Pool) -> Limits:
         """An independent copy."""
-        return Limits(pool, self._table, self.left)
+        return Limits(pool, self._table, self.remaining)
 
     def allowed(self, types: int) -> int:
         """The types that one more node may have."""
-        for name, amount in self.left.items():
+        for name, amount in self.remaining.items():
             if counts_nodes(name):
                 types = types if amount >= 1 else 0
             elif types:
@@ -66,16 +66,18 @@ class Limits:
 
     def peak(self, types: int) -> dict[str, int]:
         """The most that a node uses of each limited resource, whichever of the types it becomes."""
-        return {name: self._table.largest_capacity(name, types) for name in self.left if not counts_nodes(name)}
+        return {name: self._table.largest_capacity(name, types) for name in self.remaining if not counts_nodes(name)}
 
     def take(self, amounts: Mapping[str, int], nodes: int = 1) -> None:
         """Subtract ``nodes`` nodes that have these amounts in total. Negative figures give back."""
-        for name in self.left:
-            self.left[name] -= nodes if counts_nodes(name) else amounts.get(name, 0)
+        for name in self.remaining:
+            self.remaining[name] -= nodes if counts_nodes(name) else amounts.get(name, 0)
 
     def share(self, waiting_nodes: int) -> dict[str, int]:
         """Divide what is left equally among ``waiting_nodes`` nodes."""
-        return {name: max(0, amount) // waiting_nodes for name, amount in self.left.items() if not counts_nodes(name)}
+        return {
+            name: max(0, amount) // waiting_nodes for name, amount in self.remaining.items() if not counts_nodes(name)
+        }
 
 
 def counts_nodes(name: str) -> bool:

@@ -18,11 +18,11 @@ Load = list[tuple[PodClass, int]]
 
 
 class Bin:
-    """A node to buy. ``types`` are those that hold all of its pods; at least one of ``wanted`` stays among them."""
+    """A node to buy. ``types`` are those that hold all of its pods; at least one of ``requested`` stays among them."""
 
     __slots__ = (
-        "_ceiling", "amounts", "hosts", "load", "permitted", "ports", "spot_floor", "state", "template", "types",
-        "wanted",
+        "_ceiling", "amounts", "hosts", "load", "permitted", "ports", "requested", "spot_floor", "state", "template",
+        "types",
     )  # fmt: skip
 
     def __init__(self, template: Template, permitted: int, requested: int) -> None:
@@ -30,7 +30,7 @@ class Bin:
         self.template = template
         self.state = template.start
         self.permitted = permitted
-        self.wanted = requested
+        self.requested = requested
         self.types = self.state.types & permitted
         self.amounts: list[int] = [0] * len(template.table.names)
         self.load: Load = []
@@ -114,7 +114,7 @@ class Bin:
 
     def copy(self) -> Bin:
         """Another node with an equal load."""
-        twin = Bin(self.template, self.permitted, self.wanted)
+        twin = Bin(self.template, self.permitted, self.requested)
         twin.state, twin.types, twin.amounts = self.state, self.types, self.amounts
         twin.load, twin.ports, twin.spot_floor = list(self.load), list(self.ports), self.spot_floor
         twin.hosts = dict(self.hosts)
@@ -141,7 +141,7 @@ class Bin:
         """Whether a node with these types can be bought and is as flexible as its pool and its market require."""
         lowest_count = self.spot_floor if floor is None else floor
         return (
-            types & self.wanted != 0
+            types & self.requested != 0
             and (not lowest_count or (types & state.market.spot).bit_count() >= lowest_count)
             and (not self.template.least or self.template.diverse(state, types))
         )
@@ -161,7 +161,7 @@ class Bin:
 
     def _ceilings(self) -> tuple[int, ...]:
         if self._ceiling is None:
-            self._ceiling = self.template.table.ceilings(self.types & self.wanted)
+            self._ceiling = self.template.table.ceilings(self.types & self.requested)
         return self._ceiling
 
     def _most(self, pod_class: PodClass) -> int:
@@ -232,10 +232,10 @@ def top_up(node: Bin, load: Load) -> Load:
     cheapest = template.price(node.state, node.types)
     best = node.state.market.best
     number = len(node.load)
-    node.wanted = sum(1 << n for n in template.by_price(node.state, node.types) if best[n][0] <= cheapest)
+    node.requested = sum(1 << n for n in template.by_price(node.state, node.types) if best[n][0] <= cheapest)
     node.restrict(node.types)
     fill(node, load)
-    node.wanted = template.table.every
+    node.requested = template.table.every
     node.restrict(node.types)
     return without(load, node.load[number:])
 

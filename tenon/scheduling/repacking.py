@@ -29,14 +29,14 @@ def repack(fleet: Fleet, waiting_load: Load) -> Load:
     settled = [pair for node in free for pair in node.load]
     packing = pack(template, _merged(settled + suited), base)
     ours = {id(pod_class) for pod_class, _ in settled}
-    if any(id(pod_class) in ours for pod_class, _ in packing.left):
+    if any(id(pod_class) in ours for pod_class, _ in packing.unplaced):
         for node in free:
             suited = top_up(node, suited)
         packing = pack(template, suited, fleet.limits)
         fleet.replace([*fleet.bins, *packing.bins], packing.limits)
     else:
         fleet.replace([*kept_bins, *packing.bins], packing.limits)
-    unplaced = {id(pod_class): count for pod_class, count in packing.left}
+    unplaced = {id(pod_class): count for pod_class, count in packing.unplaced}
     class_ids = {id(pod_class) for pod_class, _ in before}
     after = [(c, unplaced.get(id(c), 0) if id(c) in class_ids else count) for c, count in waiting_load]
     return [(pod_class, count) for pod_class, count in after if count]

@@ -25,7 +25,7 @@ _NOT_RESERVED = Requirement.new(labels.CAPACITY_TYPE, NOT_IN, (labels.RESERVED,)
 
 def split(pool: Pool) -> list[Pool]:
     """Return one pool per reservation that the pool may use, cheapest first, and then the pool without reservations."""
-    offered = {offering.capacity_type for one in pool.instance_types for offering in one.offerings}
+    offered = {offering.capacity_type for instance_type in pool.instance_types for offering in instance_type.offerings}
     if labels.RESERVED not in offered:
         return [pool]
     types: dict[str, list[InstanceType]] = {}
@@ -40,7 +40,11 @@ def split(pool: Pool) -> list[Pool]:
         _reserved(pool, name, types[name]) for name in sorted(types, key=lambda name: (_price(types[name]), name))
     ]
     unreserved = replace(pool, requirements=pool.requirements.with_(Requirements.of(_NOT_RESERVED)))
-    pools = [one for one in (*reserved, unreserved) if not one.requirements[labels.CAPACITY_TYPE].contradicts()]
+    pools = [
+        split_pool
+        for split_pool in (*reserved, unreserved)
+        if not split_pool.requirements[labels.CAPACITY_TYPE].contradicts()
+    ]
     return pools or [pool]
 
 
@@ -99,9 +103,9 @@ def share_limits(fleets: Sequence[Fleet]) -> None:
         fleet.sharing = [
             (other, name)
             for other in fleets
-            for name in fleet.limits.left
+            for name in fleet.limits.remaining
             if other is not fleet
-            and name in other.limits.left
+            and name in other.limits.remaining
             and (name.startswith(RESERVATION) or other.template.pool.name == fleet.template.pool.name)
         ]
 

@@ -51,7 +51,7 @@ def pack(template: Template, load: Load, limits: Limits | None = None, *, whole:
     packings = [plain]
     # pods that first-fit cannot place at all must not affect the other packings
     class_counts = {id(pod_class): count for pod_class, count in load}
-    hopeless = [(pod_class, count) for pod_class, count in plain.left if count == class_counts[id(pod_class)]]
+    hopeless = [(pod_class, count) for pod_class, count in plain.unplaced if count == class_counts[id(pod_class)]]
     without = {id(pod_class) for pod_class, _ in hopeless}
     hopeful = [pair for pair in load if id(pair[0]) not in without]
     attempts = _attempts(template, hopeful, len(plain.bins))
@@ -62,7 +62,7 @@ def pack(template: Template, load: Load, limits: Limits | None = None, *, whole:
         if template.expired():
             break
         packing = attempt()
-        packing = replace(packing, left=[*packing.left, *hopeless])
+        packing = replace(packing, unplaced=[*packing.unplaced, *hopeless])
         # under limits, first-fit makes many small nodes, so its price alone is not a fair comparison
         if packing.price() <= plain.price() or not plain.limits.unlimited:
             packings.append(packing)
@@ -75,7 +75,7 @@ def _pack_outliers(template: Template, odd: Load, regular: Load) -> Packing:
     for node in first.bins:
         regular = top_up(node, regular)
     second = pack(template, regular, whole=False)
-    bins, unplaced = [*first.bins, *second.bins], [*first.left, *second.left]
+    bins, unplaced = [*first.bins, *second.bins], [*first.unplaced, *second.unplaced]
     return first_fit(template, unplaced, template.table.every, bins, second.limits)
 
 

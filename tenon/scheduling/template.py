@@ -74,7 +74,7 @@ class Template:
         self.contradiction = next((key for key in sorted(requirements) if requirements[key].contradicts()), "")
         """A label for which the pool's own requirements and labels leave no value; empty if there is none."""
         self.table = table
-        self.known = table.known
+        self.known_labels = table.known_labels
         """Labels that a pod may require although the pool does not define them."""
         self.limits = Limits(pool, self.table)
         self.burstable = sum(1 << n for n, t in enumerate(self.table.types) if burstable.is_burstable(t))
@@ -122,9 +122,9 @@ class Template:
         The pool itself must define a label: a label does not exist because other pods ask for it. A term that only
         excludes values of an undefined label matches every node of the pool and changes nothing.
         """
-        if not self.requirements.allow(term, self.known):
+        if not self.requirements.allow(term, self.known_labels):
             return None
-        telling = [possible(r) for key, r in term.items() if key in self.requirements or key in self.known]
+        telling = [possible(r) for key, r in term.items() if key in self.requirements or key in self.known_labels]
         narrowed = requirements.with_(Requirements.of(*telling))
         return None if any(narrowed[r.key].contradicts() for r in telling) else narrowed
 
@@ -259,7 +259,7 @@ class Template:
         """How many distinct values of a label the types offer to a node in this state."""
         if key in OFFERING_KEYS:
             return self.table.zones_of(key, types, state.requirements)
-        if key in self.requirements and not self.requirements[key].complement and key not in self.known:
+        if key in self.requirements and not self.requirements[key].complement and key not in self.known_labels:
             return len(state.requirements[key].members)
         return self.table.values_of(key, types, state.requirements[key])
 

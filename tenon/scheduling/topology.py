@@ -94,7 +94,7 @@ class Topology:
         """Find the groups of all pods, including running ones. A running pod's preferences do not matter any more."""
         self.groups = Groups(problem.namespaces)
         self._parts: dict[tuple[object, ...], Part] = {}
-        self._seen: set[tuple[object, ...]] = set()
+        self._rules_keys: set[tuple[object, ...]] = set()
         self._compiled: dict[tuple[object, ...], Compiled] = {}
         for pod in problem.pods:
             if pod.rules:
@@ -217,9 +217,9 @@ class Topology:
             pod.rules,
             (pod.rules, pod.namespace, pod.required_terms, pod.tolerations, self._matched(pod)),
         )
-        if rules_key in self._seen:
+        if rules_key in self._rules_keys:
             return
-        self._seen.add(rules_key)
+        self._rules_keys.add(rules_key)
         part = Part(rules, pod.namespace, (), self._matched(pod))
         for spread in rules.spreads:
             self._spread(spread, part, pod.required_terms, pod.tolerations)

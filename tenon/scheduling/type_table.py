@@ -69,7 +69,7 @@ class TypeTable:
         usable = [(t, remaining) for t, remaining in usable if not any(units < 0 for units in remaining.values())]
         self.types = [t for t, _ in usable]
         self.names = names
-        self.known = labels.WELL_KNOWN.union(
+        self.known_labels = labels.WELL_KNOWN.union(
             key
             for t, _ in usable
             for key, requirement in t.requirements.items()
@@ -239,7 +239,7 @@ class TypeTables:
         ``earlier``: tables that are used again for lists of the same objects. Only those that ``earlier`` was asked for
         itself count, so a series of these does not grow.
         """
-        self._known: dict[tuple[int, tuple[str, ...]], tuple[Sequence[InstanceType], TypeTable]] = {}
+        self._tables: dict[tuple[int, tuple[str, ...]], tuple[Sequence[InstanceType], TypeTable]] = {}
         self._members: dict[_Members, tuple[Sequence[InstanceType], TypeTable]] = {}
         self._earlier = {} if earlier is None else earlier._members
 
@@ -251,10 +251,10 @@ class TypeTables:
     def of(self, types: Sequence[InstanceType], names: tuple[str, ...]) -> TypeTable:
         """Return the table of a list, which must not change afterwards."""
         key = (id(types), names)
-        types_and_table = self._known.get(key)
+        types_and_table = self._tables.get(key)
         if types_and_table is None:
             # with the list, so that its id and those of its members stay their own
-            types_and_table = self._known[key] = (types, self._of_members(types, names))
+            types_and_table = self._tables[key] = (types, self._of_members(types, names))
         return types_and_table[1]
 
     def _of_members(self, types: Sequence[InstanceType], names: tuple[str, ...]) -> TypeTable:
@@ -269,22 +269,22 @@ class TypeTables:
 class _Offer:
     """A zone, capacity type, zone ID and reservation that are sold together."""
 
-    __slots__ = ("_asked", "capacity_type", "values")
+    __slots__ = ("_answers", "capacity_type", "values")
 
     def __init__(self, offering: Offering) -> None:
         self.capacity_type = offering.capacity_type
         self.values = offering.values
-        self._asked: dict[Requirement, bool] = {}
+        self._answers: dict[Requirement, bool] = {}
 
     def value(self, key: str) -> str:
         return self.values[OFFERING_KEYS.index(key)]
 
     def __getitem__(self, requirement: Requirement) -> bool:
         """Whether the requirement allows this offer."""
-        is_met = self._asked.get(requirement)
+        is_met = self._answers.get(requirement)
         if is_met is None:
             value = self.value(requirement.key)
-            is_met = self._asked[requirement] = requirement.has(value) if value else requirement.may_be_absent
+            is_met = self._answers[requirement] = requirement.has(value) if value else requirement.may_be_absent
         return is_met
 
 

@@ -42,7 +42,7 @@ class ClassTypes:
         self._plain = plain
         self._descriptions = descriptions
         self._settings_of = settings_of
-        self._made: dict[str, Sequence[InstanceType]] = {}
+        self._types: dict[str, Sequence[InstanceType]] = {}
 
     def of(self, node_class: EC2NodeClass) -> Sequence[InstanceType]:
         """Return the types that the class allows. Classes with equal settings share one list."""
@@ -54,11 +54,11 @@ class ClassTypes:
         if settings == PLAIN:
             return self._plain
         key = repr(settings)
-        if key not in self._made:
+        if key not in self._types:
             descriptions = self._descriptions()
             of_class = (_in_class(kind, descriptions.get(kind.name), settings) for kind in self._plain)
-            self._made[key] = [kind for kind in of_class if kind is not None]
-        return self._made[key]
+            self._types[key] = [kind for kind in of_class if kind is not None]
+        return self._types[key]
 
 
 def _in_class(kind: InstanceType, item: Item | None, settings: NodeSettings) -> InstanceType | None:

@@ -76,7 +76,7 @@ class Decision:
     seconds: float
     notes: Sequence[str] = ()
     """Remarks for the user about how the plan was made."""
-    sold: PoolTypes = ()
+    pools_with_types: PoolTypes = ()
     """The NodePools with all types of their classes, among them those that the problem lacks."""
 
 
@@ -85,16 +85,18 @@ def decide(cluster: Cluster, question: Question, clock: Callable[[], float]) -> 
     pools_with_types = _sold(usable_pools(cluster.node_pools(), cluster.node_class), cluster, question)
     began = clock()
     overlaid = apply_overlays(pools_with_types, question.overlays)
-    problem = problem_of(cluster, question.pods, overlaid.sold, question.policy)
+    problem = problem_of(cluster, question.pods, overlaid.pools_with_types, question.policy)
     placed = placed_by_kube_scheduler(problem)
-    plan = with_pool_reasons(_planned(problem, placed, cluster, question, overlaid.sold), cluster, question.pods)
+    plan = with_pool_reasons(
+        _planned(problem, placed, cluster, question, overlaid.pools_with_types), cluster, question.pods
+    )
     seconds = clock() - began
     notes = [f"NodeOverlay {name} is left out: {why}" for name, why in sorted(overlaid.refused.items())]
     notes += overlap_notes(overlapping([pool for pool, _ in pools_with_types], cluster.node_class))[:MAX_OVERLAP_NOTES]
     placed_keys = {pod.key for pods in (*plan.placements.values(), *(c.pods for c in plan.claims)) for pod in pods}
     lost = [f"pod {key}: {why}" for key, why in lost_disks(problem).items() if key in placed_keys]
     notes += lost[:MAX_LOST_NOTES]
-    return Decision(problem, plan, seconds, notes, overlaid.sold)
+    return Decision(problem, plan, seconds, notes, overlaid.pools_with_types)
 
 
 def _planned(
@@ -105,8 +107,8 @@ def _planned(
         return _with_waits(problem, question, pools_with_types)
     placed_keys = {pod.key for pods in placed.values() for pod in pods}
     waiting = [pod for pod in question.pods if pod.key not in placed_keys]
-    left = problem_of(cluster, waiting, pools_with_types, question.policy, placed)
-    return with_placements(_with_waits(left, question, pools_with_types), placed)
+    open_problem = problem_of(cluster, waiting, pools_with_types, question.policy, placed)
+    return with_placements(_with_waits(open_problem, question, pools_with_types), placed)
 
 
 def _with_waits(problem: Problem, question: Question, pools_with_types: PoolTypes) -> Plan:
@@ -130,7 +132,7 @@ def model_after(plan: Plan, cluster: Cluster, question: Question, node_details: 
     static = usable_static_pools(pools, find_class)
     pools_with_types = _sold([*usable_pools(pools, find_class), *static], cluster, question)
     overlaid = apply_overlays(pools_with_types, question.overlays)
-    problem = problem_of(cluster, [], overlaid.sold, question.policy, plan.placements)
+    problem = problem_of(cluster, [], overlaid.pools_with_types, question.policy, plan.placements)
     bought: dict[str, list[Resources]] = {}
     for claim in plan.claims:
         bought.setdefault(claim.pool, []).extend((claim.largest, {NODES: 1}))

@@ -24,7 +24,7 @@ def plan_document(
     *,
     problem: Problem,
     refused: Mapping[str, str],
-    promised: Mapping[str, Sequence[Pod]],
+    nominated_pods: Mapping[str, Sequence[Pod]],
     disruption: Sequence[Document],
     staying: Sequence[Document] | None = None,
     before_and_after: Document | None = None,
@@ -56,8 +56,8 @@ def plan_document(
         claims.append(claim_entry(claim, f"{claim.pool}-{numbers[claim.pool]}", winners.why(claim)))
     unschedulable = {**plan.unschedulable, **refused}
     pods_by_node = {
-        node: [*promised.get(node, ()), *plan.placements.get(node, ())]
-        for node in sorted({*promised, *plan.placements})
+        node: [*nominated_pods.get(node, ()), *plan.placements.get(node, ())]
+        for node in sorted({*nominated_pods, *plan.placements})
     }
     placed = {node: [pod.key for pod in pods_by_node[node]] for node in sorted(pods_by_node) if pods_by_node[node]}
     count = sum(len(claim["pods"]) for claim in claims) + sum(map(len, placed.values())) + len(unschedulable)

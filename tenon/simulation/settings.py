@@ -84,26 +84,26 @@ class PlanSettings:
 
     values: dict[str, str] = field(default_factory=lambda: {name: kinds[0] for name, kinds in CHOICES.items()})
     numbers: dict[str, float] = field(default_factory=lambda: {name: span.default for name, span in NUMBERS.items()})
-    stated: dict[str, str] = field(default_factory=dict)
+    other_values: dict[str, str] = field(default_factory=dict)
     """Settings that do not affect the plan itself but affect the simulation."""
 
     def gates(self) -> FeatureGates:
         """Feature gates, which decide which kinds of a live cluster are read."""
-        return parse_feature_gates(self.stated.get(GATES, ""))[0]
+        return parse_feature_gates(self.other_values.get(GATES, ""))[0]
 
     def aws_gates(self) -> AwsFeatureGates:
         """AWS feature gates, which decide what EC2NodeClasses may contain."""
-        return parse_aws_feature_gates(self.stated.get(GATES_OF_AWS, ""))[0]
+        return parse_aws_feature_gates(self.other_values.get(GATES_OF_AWS, ""))[0]
 
     @property
     def scheduler_config(self) -> str:
         """A kube-scheduler configuration or its path; empty if not set."""
-        return self.stated.get(SPREAD, "")
+        return self.other_values.get(SPREAD, "")
 
     @property
     def ca_bundle(self) -> str:
         """The cluster's certificate authority; empty if not set."""
-        return self.stated.get(CA_BUNDLE, "")
+        return self.other_values.get(CA_BUNDLE, "")
 
     def node_settings(self, node_class: EC2NodeClass) -> NodeSettings:
         """What a class and the settings say about the resources of its nodes."""
@@ -147,11 +147,11 @@ def read_settings(texts: Iterable[str]) -> tuple[PlanSettings, list[ManifestErro
         elif name in (GATES, GATES_OF_AWS):
             try:
                 notes += (parse_feature_gates if name == GATES else parse_aws_feature_gates)(value)[1]
-                settings.stated[name] = value
+                settings.other_values[name] = value
             except ValueError as error:
                 wrong = f"{name} cannot be used: {error}"
         elif name in (SPREAD, CA_BUNDLE):
-            settings.stated[name] = value
+            settings.other_values[name] = value
         elif name in WITHOUT_EFFECT_ON_PLANS:
             notes.append(f"setting {name} has no effect on a simulation")
         else:

@@ -108,8 +108,8 @@ def _numbers(workload: Found, count: int) -> list[int]:
         return list(range(count))
     status = workload.body.get("status") or {}
     done = _indexes(status.get("completedIndexes")) | _indexes(status.get("failedIndexes"))
-    left = (number for number in range(int(spec.get("completions") or 0)) if number not in done)
-    return list(islice(left, count))
+    open_indexes = (number for number in range(int(spec.get("completions") or 0)) if number not in done)
+    return list(islice(open_indexes, count))
 
 
 def _indexed(workload: Found) -> bool:
@@ -184,25 +184,25 @@ def _owners(objects: Objects) -> set[tuple[str, str]]:
 def add_buffer_pods(objects: Objects) -> None:
     """Add the pods of all buffers to ``objects``, which must have no fault, so that the plan reserves capacity."""
     pods = objects.by_kind.setdefault("Pod", {})
-    for found in list(objects.of("CapacityBuffer")):
-        spec = CapacityBuffer.model_validate(found.body).spec
+    for buffer in list(objects.of("CapacityBuffer")):
+        spec = CapacityBuffer.model_validate(buffer.body).spec
         if spec.provisioning_strategy != ACTIVE_CAPACITY:
-            objects.note(f"{found.subject} is left out: strategy {spec.provisioning_strategy} is not supported")
+            objects.note(f"{buffer.subject} is left out: strategy {spec.provisioning_strategy} is not supported")
             continue
-        template, scaled, missing = _template(objects, found, spec.model_dump(by_alias=True))
+        template, scaled, missing = _template(objects, buffer, spec.model_dump(by_alias=True))
         if template is None:
-            objects.note(f"{found.subject} is left out: {missing} is not in the input")
+            objects.note(f"{buffer.subject} is left out: {missing} is not in the input")
             continue
         count = buffer_size(spec, unit_requests(template), scaled)
         if len(pods) + count > MAX_PODS:
             found_fault = f"{count} pods are too many: a simulation takes {MAX_PODS}"
-            objects.faults.append(found.fault("spec.replicas", found_fault))
+            objects.faults.append(buffer.fault("spec.replicas", found_fault))
             continue
         for number in range(count):
-            pod = Found("Pod", buffer_pod(found.name, found.namespace, template, number), found.source)
+            pod = Found("Pod", buffer_pod(buffer.name, buffer.namespace, template, number), buffer.source)
             if pod.key in pods:
                 where = pods[pod.key].source
-                objects.faults.append(found.fault("", f"makes Pod {pod.key}, which also exists, in {where}"))
+                objects.faults.append(buffer.fault("", f"makes Pod {pod.key}, which also exists, in {where}"))
                 break
             pods[pod.key] = pod
 
@@ -215,9 +215,9 @@ def _template(objects: Objects, buffer: Found, spec: JsonObject) -> tuple[JsonOb
     workload = spec["scalableRef"]
     kind, name = (workload["kind"], workload["name"]) if workload else ("PodTemplate", spec["podTemplateRef"]["name"])
     key = f"{buffer.namespace}/{name}"
-    found = objects.by_kind.get(kind, {}).get(key) or objects.followed.get((kind, key))
-    if found is None:
+    target = objects.by_kind.get(kind, {}).get(key) or objects.followed.get((kind, key))
+    if target is None:
         return None, None, f"{kind} {key}"
     if workload:
-        return found.body["spec"]["template"], replicas(found), ""
-    return found.body["template"], None, ""
+        return target.body["spec"]["template"], replicas(target), ""
+    return target.body["template"], None, ""

@@ -144,7 +144,7 @@ def test_no_plan_waits_for_a_count_while_the_last_one_is_known(
     """One slow answer of EC2 must not stop all launches and plans."""
     made, other = reserve(server, count=3), reserve(server, count=1)
     counting = CapacityReservations(clients)
-    assert counting.places([made.id])[made.id].left == 3
+    assert counting.places([made.id])[made.id].remaining == 3
     made.total = 5
     counting.forget()
     asked, answers, count = Event(), Event(), counting.count
@@ -159,12 +159,12 @@ def test_no_plan_waits_for_a_count_while_the_last_one_is_known(
         counts = threads.submit(counting.places, [made.id])
         assert asked.wait(30)
         try:
-            assert threads.submit(counting.places, [made.id]).result(30)[made.id].left == 3
+            assert threads.submit(counting.places, [made.id]).result(30)[made.id].remaining == 3
             unknown = threads.submit(counting.places, [other.id])
         finally:
             answers.set()
-        assert counts.result(30)[made.id].left == 5
-        assert unknown.result(30)[other.id].left == 1
+        assert counts.result(30)[made.id].remaining == 5
+        assert unknown.result(30)[other.id].remaining == 1
 
 
 def test_counts_stay_while_ec2_refuses(provider: Ec2Provider, server: Server) -> None:

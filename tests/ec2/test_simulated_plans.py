@@ -269,11 +269,11 @@ def planned_by_worker(case: Case, provider: Ec2Provider, ready_class: EC2NodeCla
     view = PlanningView(cache)
     pools = usable_pools(view.node_pools(), view.node_class)
     assert pools
-    sold = asyncio.run(instance_types_by_pool(view, provider, pools)).sold
+    sold = asyncio.run(instance_types_by_pool(view, provider, pools)).pools_with_types
     problem = problem_of(view.snapshot(), view.pending_pods(), sold, PlanPolicy())
     plan = solve_with_buffers(problem)
     return plan_document(
-        plan, problem=problem, refused={}, promised={}, disruption=[], lower_bounds=(0.0, 0.0), solve_seconds=0.0
+        plan, problem=problem, refused={}, nominated_pods={}, disruption=[], lower_bounds=(0.0, 0.0), solve_seconds=0.0
     )
 
 

@@ -18,7 +18,7 @@ class BufferPods:
     """Virtual pods by buffer. The UID of each pod encodes its buffer, a hash of its template, and its number."""
 
     def __init__(self) -> None:
-        self._made: dict[str, tuple[str, list[Pod]]] = {}
+        self._pods: dict[str, tuple[str, list[Pod]]] = {}
 
     def of(self, key: str, uid: str, resolved_buffer: Resolved) -> list[Pod]:
         """The pods of a buffer (``namespace/name``), given what it resolved to.
@@ -30,16 +30,16 @@ class BufferPods:
             return []
         text = json.dumps(resolved_buffer.template, sort_keys=True, default=str)
         version = f"{uid}/{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-        before, pods = self._made.get(key, ("", []))
+        before, pods = self._pods.get(key, ("", []))
         pods = pods[: resolved_buffer.count] if before == version else []
         if len(pods) < resolved_buffer.count:
             pods += _more(key, version, resolved_buffer, len(pods))
-        self._made[key] = (version, pods)
+        self._pods[key] = (version, pods)
         return pods
 
     def forget_others(self, keys: Collection[str]) -> None:
         """Forget the pods of all buffers except these."""
-        self._made = {key: pods for key, pods in self._made.items() if key in keys}
+        self._pods = {key: pods for key, pods in self._pods.items() if key in keys}
 
 
 def _more(key: str, version: str, resolved_buffer: Resolved, first: int) -> list[Pod]:

@@ -32,18 +32,18 @@ class ClaimedPods:
         text = claim.annotations.get(labels.PLANNED_PODS, "") if claim is not None else ""
         if text == self._text.get(name, ""):
             return
-        had, has = self._pods.pop(name, {}), {pod.key: pod.uid for pod in parse_planned(text)}
-        for uid in set(had.values()) - set(has.values()):
-            left = tuple(other for other in self._claims.pop(uid) if other != name)
-            if left:
-                self._claims[uid] = left
+        old_pods, new_pods = self._pods.pop(name, {}), {pod.key: pod.uid for pod in parse_planned(text)}
+        for uid in set(old_pods.values()) - set(new_pods.values()):
+            remaining_claims = tuple(other for other in self._claims.pop(uid) if other != name)
+            if remaining_claims:
+                self._claims[uid] = remaining_claims
         alone = (name,)  # one tuple for all its pods, of which a large cluster has many
-        for uid in set(has.values()) - set(had.values()):
+        for uid in set(new_pods.values()) - set(old_pods.values()):
             others = self._claims.get(uid)
             self._claims[uid] = tuple(sorted((*others, name))) if others else alone
         self._text[name] = text
-        if has:
-            self._pods[name] = has
+        if new_pods:
+            self._pods[name] = new_pods
         if not text:
             del self._text[name]
 

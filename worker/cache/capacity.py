@@ -90,7 +90,7 @@ class Expected:
         self._planned: dict[str, list[Pod]] = {}
         self.decided: set[str] = set()
         """UIDs of the pods that a claim was bought for."""
-        self._left: set[str] = set()
+        self._former_nodes: set[str] = set()
         """The Nodes that those of them leave that run."""
         self._nominated = {
             node_name: [state.scheduling_pod(record) for record in records]
@@ -101,12 +101,12 @@ class Expected:
             if uid in by_uid:
                 self._planned.setdefault(claim, []).append(state.scheduling_pod(by_uid[uid]))
                 self.decided.add(uid)
-                self._left.add(by_uid[uid].node_name)
+                self._former_nodes.add(by_uid[uid].node_name)
 
     def concerns(self, node_name: str, claim: ClaimRecord | None) -> bool:
         """Whether a pod is on its way to this node, or leaves it for a claim that was bought for it."""
         on_its_way = node_name in self._nominated or (claim is not None and claim.name in self._planned)
-        return on_its_way or node_name in self._left
+        return on_its_way or node_name in self._former_nodes
 
     def daemons(self, node: Requirements, taints: Iterable[Taint], *, managed: bool = True) -> list[Pod]:
         """The DaemonSet pods that belong on such a node, whether or not they are already there.

@@ -35,7 +35,7 @@ class DefaultTopologySpread:
         """Number of changes of selectors."""
         self._tell = tell
         self._services_of: dict[str, dict[str, Mapping[str, str]]] = {}
-        self._known: dict[str, dict[str, tuple[Pod, Pod]]] = {}
+        self._spread_pods: dict[str, dict[str, tuple[Pod, Pod]]] = {}
         """By namespace and key: the pod without and with its spread."""
 
     def adopt(self, other: DefaultTopologySpread) -> None:
@@ -47,13 +47,13 @@ class DefaultTopologySpread:
         for plural, owners in self.owners.items():
             owners.adopt(other.owners[plural])
         self._services_of = {namespace: services.copy() for namespace, services in other._services_of.items()}
-        self._known = {namespace: services.copy() for namespace, services in other._known.items()}
+        self._spread_pods = {namespace: services.copy() for namespace, services in other._spread_pods.items()}
 
     def scheduling_pod(self, record: PodRecord, pod: Pod) -> Pod:
         """The pod with its spread. Returns the same object until something changes."""
         if not self.defaults or pod.rules.spreads or pod.buffer:
             return pod
-        namespace_pods = self._known.setdefault(pod.namespace, {})
+        namespace_pods = self._spread_pods.setdefault(pod.namespace, {})
         cached = namespace_pods.get(record.key)
         if cached is None or cached[0] is not pod:
             cached = namespace_pods[record.key] = (pod, self._spread(record, pod))
@@ -61,7 +61,7 @@ class DefaultTopologySpread:
 
     def forget(self, pod_key: str) -> None:
         """Drop a pod from the cache. Does nothing if it is not there."""
-        self._known.get(pod_key.partition("/")[0], {}).pop(pod_key, None)
+        self._spread_pods.get(pod_key.partition("/")[0], {}).pop(pod_key, None)
 
     def _spread(self, record: PodRecord, pod: Pod) -> Pod:
         constraints = self.defaults.of(record.scheduler)
@@ -90,7 +90,7 @@ class DefaultTopologySpread:
         """Report the namespace's pods if a selector changed. Most changes of an object leave its selector alone."""
         if before != after:
             self.changes += 1
-            for pod_key in sorted(self._known.pop(key.partition("/")[0], ())):
+            for pod_key in sorted(self._spread_pods.pop(key.partition("/")[0], ())):
                 self._tell(pod_key)
 
 

@@ -26,7 +26,7 @@ from worker.cache.evacuating_pods import leaving
 class _Known:
     claim: ClaimRecord
     node: NodeRecord | None
-    found: ManagedNode
+    managed_node: ManagedNode
     """The node as if it had pods. What protects it may have ended since, if it has a keep-until annotation."""
 
 
@@ -35,11 +35,11 @@ class ManagedNodes:
 
     def __init__(self, cache: ClusterCache) -> None:
         self._cache = cache
-        self._known: dict[str, _Known] = {}
+        self._entries: dict[str, _Known] = {}
         self._version = -1
         self._places: dict[str, list[int]] = {}
         """By Node name: its positions in the list of known nodes."""
-        self._kept: list[tuple[int, _Known]] = []
+        self._kept_entries: list[tuple[int, _Known]] = []
         """The nodes with a keep-until annotation, which protects for a while, and their positions."""
 
     def now(self) -> list[ManagedNode]:
@@ -47,8 +47,8 @@ class ManagedNodes:
         time = datetime.fromtimestamp(self._cache.clock(), UTC)
         if self._version != self._cache.node_changes:
             self._read(time)
-        managed = [entry.found for entry in self._known.values()]
-        for place, empty_node in self._kept:
+        managed = [entry.managed_node for entry in self._entries.values()]
+        for place, empty_node in self._kept_entries:
             managed[place] = replace(
                 managed[place], protected_by=protection_of(empty_node.claim, empty_node.node, time)
             )
@@ -62,14 +62,16 @@ class ManagedNodes:
         entries: dict[str, _Known] = {}
         for claim in self._cache.claims:
             node = self._cache.node_of(claim)
-            entry = self._known.get(claim.name)
+            entry = self._entries.get(claim.name)
             if entry is None or entry.claim is not claim or entry.node is not node:
                 if not claim.pool:
                     continue
                 entry = _known(claim, node, now)
             entries[claim.name] = entry
-        self._known, self._version, self._places = entries, self._cache.node_changes, {}
-        self._kept = [(n, entry) for n, entry in enumerate(entries.values()) if entry.claim.keep_until is not None]
+        self._entries, self._version, self._places = entries, self._cache.node_changes, {}
+        self._kept_entries = [
+            (n, entry) for n, entry in enumerate(entries.values()) if entry.claim.keep_until is not None
+        ]
         for place, entry in enumerate(entries.values()):
             if entry.node is not None:
                 self._places.setdefault(entry.node.name, []).append(place)
@@ -80,8 +82,8 @@ class ManagedNodes:
         since = self._cache.empty_since(claim) if claim is not None else None
         if since is None:
             return managed
-        left = self._cache.pods_on(managed.node)
-        held_by = holder(((pod, self._cache.moving.budgets_of(pod)) for pod in left), now)
+        pods = self._cache.pods_on(managed.node)
+        held_by = holder(((pod, self._cache.moving.budgets_of(pod)) for pod in pods), now)
         return replace(managed, empty=True, quiet_since=datetime.fromtimestamp(since, UTC), held_by=held_by)
 
 

@@ -57,10 +57,10 @@ def _kept_detail(state: ClusterState, claim: ClaimRecord, node: NodeRecord, now:
         state.storage.changes if any(pod.volumes for pod in pods.values()) else None,
         state.spreading.changes,
     )
-    kept = state.kept_details.get(node.name, sources)
-    if kept is not None and kept.price == price:
-        return kept
-    detail = replace(kept, price=price) if kept is not None else _detail(state, claim, node, now, price)
+    kept_detail = state.kept_details.get(node.name, sources)
+    if kept_detail is not None and kept_detail.price == price:
+        return kept_detail
+    detail = replace(kept_detail, price=price) if kept_detail is not None else _detail(state, claim, node, now, price)
     if not any(pod.protected_for_a_time for pod in pods.values()):
         state.kept_details.put(node.name, sources, detail)
     return detail

@@ -22,22 +22,22 @@ class NodeMemo(Generic[V]):
     """Values by the name of their Node. Snapshots share it, so several threads may use it at once."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[Sources, V]] = {}
+        self._entries: dict[str, tuple[Sources, V]] = {}
         self._common: tuple[object, ...] = ()
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._entries)
 
     def get(self, node_name: str, sources: Sources) -> V | None:
         """Return the value that was computed from these very objects; None if there is none."""
-        memo = self._known.get(node_name)
+        memo = self._entries.get(node_name)
         if memo is None or not all(map(is_, memo[0], sources)):
             return None
         return memo[1]
 
     def put(self, node_name: str, sources: Sources, value: V) -> None:
         """Keep a value. All sources of a memo have the same length."""
-        self._known[node_name] = sources, value
+        self._entries[node_name] = sources, value
 
     def common(self, source: tuple[T, ...]) -> tuple[T, ...]:
         """Return the source that all nodes have in common, as the same object as long as it is equal."""
@@ -49,9 +49,9 @@ class NodeMemo(Generic[V]):
 
     def forget(self, node_name: str) -> None:
         """Drop the value of a node, if there is one."""
-        self._known.pop(node_name, None)
+        self._entries.pop(node_name, None)
 
     def keep_only(self, node_names: Collection[str]) -> None:
         """Drop the values of all other nodes."""
-        for name in [name for name in list(self._known) if name not in node_names]:
-            self._known.pop(name, None)
+        for name in [name for name in list(self._entries) if name not in node_names]:
+            self._entries.pop(name, None)

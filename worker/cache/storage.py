@@ -41,7 +41,7 @@ class Storage:
         self.changes = 0
         """Number of changes of volumes, claims and storage classes."""
         self._tell = tell
-        self._known: dict[str, _Known] = {}
+        self._entries: dict[str, _Known] = {}
         self._readers: dict[Source, set[str]] = {}
 
     def adopt(self, other: Storage) -> None:
@@ -51,25 +51,25 @@ class Storage:
         self.volumes.adopt(other.volumes)
         self.classes.adopt(other.classes)
         self.changes = other.changes
-        self._known = other._known.copy()
+        self._entries = other._entries.copy()
 
     def scheduling_pod(self, record: PodRecord) -> Pod:
         """The pod with the requirements of its volumes. Returns the same object until something changes."""
         if not record.volumes:
             return record.pod
-        cached = self._known.get(record.key)
+        cached = self._entries.get(record.key)
         if cached is None or cached.record is not record:
             self.forget(record.key)
             reading = _Reading(self)
             pod = with_volumes(record.pod, record.volumes, reading)
-            cached = self._known[record.key] = _Known(record, pod, frozenset(reading.sources))
+            cached = self._entries[record.key] = _Known(record, pod, frozenset(reading.sources))
             for source in cached.sources:
                 self._readers.setdefault(source, set()).add(record.key)
         return cached.pod
 
     def forget(self, pod_key: str) -> None:
         """Drop a pod from the cache. Does nothing if it is not there."""
-        cached = self._known.pop(pod_key, None)
+        cached = self._entries.pop(pod_key, None)
         for source in cached.sources if cached is not None else ():
             readers = self._readers.get(source, set())  # a copy does not adopt the readers
             readers.discard(pod_key)

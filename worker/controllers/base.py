@@ -151,8 +151,8 @@ class Controller(abc.ABC):
                 )
             return
         away = isinstance(error, RPCError) or (isinstance(error, ApiError) and not 400 <= error.status < 500)
-        thing = type(error).__name__ if away else f"{key} {getattr(error, 'status', '')}"
-        if self._log_limiter.count(thing) is not None:
+        failure = type(error).__name__ if away else f"{key} {getattr(error, 'status', '')}"
+        if self._log_limiter.count(failure) is not None:
             self._log.warning("The controller failed to reconcile and retries", extra={**fields, "error": str(error)})
 
 

@@ -26,7 +26,7 @@ class ConversionCache:
 
     def __init__(self, cache: ClusterCache) -> None:
         self._cache = cache
-        self._known: dict[str, tuple[object, Materialized]] = {}
+        self._entries: dict[str, tuple[object, Materialized]] = {}
         """By UID of the old object: the inputs of the conversion, and its result."""
 
     def of(
@@ -45,7 +45,7 @@ class ConversionCache:
         for record in provisioners:
             own = self._provider_class(record, names | chosen_by_others(record.name, bodies))
             materialized[record.uid] = self._provisioner(record, class_spec, defaults, own)
-        self._known = {uid: cached for uid, cached in self._known.items() if uid in materialized}
+        self._entries = {uid: cached for uid, cached in self._entries.items() if uid in materialized}
         return materialized
 
     def _template(self, record: ObjectRecord, defaults: Defaults) -> Materialized:
@@ -76,7 +76,7 @@ class ConversionCache:
 
     def _cached(self, record: ObjectRecord, inputs: object, work_out: Callable[[], Materialized]) -> Materialized:
         origin = (record.body["metadata"].get("generation"), dict(record.annotations), inputs)
-        cached = self._known.get(record.uid)
+        cached = self._entries.get(record.uid)
         if cached is None or cached[0] != origin:
             try:
                 conversion = work_out()
@@ -87,7 +87,7 @@ class ConversionCache:
                 conversion = Materialized(
                     problem="it could not be converted: the log of Tenon's cluster process says why"
                 )
-            cached = self._known[record.uid] = (origin, conversion)
+            cached = self._entries[record.uid] = (origin, conversion)
         return cached[1]
 
 

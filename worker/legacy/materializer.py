@@ -36,7 +36,7 @@ class Materializer:
         self._kube = kube
         self._recorder = recorder
         self._cache = cache
-        self._alike: dict[tuple[str, str], tuple[str, JsonObject]] = {}
+        self._unchanged: dict[tuple[str, str], tuple[str, JsonObject]] = {}
         """By kind and name: the resourceVersion that matched its manifest, and that manifest."""
         self._overruled: dict[tuple[str, str], tuple[str, int, JsonObject]] = {}
         """By kind and name: the UID and generation of an object that differs from the written manifest, because
@@ -138,12 +138,12 @@ class Materializer:
             if differs(fresh, body):
                 await self._update(resource, fresh, body, old)
         else:
-            self._alike[kind, name] = (record.resource_version, body)
+            self._unchanged[kind, name] = (record.resource_version, body)
 
     def _is_known(self, record: ObjectRecord, body: JsonObject) -> bool:
         """Whether this object was already compared to this manifest and needs no further write."""
         place, generation = (body["kind"], name_of(body)), record.body["metadata"].get("generation")
-        is_unchanged = self._alike.get(place) == (record.resource_version, body)
+        is_unchanged = self._unchanged.get(place) == (record.resource_version, body)
         return is_unchanged or self._overruled.get(place) == (record.uid, generation, body)
 
     async def _update(
@@ -168,7 +168,7 @@ class Materializer:
             "The controller updated an object from one of an older API",
             extra={"kind": body["kind"], "object": name, "source-object": _shown(old)},
         )
-        _, before = self._alike.get((body["kind"], name), ("", body))
+        _, before = self._unchanged.get((body["kind"], name), ("", body))
         if before == body:  # a user edited the v1 object and not the old one
             text = f"Tenon reset it to match {_shown(old)}: edit the older object instead"
             await self._recorder.publish(regarding, "KeptInStep", text)

@@ -41,7 +41,7 @@ class LegacyObjects:
             AWSNODETEMPLATES: self.templates,
             MACHINES: self.machines,
         }
-        self._known = {resource: asyncio.Event() for resource in self._tables}
+        self._events = {resource: asyncio.Event() for resource in self._tables}
 
     async def run(self) -> None:
         """Watch the kinds that the API server serves, until cancelled."""
@@ -56,12 +56,12 @@ class LegacyObjects:
 
     async def wait_known(self) -> None:
         """Wait until each kind has been read completely once, or is known not to be served."""
-        for reflector in self._known.values():
+        for reflector in self._events.values():
             await reflector.wait()
 
     async def _follow(self, resource: Resource, table: Table[ObjectRecord]) -> None:
         while not await served(self._kube, resource, self._log_limiter):
-            self._known[resource].set()
+            self._events[resource].set()
             await asyncio.sleep(RECHECK_SECONDS)
         log.info(
             "The worker reads objects of an older API", extra={"kind": resource.kind, "version": resource.api_version}
@@ -70,7 +70,7 @@ class LegacyObjects:
         async with asyncio.TaskGroup() as group:
             group.create_task(reflector.run(), name=f"reflect {resource.plural}")
             await reflector.synced.wait()
-            self._known[resource].set()
+            self._events[resource].set()
 
     def _listener(self, resource: Resource) -> Callable[[str, object, object], None]:
         return partial(self._publish, resource.kind)

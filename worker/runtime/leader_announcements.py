@@ -81,18 +81,18 @@ class _AnnouncementBackoff:
     """Counts down the checks without a call until the next announcement."""
 
     def __init__(self) -> None:
-        self._left = 0
+        self._patience = 0
         self._next = FIRST_PATIENCE
         self.repeated = False
 
     def served(self) -> None:
-        self._left = self._next = FIRST_PATIENCE
+        self._patience = self._next = FIRST_PATIENCE
         self.repeated = True
 
     def over(self) -> bool:
-        self._left -= 1
-        return self._left < 0
+        self._patience -= 1
+        return self._patience < 0
 
     def announced(self) -> None:
-        self._left, self._next = self._next, min(2 * self._next, MAX_PATIENCE)
+        self._patience, self._next = self._next, min(2 * self._next, MAX_PATIENCE)
         self.repeated = True

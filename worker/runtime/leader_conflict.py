@@ -74,8 +74,8 @@ class ForeignLease:
     def __str__(self) -> str:
         if not self.holder:
             return f"another controller has just released the Lease {self.namespace}/{self.name}"
-        who = "another Tenon" if self.is_tenon else "Karpenter"
-        return f"{who} ({self.holder}) leads by the Lease {self.namespace}/{self.name}"
+        holder_name = "another Tenon" if self.is_tenon else "Karpenter"
+        return f"{holder_name} ({self.holder}) leads by the Lease {self.namespace}/{self.name}"
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ class LeaderConflict:
         self._own = (namespace, name)
         self._names = sorted({LEASE_NAME, name})
         self._holders = LeaseHolders(kube, {namespace, *namespaces})
-        self._seen: dict[tuple[str, str], _Observation] = {}
+        self._observations: dict[tuple[str, str], _Observation] = {}
         self._blind = False
         self._log_limiter = LogRateLimiter()
         self.unseen = "Tenon has not checked yet whether another controller, such as Karpenter, leads"
@@ -125,7 +125,7 @@ class LeaderConflict:
         self._seen_at = float("-inf")
         """When the Leases were last read."""
         self._free = asyncio.Event()
-        self._taken = asyncio.Event()
+        self._other_leader = asyncio.Event()
         self.rival: ForeignLease | None = None
 
     def why_unknown(self) -> str:
@@ -190,16 +190,16 @@ class LeaderConflict:
         again = True
         while again:
             await self._free.wait()
-            again = await interrupted(work(), self._taken.wait(), name="another leader")
+            again = await interrupted(work(), self._other_leader.wait(), name="another leader")
 
     async def _record(self, leases: dict[Key, JsonObject], controllers: Collection[Key]) -> None:
         clock = asyncio.get_running_loop().time()
-        before, self._seen, self._seen_at = self._seen, {}, clock
+        before, self._observations, self._seen_at = self._observations, {}, clock
         rivals: list[ForeignLease] = []
         ignored: list[ForeignLease] = []
         for key, lease in leases.items():
             observed = self._observe(key, lease, before.get(key), clock)
-            self._seen[key] = observed
+            self._observations[key] = observed
             if observed.lasts:
                 (rivals if key in controllers else ignored).append(
                     ForeignLease(*key, holder=observed.holder, lease=lease)
@@ -266,11 +266,11 @@ class LeaderConflict:
                     "The Lease of another controller expired, and Tenon starts",
                     extra={"lease": f"{previous.namespace}/{previous.name}"},
                 )
-            self._taken.clear()
+            self._other_leader.clear()
             self._free.set()
             return
         self._free.clear()
-        self._taken.set()
+        self._other_leader.set()
         when = f"starts by itself {DURATION:.0f} s after that Lease was last renewed or released"
         log.warning(
             "Another controller leads, and Tenon stands by",

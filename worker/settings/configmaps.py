@@ -22,7 +22,7 @@ class ConfigMapSettings:
     """The settings of the ConfigMaps, and what to report about reading them."""
 
     settings: Settings = field(default_factory=Settings)
-    found: Sequence[str] = ()
+    names: Sequence[str] = ()
     """Names of the ConfigMaps that exist."""
     unread: str = ""
     """One sentence that says why the ConfigMaps could not be read. Empty if they could."""

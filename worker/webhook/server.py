@@ -65,9 +65,9 @@ class WebhookServer:
         """
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.minimum_version = ssl.TLSVersion.TLSv1_2
-        both = socket.has_dualstack_ipv6()
-        family = socket.AF_INET6 if both else socket.AF_INET
-        self._listener = socket.create_server(("", port), family=family, backlog=_BACKLOG, dualstack_ipv6=both)
+        dual_stack = socket.has_dualstack_ipv6()
+        family = socket.AF_INET6 if dual_stack else socket.AF_INET
+        self._listener = socket.create_server(("", port), family=family, backlog=_BACKLOG, dualstack_ipv6=dual_stack)
         self._listener.setblocking(False)
         self._connections = _Connections(self._listener, self._context, expiry)
         self._thread: threading.Thread | None = None

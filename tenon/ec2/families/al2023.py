@@ -63,8 +63,8 @@ def _keep_registration_taints(text: str) -> None:
     except yaml.YAMLError:
         return  # nodeadm says what is wrong, on the console of the instance
     flags = field_at(document, "spec", "kubelet", "flags")
-    given = flags if isinstance(flags, list) else []
-    words = [word.lstrip("-").replace("_", "-") for flag in given for word in str(flag).split()]
+    flag_list = flags if isinstance(flags, list) else []
+    words = [word.lstrip("-").replace("_", "-") for flag in flag_list for word in str(flag).split()]
     if any(word.partition("=")[0] == "register-with-taints" for word in words):
         raise RegistrationTaintsError(
             "userData has the kubelet flag --register-with-taints, which would replace the taints that a node must "

@@ -119,10 +119,10 @@ def _settings(node: Bootstrap) -> dict[str, Any]:
             kubernetes[setting] = str(value) if name in _AS_TEXT else value
     settings: dict[str, Any] = {"kubernetes": {key: value for key, value in kubernetes.items() if value != ""}}
     if node.raid0:
-        named = [] if _binds_by_itself(node.image_name) else ["--dirs", *_BIND_DIRECTORIES]
+        options = [] if _binds_by_itself(node.image_name) else ["--dirs", *_BIND_DIRECTORIES]
         commands = [
             ["apiclient", "ephemeral-storage", "init"],
-            ["apiclient", "ephemeral-storage", "bind", *named],
+            ["apiclient", "ephemeral-storage", "bind", *options],
         ]
         settings["bootstrap-commands"] = {_RAID0_COMMAND: {"commands": commands, "essential": True, "mode": "always"}}
     return settings
@@ -130,15 +130,15 @@ def _settings(node: Bootstrap) -> dict[str, Any]:
 
 def _binds_by_itself(image_name: str) -> bool:
     """False if the name does not say the version, because each version understands the directories."""
-    found = _VERSION.search(image_name)
-    return found is not None and tuple(map(int, found.groups())) >= _BINDS_BY_ITSELF
+    match = _VERSION.search(image_name)
+    return match is not None and tuple(map(int, match.groups())) >= _BINDS_BY_ITSELF
 
 
 def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(base)
     for key, value in over.items():
-        both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
-        merged[key] = _merge(merged[key], value) if both else value
+        are_mappings = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
+        merged[key] = _merge(merged[key], value) if are_mappings else value
     return merged
 
 

@@ -48,10 +48,10 @@ def _is_object(text: str) -> bool:
     if text.startswith("#!"):
         return False
     try:
-        found = yaml.safe_load(text)
+        document = yaml.safe_load(text)
     except yaml.YAMLError:
         return False
-    return isinstance(found, dict) and not found.keys().isdisjoint({"apiVersion", "kind", "spec"})
+    return isinstance(document, dict) and not document.keys().isdisjoint({"apiVersion", "kind", "spec"})
 
 
 def _text_of(part: Message) -> str:

@@ -197,17 +197,17 @@ def overhead(item: Item, settings: NodeSettings) -> Resources:
     In addition, what nodes reported to be missing. Of ephemeral storage, that is a quarter at most: one kubelet that
     lies must not keep pods from the class.
     """
-    has = capacity(item, settings)
+    amounts = capacity(item, settings)
     reserved = resources.add(
         kube_reserved(item, settings),
         _amounts(settings.kubelet.get("systemReserved")),
-        eviction_threshold(has, settings),
+        eviction_threshold(amounts, settings),
     )
-    planned = has[EPHEMERAL_STORAGE] - reserved[EPHEMERAL_STORAGE]
+    planned = amounts[EPHEMERAL_STORAGE] - reserved[EPHEMERAL_STORAGE]
     if (reported := settings.learned_storage.get(planned)) is not None:
         reserved[EPHEMERAL_STORAGE] += planned - min(max(reported, int(planned * LEAST_LEARNED)), planned)
     figures = settings.learned_amounts.get(item["InstanceType"], {})
-    return resources.add(reserved, missing(figures, resources.subtract(has, reserved))) if figures else reserved
+    return resources.add(reserved, missing(figures, resources.subtract(amounts, reserved))) if figures else reserved
 
 
 def _signal(value: str | None, name: str, total: Resources, default: int) -> int:

@@ -32,7 +32,7 @@ COUNTED_AFTER = 10.0
 class Places:
     """How many more instances fit in a reservation, and when EC2 counted them, in seconds since 1970."""
 
-    left: int
+    remaining: int
     counted_at: float
 
 
@@ -147,7 +147,7 @@ def with_places(instance_types: Sequence[InstanceType], places: Mapping[str, Pla
 
     def counted(offering: Offering) -> Offering:
         free_places = places.get(offering.reservation_id, NO_PLACES)
-        return replace(offering, reservation_capacity=free_places.left, counted_at=free_places.counted_at)
+        return replace(offering, reservation_capacity=free_places.remaining, counted_at=free_places.counted_at)
 
     return _changed(instance_types, counted)
 

@@ -152,11 +152,11 @@ def with_amounts(
 def huge_pages(figures: Mapping[str, Figure], memory: int) -> Resources:
     """Return the huge pages of a type, in bytes. ``memory``: the type's, in bytes."""
     pages: Resources = {}
-    left = int(memory * MOST_HUGE)
+    remaining_units = int(memory * MOST_HUGE)
     for name in sorted(figures):
-        if RULES[name].added and (units := min(figures[name].reported, left)):
+        if RULES[name].added and (units := min(figures[name].reported, remaining_units)):
             pages[name] = units
-            left -= units
+            remaining_units -= units
     return pages
 
 

@@ -106,15 +106,15 @@ def _beyond_limits(template: Template, state_types: StateCounts, limits: Limits)
         return ""
     pool_limits = template.pool.limits or {}
     least_amounts = {name: 1 if name == NODES else _least_capacity(template, name, types) for name in pool_limits}
-    reached = [name for name in sorted(pool_limits) if limits.left.get(name, 0) < least_amounts[name]] or sorted(
+    reached = [name for name in sorted(pool_limits) if limits.remaining.get(name, 0) < least_amounts[name]] or sorted(
         pool_limits
     )
     if not reached:
         return ""
     text = ", ".join(f"{name} {format_quantity(name, pool_limits[name])}" for name in reached)
     lacking = [
-        f"{format_quantity(name, max(0, limits.left[name]))} of {name} is left, and the smallest node for the pod has "
-        f"{format_quantity(name, least_amounts[name])}"
+        f"{format_quantity(name, max(0, limits.remaining[name]))} of {name} is left, and the smallest node for the pod "
+        f"has {format_quantity(name, least_amounts[name])}"
         for name in reached
         if name != NODES
     ]

@@ -30,21 +30,21 @@ def obstacle(pod_class: PodClass, placer: Placer, counts: TopologyCounts) -> str
         return ""
     blocked: dict[str, set[str]] = {}
     open_to: set[str] = set()
-    choices = [c for c in placer.choices(pod_class) if None not in c.chosen.values()]
+    choices = [c for c in placer.choices(pod_class) if None not in c.domain_values.values()]
     if placer.has_too_many(pod_class):
         keys = " and ".join(pod_class.area.keys)
         return (
             f"its rules between pods allow more than {MAX_CANDIDATES} combinations of {keys}: spread over fewer labels"
         )
-    settled = [c for c in choices if len(c.chosen) == len(pod_class.area.keys)]
+    settled = [c for c in choices if len(c.domain_values) == len(pod_class.area.keys)]
     for choice in settled:
         name, key, rules = _blocking(pod_class, choice, counts)
         if rules is None:
             open_to.add("/".join(value for _, value in choice.name))
         else:
-            blocked.setdefault(name, set()).add(choice.chosen[key] or "")
+            blocked.setdefault(name, set()).add(choice.domain_values[key] or "")
     if not settled:
-        missing_keys = [key for key in pod_class.area.keys if not any(key in c.chosen for c in choices)]
+        missing_keys = [key for key in pod_class.area.keys if not any(key in c.domain_values for c in choices)]
         keys = " and ".join(missing_keys)
         return f"its rules between pods need label {keys}, and no node that it may use is known to get it"
     if not blocked:
@@ -77,7 +77,7 @@ def _blocking(
 ) -> tuple[str, str, AreaRules | None]:
     """The first rule that keeps the pods out of these domains, with its name and key."""
     for name, key, rules in _single(pod_class.area or AreaRules()):
-        if not counts.quota(pod_class, choice.chosen, rules):
+        if not counts.quota(pod_class, choice.domain_values, rules):
             return name, key, rules
     return "", "", None
 

@@ -57,7 +57,7 @@ class _PoolTypes:
     """The pool's types, and those of which everything that the pool allows is sold out."""
     own: Requirements
     """The pool's requirements on labels that types or their offerings determine."""
-    known: frozenset[str]
+    known_labels: frozenset[str]
     """Labels that types or their offerings determine."""
     sales: Sequence[_Sale]
     """Every offering of the pool, including those sold out, cheapest first."""
@@ -115,7 +115,7 @@ class TypeChoiceExplainer:
                 which nothing is available.
             refused_until: which offerings EC2 refused.
         """
-        self._sold = types_without_refusals or {}
+        self._types_without_refusals = types_without_refusals or {}
         self._refused_until = refused_until
         self._pools = {pool.name: pool for pool in problem.pools}
         self._shelves: dict[str, _PoolTypes] = {}
@@ -220,7 +220,9 @@ class TypeChoiceExplainer:
             pool = self._pools[name]
             pool_type_names = {kind.name for kind in pool.instance_types}
             unavailable_types = (
-                kind for kind in self._sold.get(name, ()) if kind.name not in pool_type_names and _has_sold_out(kind)
+                kind
+                for kind in self._types_without_refusals.get(name, ())
+                if kind.name not in pool_type_names and _has_sold_out(kind)
             )
             kinds = [*pool.instance_types, *unavailable_types]
             rooms = ((kind, kind.allocatable) for kind in kinds)
@@ -237,7 +239,9 @@ class TypeChoiceExplainer:
 
 def _asked(claim: PlannedClaim, shelf: _PoolTypes) -> Requirements:
     """The claim's requirements on labels that types or their offerings determine."""
-    return Requirements({key: requirement for key, requirement in claim.requirements.items() if key in shelf.known})
+    return Requirements(
+        {key: requirement for key, requirement in claim.requirements.items() if key in shelf.known_labels}
+    )
 
 
 def _has_sold_out(kind: InstanceType) -> bool:

@@ -38,7 +38,7 @@ def explain(pod_class: PodClass, templates: Sequence[tuple[Template, Limits]], o
         return impossible(pod_class.terms[0])
     undefined = _undefined_everywhere(pod_class, [template for template, _ in templates])
     if undefined:
-        known_keys = {key for template, _ in templates for key in (*template.known, *template.requirements)}
+        known_keys = {key for template, _ in templates for key in (*template.known_labels, *template.requirements)}
         return (restricted_reason(undefined) or f"no NodePool defines label {undefined}") + hint(undefined, known_keys)
     accepted_templates = [(t, limits) for t, limits in templates if accepts_pool(pod_class.terms, t.pool.name)]
     if not accepted_templates:
@@ -62,7 +62,7 @@ def _undefined_everywhere(pod_class: PodClass, templates: Sequence[Template]) ->
     """A label that every term of the pod needs and no pool defines; empty if there is none."""
     if len(templates) < 2:
         return ""
-    known_keys = frozenset[str]().union(*(template.known for template in templates))
+    known_keys = frozenset[str]().union(*(template.known_labels for template in templates))
     needed = [
         {key for key, requirement in term.items() if not requirement.may_be_absent and key not in known_keys}
         for term in pod_class.terms
@@ -142,38 +142,42 @@ def _by_volumes(pod_class: PodClass, template: Template) -> str:
 
 def conflicts(template: Template, term: Requirements) -> tuple[list[str], Requirements]:
     """Return one sentence per change that the term needs, and the term as it is after these changes."""
-    found: list[str] = []
-    left = dict(term.items())
+    sentences: list[str] = []
+    remaining_terms = dict(term.items())
     for key in sorted(term):
         if texts := _alone(template, term[key]):
-            found += texts
-            del left[key]
-    while not template.types_for(template.requirements.with_(Requirements.of(*left.values()))):
-        needed = _smallest(template, left)
-        found.append(f"no available instance type of the pool meets {', '.join(str(left[k]) for k in needed)} at once")
-        del left[needed[0]]
-    return found, Requirements.of(*left.values())
+            sentences += texts
+            del remaining_terms[key]
+    while not template.types_for(template.requirements.with_(Requirements.of(*remaining_terms.values()))):
+        needed = _smallest(template, remaining_terms)
+        sentences.append(
+            f"no available instance type of the pool meets {', '.join(str(remaining_terms[k]) for k in needed)} at once"
+        )
+        del remaining_terms[needed[0]]
+    return sentences, Requirements.of(*remaining_terms.values())
 
 
-def _alone(template: Template, wanted: Requirement) -> list[str]:
+def _alone(template: Template, requirement: Requirement) -> list[str]:
     """Why no node meets the requirement by itself; empty if one does."""
-    alone = Requirements.of(wanted)
+    alone = Requirements.of(requirement)
     if why := impossible(alone):
         return [why]
-    found = [text] if (text := template.requirements.conflict(alone, template.known)) else []
-    if beyond := beyond_subnets(wanted, template.pool.zones):
-        return [*found, beyond]
-    if not found and not template.types_for(template.requirements.with_(alone)):
-        found = [f"no available instance type of the pool meets {wanted}{_on_offer(template, wanted.key)}"]
-    return found
+    sentences = [text] if (text := template.requirements.conflict(alone, template.known_labels)) else []
+    if beyond := beyond_subnets(requirement, template.pool.zones):
+        return [*sentences, beyond]
+    if not sentences and not template.types_for(template.requirements.with_(alone)):
+        sentences = [
+            f"no available instance type of the pool meets {requirement}{_on_offer(template, requirement.key)}"
+        ]
+    return sentences
 
 
-def _smallest(template: Template, wanted: dict[str, Requirement]) -> list[str]:
+def _smallest(template: Template, requirements: dict[str, Requirement]) -> list[str]:
     """Labels whose requirements conflict with each other. Without any one of them there is no conflict."""
-    needed = sorted(wanted)
-    for key in sorted(wanted):
+    needed = sorted(requirements)
+    for key in sorted(requirements):
         fewer = [other for other in needed if other != key]
-        if not template.types_for(template.requirements.with_(Requirements.of(*(wanted[k] for k in fewer)))):
+        if not template.types_for(template.requirements.with_(Requirements.of(*(requirements[k] for k in fewer)))):
             needed = fewer
     return needed
 

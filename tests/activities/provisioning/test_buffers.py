@@ -87,7 +87,7 @@ async def test_cb09_a_buffer_without_room_ends_the_wait_and_gets_a_node_that_nam
     assert annotations[labels.PLANNED_REQUESTS] == '{"cpu":"2","memory":"2Gi","pods":"2"}', "so its room is known"
     assert at.recorder.events == [], "nobody waits for pods that are not there"
     assert at.batcher.undecided() == []
-    assert at.room.rooms() == {BUFFER: Room(coming=2)}
+    assert at.room.rooms() == {BUFFER: Room(starting=2)}
     assert at.room.hosts() == {claim["metadata"]["name"]}
 
 
@@ -108,7 +108,7 @@ async def test_cb07_room_of_a_buffer_is_free_to_take() -> None:
     at.looked(on="n")
     assert len(await at.plan()) == 1, "for one of the buffer's pods"
     assert [one.name for one in at.batcher.reserved()["n"]] == ["a"]
-    assert at.room.rooms() == {BUFFER: Room(there=1, coming=1)}
+    assert at.room.rooms() == {BUFFER: Room(ready=1, starting=1)}
 
 
 async def test_nothing_is_bought_twice_while_a_claim_starts() -> None:
@@ -121,7 +121,7 @@ async def test_nothing_is_bought_twice_while_a_claim_starts() -> None:
         at.looked(*at.room.pods())
         at.now += 2 * FIRST_RETRY
         assert await at.plan() == {}
-    assert at.room.rooms() == {BUFFER: Room(coming=2)}
+    assert at.room.rooms() == {BUFFER: Room(starting=2)}
 
 
 async def test_a_buffer_that_nothing_can_serve_is_asked_for_less_and_less_often() -> None:
@@ -183,7 +183,7 @@ def test_a_look_does_not_overwrite_why_a_plan_could_not_buy() -> None:
     assert room.rooms() == {BUFFER: Room(refused="its limit leaves no room")}
     assert room.lacking() == pods
     room.simulated(Plan(placements={"n": tuple(pods)}), {"n"}, bought=False)
-    assert room.rooms() == {BUFFER: Room(there=2)}
+    assert room.rooms() == {BUFFER: Room(ready=2)}
 
 
 @pytest.mark.asyncio(loop_scope="function")

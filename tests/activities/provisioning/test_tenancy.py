@@ -68,4 +68,4 @@ async def test_aws003_pools_of_a_class_share_types_only_in_the_same_tenancy() ->
     pools = [pool("a"), pool("b", "In", ["dedicated"]), pool("c"), pool("d", "In", ["dedicated"])]
     seen = await instance_types_by_pool(FakeView(), types, pools)
     assert types.dedicated == [False, True]
-    assert [each.metadata.name for each, _ in seen.sold] == ["a", "b", "c", "d"]
+    assert [each.metadata.name for each, _ in seen.pools_with_types] == ["a", "b", "c", "d"]

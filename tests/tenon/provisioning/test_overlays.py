@@ -45,7 +45,7 @@ def applied(*overlays: NodeOverlay) -> Sequence[InstanceType]:
     """The types of a pool under overlays that are all accepted."""
     found = apply_overlays([(node_pool(), TYPES)], overlays)
     assert found.refused == {}
-    return found.sold[0][1]
+    return found.pools_with_types[0][1]
 
 
 M5 = term(labels.INSTANCE_TYPE, "In", "m5.large")
@@ -102,8 +102,8 @@ def test_an_overlay_may_be_meant_for_one_pool() -> None:
     pools = [(node_pool("first", team="a"), TYPES), (node_pool("second", team="b"), TYPES)]
     for requirement in (term(labels.NODEPOOL, "In", "second"), term("team", "NotIn", "a")):
         found = apply_overlays(pools, [overlay("o", requirement, price="7")])
-        assert found.sold[0][1] is TYPES
-        assert set(prices(found.sold[1][1]).values()) == {7.0}
+        assert found.pools_with_types[0][1] is TYPES
+        assert set(prices(found.pools_with_types[1][1]).values()) == {7.0}
 
 
 def test_no05_the_heavier_overlay_wins_for_each_offering_and_each_resource() -> None:
@@ -126,8 +126,8 @@ def test_no06_of_two_equals_the_later_by_name_descending_is_refused_as_a_whole(w
         assert list(found.refused) == ["a"]
         assert "the price of m5.large" in found.refused["a"]
         assert "NodeOverlay z" in found.refused["a"]
-        assert prices(found.sold[0][1])["a", "spot"] == SPOT_PRICE
-        assert found.sold[0][1][1].capacity["example.com/x"] == 1
+        assert prices(found.pools_with_types[0][1])["a", "spot"] == SPOT_PRICE
+        assert found.pools_with_types[0][1][1].capacity["example.com/x"] == 1
 
 
 def test_no06_equals_that_change_different_things_are_no_conflict() -> None:
@@ -155,13 +155,13 @@ def test_a_refused_overlay_blocks_no_other() -> None:
     a = overlay("a", term(labels.INSTANCE_TYPE, "In", "c5.large"), price="1")
     found = apply_overlays([(node_pool(), TYPES)], [a, b, z])
     assert list(found.refused) == ["b"]
-    assert set(prices(found.sold[0][1], "c5.large").values()) == {1.0}
+    assert set(prices(found.pools_with_types[0][1], "c5.large").values()) == {1.0}
 
 
 def test_requirements_that_contradict_themselves_are_reported() -> None:
     found = apply_overlays([(node_pool(), TYPES)], [overlay("o", M5, term(labels.INSTANCE_TYPE, "In", "x"), price="1")])
     assert "contradict each other" in found.refused["o"]
-    assert found.sold[0][1] is TYPES
+    assert found.pools_with_types[0][1] is TYPES
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_requirements_that_contradict_themselves_are_reported() -> None:
 def test_figures_beyond_all_measure_are_refused(changes: dict[str, Any], told: str) -> None:
     found = apply_overlays([(node_pool(), TYPES)], [overlay("o", M5, **changes)])
     assert told in found.refused["o"]
-    assert found.sold[0][1] is TYPES
+    assert found.pools_with_types[0][1] is TYPES
 
 
 def test_no08_it_is_known_which_types_of_which_pool_were_changed() -> None:
@@ -194,9 +194,9 @@ def test_no10_a_type_without_a_price_can_be_bought_once_an_overlay_states_one() 
     meant = term(labels.ZONE, "In", "a")
     for change in ({"priceAdjustment": "-100%"}, {"priceAdjustment": "+1"}, {"capacity": {"example.com/y": "1"}}):
         found = apply_overlays([(node_pool(), [*TYPES, preview])], [overlay("o", meant, **change)])
-        assert [kind.name for kind in found.sold[0][1]] == [kind.name for kind in TYPES]
+        assert [kind.name for kind in found.pools_with_types[0][1]] == [kind.name for kind in TYPES]
     found = apply_overlays([(node_pool(), [*TYPES, preview])], [overlay("o", meant, price="0.5")])
-    assert prices(found.sold[0][1], "x9.large") == {("a", "on-demand"): 0.5, ("a", "spot"): 0.5}
+    assert prices(found.pools_with_types[0][1], "x9.large") == {("a", "on-demand"): 0.5, ("a", "spot"): 0.5}
 
 
 def test_pools_with_the_same_overlays_share_the_changed_types() -> None:
@@ -205,8 +205,8 @@ def test_pools_with_the_same_overlays_share_the_changed_types() -> None:
     found = apply_overlays(
         pools, [overlay("o", M5, price="1"), overlay("a", term("team", "In", "a"), price="2", weight=1)]
     )
-    assert len({id(types) for _, types in found.sold}) == 2
-    assert [prices(types)["a", "spot"] for _, types in found.sold] == [2.0, 1.0] * 3
+    assert len({id(types) for _, types in found.pools_with_types}) == 2
+    assert [prices(types)["a", "spot"] for _, types in found.pools_with_types] == [2.0, 1.0] * 3
     assert found.overlay_annotations("p4", ["c5.large"])
     assert not found.overlay_annotations("p5", ["c5.large"])
 
@@ -225,6 +225,6 @@ def test_pools_of_other_types_and_labels_are_seen_each_for_itself() -> None:
         (node_pool("p3", team="b"), TYPES),
         (node_pool("p4", **{"karpenter.k8s.aws/instance-family": "c5"}), TYPES),
     ]
-    together = apply_overlays(pools, overlays).sold
-    assert together == [apply_overlays([one], overlays).sold[0] for one in pools]
+    together = apply_overlays(pools, overlays).pools_with_types
+    assert together == [apply_overlays([one], overlays).pools_with_types[0] for one in pools]
     assert len({str(types) for _, types in together}) == 5

@@ -78,7 +78,7 @@ def test_cb06_what_cannot_be_resolved_has_a_reason(
 ) -> None:
     wanted = buffer(spec)
     answer = resolved(wanted, found)
-    status = buffer_status(wanted, answer, Room(there=2), NOW)
+    status = buffer_status(wanted, answer, Room(ready=2), NOW)
     assert told(status.conditions) == {
         "ReadyForProvisioning": ("False", reason),
         "Provisioning": ("False", "NotReadyForProvisioning"),
@@ -91,9 +91,9 @@ def test_cb06_what_cannot_be_resolved_has_a_reason(
     ("count", "room", "status", "words"),
     [
         (0, None, ("False", "BufferEmpty"), "no pods"),
-        (2, Room(there=2), ("True", "FitsExistingCapacity"), "all 2"),
-        (2, Room(there=1, coming=1), ("False", "RequiresNewCapacity"), "1 on nodes that start"),
-        (3, Room(there=1, refused="limits"), ("False", "RequiresNewCapacity"), "2 have none: limits"),
+        (2, Room(ready=2), ("True", "FitsExistingCapacity"), "all 2"),
+        (2, Room(ready=1, starting=1), ("False", "RequiresNewCapacity"), "1 on nodes that start"),
+        (3, Room(ready=1, refused="limits"), ("False", "RequiresNewCapacity"), "2 have none: limits"),
     ],
 )
 def test_cb06_whether_the_room_is_there(count: int, room: Room | None, status: tuple[str, str], words: str) -> None:

@@ -93,7 +93,7 @@ def test_no_plan_costs_more_than_plain_first_fit() -> None:
         plain = first_fit.first_fit(template, load, template.table.every)
         best = sizing.pack(template, load)
         assert best.price() <= plain.price()
-        assert not best.left
+        assert not best.unplaced
 
 
 def test_large_batches_of_equal_pods_are_placed_in_bulk() -> None:
@@ -222,7 +222,7 @@ def test_no_packing_costs_more_than_plain_first_fit(
     assert best.price() <= plain.price()
     assert best.cost() <= plain.cost()
     placed = [pair for node in best.bins for pair in node.load]
-    assert sum(count for _, count in [*placed, *best.left]) == len(pods)
+    assert sum(count for _, count in [*placed, *best.unplaced]) == len(pods)
 
 
 def test_a_pod_that_fits_no_type_makes_no_other_dearer() -> None:

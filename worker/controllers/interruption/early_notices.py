@@ -21,22 +21,22 @@ class EarlyNotices:
     """The notices, by instance."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, tuple[Kind, datetime]] = OrderedDict()
+        self._notices: OrderedDict[str, tuple[Kind, datetime]] = OrderedDict()
 
     def __len__(self) -> int:
         """The number of instances."""
-        return len(self._kept)
+        return len(self._notices)
 
     def keep(self, kind: Kind, instance_id: str, now: datetime) -> None:
         """Remember a notice. A spot interruption is not replaced by a later notice: it says more."""
-        before = self._kept.pop(instance_id, None)
+        before = self._notices.pop(instance_id, None)
         if before is not None and before[0] is Kind.SPOT_INTERRUPTED:
             kind = before[0]
-        self._kept[instance_id] = (kind, now + KEPT_FOR)
-        while len(self._kept) > MAX_KEPT or next(iter(self._kept.values()))[1] < now:
-            self._kept.popitem(last=False)
+        self._notices[instance_id] = (kind, now + KEPT_FOR)
+        while len(self._notices) > MAX_KEPT or next(iter(self._notices.values()))[1] < now:
+            self._notices.popitem(last=False)
 
     def take(self, instance_id: str, now: datetime) -> Kind | None:
         """Return the notice about an instance and forget it."""
-        kind, until = self._kept.pop(instance_id, (None, now))
+        kind, until = self._notices.pop(instance_id, (None, now))
         return kind if until >= now else None

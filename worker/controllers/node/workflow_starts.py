@@ -75,7 +75,7 @@ class NodeClaimWorkflowController(Controller):
         self._client = client
         self._cluster = cluster
         self._plan_queue = plan_queue
-        self._sent: dict[str, Poke] = {}
+        self._sent_pokes: dict[str, Poke] = {}
         self._started: set[str] = set()
         self._ended: set[str] = set()
         """UIDs of claims whose workflow has completed. They are about to vanish from the cache."""
@@ -116,11 +116,11 @@ class NodeClaimWorkflowController(Controller):
         for name in vanished:
             self._vanished.add(name, now)
         self._vanished.forget(now, self._cache.claims)
-        count, left = len(self._vanished), len(self._cache.claims)
-        if vanished and self._vanished.are_too_many(left) and self._log_limiter.count("vanished") is not None:
+        count, claim_count = len(self._vanished), len(self._cache.claims)
+        if vanished and self._vanished.are_too_many(claim_count) and self._log_limiter.count("vanished") is not None:
             self._log.warning(
                 "Many NodeClaims vanished without a deletion, so their nodes stay until a sweep decides",
-                extra={"vanished-count": count, "nodeclaim-count": left},
+                extra={"vanished-count": count, "nodeclaim-count": claim_count},
             )
 
     def _late(self) -> set[str]:
@@ -145,9 +145,9 @@ class NodeClaimWorkflowController(Controller):
         """Forget which levels were sent, so that they are sent again. For nodes that start this happens at every sweep,
         because pods wait for them. A node that does not join in time is not asked about again so soon.
         """
-        self._sent = {
+        self._sent_pokes = {
             name: poke
-            for name, poke in self._sent.items()
+            for name, poke in self._sent_pokes.items()
             if not all_of_them and (poke.claim_deleting or poke.node_deleting or poke.minutes_late)
         }
 
@@ -165,11 +165,11 @@ class NodeClaimWorkflowController(Controller):
             run_id = open_runs.get(names.nodeclaim_id(self._cluster, claim.name))
             if run_id is None:
                 self._started.discard(claim.uid)
-                self._sent.pop(claim.name, None)
+                self._sent_pokes.pop(claim.name, None)
             else:
                 self._started.add(claim.uid)
                 if self._runs.get(claim.name) != run_id:
-                    self._sent.pop(claim.name, None)
+                    self._sent_pokes.pop(claim.name, None)
         live_uids = {claim.uid for claim in self._cache.claims}
         self._started &= live_uids
         self._ended &= live_uids
@@ -207,16 +207,16 @@ class NodeClaimWorkflowController(Controller):
             return
         self._served.add(name)
         poke = self._poke(claim)
-        if poke is None or self._sent.get(name) == poke:
+        if poke is None or self._sent_pokes.get(name) == poke:
             return
         if poke.disrupted and not self._sweeping:
             return  # a node that leaves looks like this for a moment between its taint and its deletion
-        self._sent[name] = poke
+        self._sent_pokes[name] = poke
         handle = self._client.get_workflow_handle(names.nodeclaim_id(self._cluster, name))
         try:
             await handle.signal(NodeClaimWorkflow.poke, poke, rpc_timeout=ANSWER_WITHIN)
         except RPCError as error:
-            self._sent.pop(name, None)
+            self._sent_pokes.pop(name, None)
             if error.status is not RPCStatusCode.NOT_FOUND:
                 raise
             # An operator ended the workflow, or this cache has not seen its last write yet. If the claim is being
@@ -238,11 +238,11 @@ class NodeClaimWorkflowController(Controller):
         """Poke the workflow of a claim that vanished without a deletion seen here, because it must still terminate the
         instance. If many vanished, leave them to the sweep.
         """
-        sent = self._sent.pop(name, None)
+        sent_poke = self._sent_pokes.pop(name, None)
         if name not in self._served:
             return
         self._served.discard(name)
-        if sent is not None and sent.claim_deleting:
+        if sent_poke is not None and sent_poke.claim_deleting:
             return
         if name in self._vanished and self._vanished.are_too_many(len(self._cache.claims)):
             return

@@ -75,11 +75,11 @@ class ReservedCapacityTypeController(Controller):
             return None
         reservations = await asyncio.to_thread(self._ec2.reservations, [claim.instance_id for claim in claims])
         now = self._now()
-        left = [claim for claim in claims if reservations.get(claim.instance_id) == ""]
-        self._left_at = {claim.uid: self._left_at.get(claim.uid, now) for claim in left}
-        confirmed = [claim for claim in left if now - self._left_at[claim.uid] >= CONFIRMED_AFTER]
+        returned_claims = [claim for claim in claims if reservations.get(claim.instance_id) == ""]
+        self._left_at = {claim.uid: self._left_at.get(claim.uid, now) for claim in returned_claims}
+        confirmed = [claim for claim in returned_claims if now - self._left_at[claim.uid] >= CONFIRMED_AFTER]
         await bounded(confirmed, AT_ONCE, lambda claim: self.isolate(claim.name, self._relabel(claim)))
-        return CONFIRMED_AFTER.total_seconds() if len(confirmed) < len(left) else None
+        return CONFIRMED_AFTER.total_seconds() if len(confirmed) < len(returned_claims) else None
 
     async def _relabel(self, claim: ClaimRecord) -> None:
         """Write the Node first: the NodeClaim's label decides whether this is tried again."""

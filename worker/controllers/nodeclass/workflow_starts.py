@@ -69,8 +69,8 @@ class NodeClassWorkflowController(ObjectController):
         generation = node_class.body["metadata"].get("generation")
         level = f"{node_class.uid}/{generation}/{node_class.deleting}/{self._has_claims(node_class)}"
         changed = self._poked.get(name) != level or self._lost_finalizer(node_class)
-        if not changed and (left := self._restart_at.get(name, now) - now) > 0:
-            return left
+        if not changed and (wait_seconds := self._restart_at.get(name, now) - now) > 0:
+            return wait_seconds
         workflow_id = names.nodeclass_id(self._cluster, name)
         workflow_input = NodeClassInput(cluster=self._cluster, name=name)
         await start(self._client, self._cluster, NodeClassWorkflow.run, workflow_input, workflow_id, summary=name)

@@ -46,12 +46,12 @@ class ZonalShiftController(Controller):
         self._recorder = recorder
         self._view = view
         self._shifts = shifts
-        self._known: frozenset[str] = frozenset()
+        self._away: frozenset[str] = frozenset()
 
     async def reconcile(self, changes: Sequence[Change]) -> float | None:  # noqa: ARG002
         """Publish what changed since the last look."""
         away = await asyncio.to_thread(self._shifts.shifted_zones)
-        begun, ended, self._known = away - self._known, self._known - away, away
+        begun, ended, self._away = away - self._away, self._away - away, away
         for zone in sorted(begun):
             self._log.info(
                 "ARC shifts the cluster away from a zone, and no node is launched there", extra={"zone": zone}

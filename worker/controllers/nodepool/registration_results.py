@@ -40,7 +40,7 @@ class RegistrationResults:
         """By NodeClaim: the UID of the claim whose result is counted."""
         self._new: dict[str, list[RegistrationResult]] = {}
         """By NodePool: results that are not among the results of the pool yet."""
-        self._known: dict[str, _Known] = {}
+        self._results: dict[str, _Known] = {}
         """By the UID of the NodePool."""
 
     def skip_present(self) -> None:
@@ -70,11 +70,11 @@ class RegistrationResults:
     def of(self, pool: NodePool, class_generation: int | None) -> Sequence[RegistrationResult]:
         """The results that count for a NodePool. A change of the pool or its class drops those before it."""
         generation = pool.metadata.generation
-        results = self._known.get(pool.metadata.uid)
+        results = self._results.get(pool.metadata.uid)
         if results is None:
             recovered = () if is_outdated(pool, class_generation) else recovered_results(pool)
             results = _Known(generation, class_generation, deque(recovered, RESULTS))
-            self._known[pool.metadata.uid] = results
+            self._results[pool.metadata.uid] = results
         elif generation != results.generation or class_generation not in (None, results.class_generation):
             results.results.clear()
         results.generation = generation
@@ -85,6 +85,6 @@ class RegistrationResults:
     def forget_all_but(self, pools: Collection[NodePool]) -> None:
         """Drop the results of NodePools that are gone."""
         uids = {pool.metadata.uid for pool in pools}
-        self._known = {uid: pool_results for uid, pool_results in self._known.items() if uid in uids}
+        self._results = {uid: pool_results for uid, pool_results in self._results.items() if uid in uids}
         names = {pool.metadata.name for pool in pools}
         self._new = {name: results for name, results in self._new.items() if name in names}

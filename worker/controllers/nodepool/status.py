@@ -132,7 +132,7 @@ class NodePoolStatusController(Controller):
         usage = self._usages.get(record.name, {})
         if self._measured:
             self._metrics.measure(pool, usage)
-            if self._refusals.known:
+            if self._refusals.reported:
                 self._metrics.measure_breaker(record.name, is_open=bool(self._refusals.breakers([pool])))
         class_generation = self._class_generation(pool)
         status = self._status(pool, usage, class_generation)
@@ -171,7 +171,7 @@ class NodePoolStatusController(Controller):
         conditions = with_overlap(conditions, others, now=now, observed_generation=generation)
         results = self._registrations.of(pool, class_generation)
         conditions = with_registration_health(conditions, results, now=now, observed_generation=generation)
-        if self._refusals.known:
+        if self._refusals.reported:
             breaker = self._refusals.breakers([pool]).get(name)
             conditions = with_launch_health(conditions, breaker, now=now, observed_generation=generation)
             launched = self._launched.get(name)

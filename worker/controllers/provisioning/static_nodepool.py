@@ -164,7 +164,12 @@ class StaticNodePoolController(Controller):
         try:
             overlaid = await instance_types_by_pool(self._view, self._types, [pool])
             planned, why = await asyncio.to_thread(
-                static_node, pool, overlaid.sold[0][1], self._view.daemons(), self._view.namespaces(), self._policy
+                static_node,
+                pool,
+                overlaid.pools_with_types[0][1],
+                self._view.daemons(),
+                self._view.namespaces(),
+                self._policy,
             )
         except NoEmptyNodeError as error:
             backoff.failed(asyncio.get_running_loop().time())
