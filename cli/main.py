@@ -2,17 +2,55 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import import_module
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Annotated, Any, TextIO
 
 import typer
 from typer.main import get_command
 
 from cli.application import Group, create_app
 from cli.missing_extra import missing, stand_in
-from cli.streams import open_what_is_closed, report_unwritable_output
 from tenon import __version__
+
+_UNWRITABLE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE}
+
+
+def open_what_is_closed() -> None:
+    """Discard output to a closed stream. Otherwise it could end up in the next file that the process opens."""
+    sys.stdout = sys.stdout or _nowhere()
+    sys.stderr = sys.stderr or _nowhere()
+
+
+def _nowhere() -> TextIO:
+    return Path(os.devnull).open("w", encoding="utf-8")
+
+
+@contextmanager
+def report_unwritable_output() -> Iterator[None]:
+    """Exit with status 1 and a message if the output cannot be written; without a message if its reader has gone.
+
+    Raises:
+        SystemExit: the command's own exit, or status 1.
+    """
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except OSError as error:
+        if error.errno not in _UNWRITABLE or error.filename is not None:
+            raise
+        if error.errno != errno.EPIPE:
+            print(f"tenon: the output cannot be written: {error.strerror}", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # discards what remains in the buffer
+        raise SystemExit(1) from None
+
 
 COMMANDS = {
     "codec-server": "cli.codec_server",

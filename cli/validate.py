@@ -9,6 +9,10 @@ from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
 from cli.application import create_app
 from cli.simulating.files import Filenames, read_named_texts
@@ -16,6 +20,28 @@ from tenon.manifests.checking import Checked, check
 from tenon.manifests.documents import Diagnostic, as_shown
 from tenon.manifests.faults import ManifestError, one_line
 from tenon.sentences import counted
+
+
+def show(findings: Sequence[Diagnostic], console: Console | None = None) -> None:
+    """Print the findings, or nothing if there are none."""
+    if not findings:
+        return
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name, ratio in (("where", 3), ("object", 2), ("field and fault", 6)):
+        table.add_column(name, ratio=ratio, overflow="fold")
+    for finding in findings:
+        colour = "yellow" if finding.warning else "red"
+        place = f"{finding.file}:{finding.line}" if finding.line else finding.file
+        path = f"[bold]{escape(one_line(finding.path))}[/bold]: " if finding.path else ""
+        prefix = f"[{colour}]{'warning: ' if finding.warning else ''}[/{colour}]" if finding.warning else ""
+        mended = "".join(f"\n[green]write: {escape(as_shown(line))}[/green]" for line in finding.fixed_lines)
+        table.add_row(
+            f"[{colour}]{escape(place)}[/{colour}]",
+            escape(finding.subject),
+            f"{prefix}{path}{escape(one_line(finding.sentence))}{mended}",
+        )
+    (console or Console()).print(table)
+
 
 app = create_app()
 
@@ -46,7 +72,7 @@ def validate(
     if output is Form.json:
         print(json.dumps(_document(checked), indent=2, ensure_ascii=False))
     elif sys.stdout.isatty():
-        from cli.findings import show
+        from cli.validate import show
 
         show(checked.findings[:MAX_SHOWN])
         print(_total(checked))

@@ -1,35 +1,76 @@
-"""The activity "collect garbage": one sweep over a cluster's Kubernetes objects, EC2 instances and workflows."""
+"""The activity "collect garbage": one sweep over a cluster's Kubernetes objects, EC2 instances and workflows.
+
+It also records on NodeClaims in which subnet and security groups their instances are, for drift. The launch writes this
+too. The sweep corrects it from what it has read of EC2 anyway: for nodes that another controller launched, and after
+somebody has changed the security groups of an instance.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 
 from temporalio import activity
 from temporalio.service import RPCError
 
 from activities import loggers, metrics
-from activities.cleanup.network_records import record_networks
 from activities.cleanup.node_workflows import NodeWorkflows
-from activities.cleanup.sweep_actions import SweepActions
-from activities.cleanup.sweep_events import HELD_BACK, event_for, subject_of
+from activities.cleanup.sweep_actions import HELD_BACK, SweepActions, event_for, subject_of
 from activities.cleanup.sweep_reader import MAX_ERROR_LENGTH, observe
 from activities.clock import utc_now
 from activities.ec2.errors import EC2Error
 from activities.ec2.provider import Ec2Provider
+from activities.heartbeat import with_heartbeat
+from activities.kubernetes.bounded_concurrency import bounded
 from activities.kubernetes.client import Kube
 from activities.kubernetes.errors import ApiError
 from activities.kubernetes.events import EventPublisher
+from activities.kubernetes.nodeclaims import annotate_claim
 from tenon.cleanup.brake import BRAKED, HeldBack, held_back
 from tenon.cleanup.decide import GRACES, findings, split_by_limits
-from tenon.cleanup.facts import Graces, Observations
+from tenon.cleanup.facts import Graces, Observations, ObservedClaim
 from tenon.cleanup.findings import Finding, Kind
 from tenon.cleanup.instances import left_to_workflows
+from tenon.ec2.launch.network_annotations import network_annotations
 from tenon.evolve import evolve
+from tenon.messages.base import ClaimRef
 from tenon.messages.cleanup import COLLECT_GARBAGE, Figures, HousekeepingInput, HousekeepingResult
+
+MAX_RECORDED = 200
+"""Maximum number of NodeClaims to correct in one sweep. The next sweeps correct the others."""
+CONCURRENCY = 5
+
+
+async def record_networks(kube: Kube, cluster: str, observations: Observations) -> None:
+    """Correct the NodeClaims that do not say where their instance is. A failure is left to the next sweep."""
+
+    async def record(claim: ObservedClaim, annotations: dict[str, str]) -> None:
+        ref = ClaimRef(cluster=cluster, name=claim.name, uid=claim.uid)
+        try:
+            await annotate_claim(kube, ref, annotations)
+        except ApiError as error:
+            log.warning(
+                "The sweep failed to record the network of an instance",
+                extra={"nodeclaim": claim.name, "error": str(error)},
+            )
+
+    todo = [pair for pair, _ in zip(_outdated(observations), range(MAX_RECORDED), strict=False)]
+    await with_heartbeat(bounded(todo, CONCURRENCY, lambda pair: record(*pair)))
+
+
+def _outdated(observations: Observations) -> Iterator[tuple[ObservedClaim, dict[str, str]]]:
+    by_id = {instance.id: instance for instance in observations.instances or ()}
+    for claim in observations.managed_claims:
+        instance = by_id.get(claim.instance_id)
+        if instance is None or claim.deleted_at is not None or claim.launched_at is None:
+            continue
+        annotations = network_annotations(instance.subnet_id, instance.security_group_ids)
+        if any(claim.network.get(key) != value for key, value in annotations.items()):
+            yield claim, annotations
+
 
 log = loggers.HOUSEKEEPING
 

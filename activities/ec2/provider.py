@@ -9,19 +9,20 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from typing import TYPE_CHECKING
 
 from activities import loggers
 from activities.ec2.capacity_reservations import COUNT_SECONDS, CapacityReservations
 from activities.ec2.catalogue import Catalogue
 from activities.ec2.client import Ec2
 from activities.ec2.cluster import service_range
-from activities.ec2.console import console_output
 from activities.ec2.dry_runs import DryRuns
 from activities.ec2.errors import (
     EC2Error,
     InsufficientCapacityError,
     NodeClassNotReadyError,
     NodeClassReadinessUnknownError,
+    translated,
 )
 from activities.ec2.instances import Instances
 from activities.ec2.launch import Launcher
@@ -53,6 +54,33 @@ from tenon.kube.requirements import Requirements
 from tenon.messages.launch import Instance, LaunchGroup, LaunchRequest, LaunchResult
 from tenon.resources import parse_resources
 from tenon.scheduling.model import InstanceType
+
+if TYPE_CHECKING:
+    from types_boto3_ec2.type_defs import GetConsoleOutputResultTypeDef
+
+NO_LATEST = "UnsupportedOperation"
+"""EC2's code for instance types that show only the output of their last start."""
+
+
+def console_output(clients: Ec2, instance_id: str) -> str:
+    """The latest console output of an instance; empty if EC2 has none yet.
+
+    Raises:
+        EC2Error: the call failed.
+    """
+    try:
+        answer = _ask(clients, instance_id, latest=True)
+    except EC2Error as error:
+        if error.code != NO_LATEST:
+            raise
+        answer = _ask(clients, instance_id, latest=False)
+    return answer.get("Output", "")  # decoded by botocore
+
+
+def _ask(clients: Ec2, instance_id: str, *, latest: bool) -> GetConsoleOutputResultTypeDef:
+    with translated("GetConsoleOutput"):
+        return clients.ec2.get_console_output(InstanceId=instance_id, Latest=latest)
+
 
 log = loggers.NODECLAIM_LIFECYCLE
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict
@@ -14,10 +15,13 @@ from sandbox.ec2.admin_requests import (
     BucketsBody,
     CapacityBody,
     LifecycleBody,
+    PolicyBody,
     QuotaBody,
+    RightsBody,
     ThrottleBody,
     read,
 )
+from sandbox.ec2.authorization.policy import PolicyError
 from sandbox.ec2.boot import BootPlan, BootRule
 from sandbox.ec2.consistency import Delays
 from sandbox.ec2.errors import Answer, json_answer
@@ -26,8 +30,32 @@ from sandbox.ec2.faults import Fault
 from sandbox.ec2.held_calls import Hold
 from sandbox.ec2.instances import Timing
 from sandbox.ec2.market import CapacityRule
-from sandbox.ec2.rights import Rights
 from sandbox.ec2.world import World
+
+
+class Rights:
+    """The admin calls, by name. Each gets the request's body."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.actions: dict[str, Callable[[bytes], dict[str, Any]]] = {
+            "GET rights": lambda _: world.judge.listing(),
+            "POST rights": self._enforce,
+            "POST policy": self._replace_policy,
+        }
+
+    def _enforce(self, body: bytes) -> dict[str, Any]:
+        self._world.judge.enforced = read(RightsBody, body).enforced
+        return {"status": "ok"}
+
+    def _replace_policy(self, body: bytes) -> dict[str, Any]:
+        request = read(PolicyBody, body)
+        document = None if request.document is None else json.dumps(request.document)
+        try:
+            self._world.judge.replace(request.cluster or self._world.cluster.name, document)
+        except PolicyError as error:
+            raise ValueError(str(error)) from error
+        return {"status": "ok"}
 
 
 class Rejections(Protocol):

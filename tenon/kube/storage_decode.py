@@ -10,22 +10,14 @@ from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 import msgspec
+from msgspec import field
 
 from tenon.apis import labels
 from tenon.kube.node_affinity import requirements
 from tenon.kube.records import ValueRecord
 from tenon.kube.requirements import IN, Requirement, Requirements
 from tenon.kube.sharing import share, share_texts, share_value
-from tenon.kube.storage_structs import (
-    ClassObject,
-    CsiNodeObject,
-    NamespaceObject,
-    PvcObject,
-    TopologyTerm,
-    VolumeObject,
-    VolumeSpec,
-)
-from tenon.kube.structs import Metadata, SelectorTerm
+from tenon.kube.structs import Metadata, NodeSelector, Present, PvcSpec, SelectorTerm, Wire
 from tenon.kube.timestamps import epoch_seconds
 from tenon.kube.volumes import (
     BIND_COMPLETED,
@@ -38,6 +30,82 @@ from tenon.kube.volumes import (
     PersistentVolumeClaim,
     StorageClass,
 )
+
+
+class PvcStatus(Wire):
+    phase: str = ""
+
+
+class PvcObject(Wire):
+    metadata: Metadata
+    spec: PvcSpec = field(default_factory=PvcSpec)
+    status: PvcStatus = field(default_factory=PvcStatus)
+
+
+class CsiSource(Wire):
+    driver: str = ""
+
+
+class VolumeNodeAffinity(Wire):
+    required: NodeSelector | None = None
+
+
+class VolumeSpec(Wire):
+    csi: CsiSource | None = None
+    aws_elastic_block_store: Present | None = None
+    azure_disk: Present | None = None
+    azure_file: Present | None = None
+    cinder: Present | None = None
+    gce_persistent_disk: Present | None = None
+    portworx_volume: Present | None = None
+    vsphere_volume: Present | None = None
+    local: Present | None = None
+    host_path: Present | None = None
+    node_affinity: VolumeNodeAffinity | None = None
+
+
+class VolumeObject(Wire):
+    metadata: Metadata
+    spec: VolumeSpec = field(default_factory=VolumeSpec)
+
+
+class TopologyExpression(Wire):
+    key: str
+    values: list[str] | None = None
+
+
+class TopologyTerm(Wire):
+    match_label_expressions: list[TopologyExpression] | None = None
+
+
+class ClassObject(Wire):
+    metadata: Metadata
+    provisioner: str = ""
+    volume_binding_mode: str | None = None
+    allowed_topologies: list[TopologyTerm] | None = None
+
+
+class AttachableCount(Wire):
+    count: int | None = None
+
+
+class CsiDriver(Wire):
+    name: str
+    allocatable: AttachableCount | None = None
+
+
+class CsiNodeSpec(Wire):
+    drivers: list[CsiDriver] | None = None
+
+
+class CsiNodeObject(Wire):
+    metadata: Metadata
+    spec: CsiNodeSpec = field(default_factory=CsiNodeSpec)
+
+
+class NamespaceObject(Wire):
+    metadata: Metadata
+
 
 T = TypeVar("T")
 W = TypeVar("W", PvcObject, VolumeObject, ClassObject, CsiNodeObject, NamespaceObject)

@@ -1,8 +1,13 @@
-"""Explains a conversion in YAML comments: which fields moved, changed, were added or were left out."""
+"""Explains a conversion in YAML comments: which fields moved, changed, were added or were left out.
+
+Which comments users wrote, and which field each one describes, is our own code, because ruamel.yaml attaches a comment
+to the token before it, not to the field that it describes.
+"""
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from textwrap import wrap
@@ -14,8 +19,49 @@ from tenon.apis.legacy.conversion import Note, name_of
 from tenon.manifests.documents import Item
 from tenon.manifests.field_moves import Moves, moves_of, new_path, old_path
 from tenon.manifests.paths import Path, has, path_of, text_of, value_at
-from tenon.manifests.user_comments import find_comments
 from tenon.manifests.yaml_writer import Comments
+
+
+@dataclass(frozen=True, slots=True)
+class UserComment:
+    """A comment. ``path`` is None if it comes after everything else."""
+
+    path: Path | None
+    text: str
+    inline: bool
+    """True if the comment is on the same line as the field."""
+
+
+def find_comments(item: Item) -> Iterator[UserComment]:
+    """Yield the comments in the text of an object, in order."""
+    if item.place is None:
+        return
+    document, lines = item.document, item.document.lines
+    text = lines.text
+    whole = item.place is document.root
+    start, end = (document.start, document.end) if whole else (item.place.start, item.place.end)
+    written = [(path, place) for path, place in item.place.walk() if path]
+    texts = sorted([(p.start, p.end) for _, p in written if p.entries is None] + [p.key for _, p in written if p.key])
+    fields = sorted((place.begin, len(path), path) for path, place in written)
+    begins = [begin for begin, _, _ in fields]
+    offset = start
+    while (offset := text.find("#", offset, end)) >= 0:
+        index = bisect_right(texts, (offset, len(text))) - 1
+        if index >= 0 and offset < texts[index][1]:
+            offset = texts[index][1]
+            continue
+        first, last = lines.bounds(lines.number(offset))
+        if offset > first and text[offset - 1] not in " \t":
+            offset += 1
+            continue
+        comment = text[offset + 1 : last].strip()
+        at = bisect_left(begins, first)
+        if at < len(fields) and begins[at] < offset:
+            yield UserComment(fields[bisect_right(begins, begins[at]) - 1][2], comment, True)
+        else:
+            yield UserComment(fields[at][2] if at < len(fields) else None, comment, False)
+        offset = last
+
 
 SERVER_SET = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink")
 """Metadata fields that the API server sets, and refuses in a new object."""

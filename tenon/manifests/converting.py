@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
+from textwrap import wrap
+from typing import Any
 
 from tenon.apis.json_object import JsonObject
 from tenon.apis.legacy.conversion import Converted
-from tenon.apis.legacy.global_settings import is_settings
+from tenon.apis.legacy.global_settings import convert_settings, is_settings
 from tenon.apis.validation import FieldError
 from tenon.manifests.batch_conversion import convert_batch, is_older
 from tenon.manifests.changes import explain
@@ -16,10 +18,70 @@ from tenon.manifests.documents import Diagnostic, Document, Item, items, read
 from tenon.manifests.findings import finding, findings_of, findings_of_conversion, findings_of_settings
 from tenon.manifests.kinds import KINDS, is_karpenters, unknown_kind
 from tenon.manifests.paths import text_of
-from tenon.manifests.settings_block import settings_block
 from tenon.manifests.text_edits import commented_text, edited_body, edited_text, edits_of
 from tenon.manifests.trailing_newline import closed
-from tenon.manifests.yaml_writer import as_yaml, with_comments
+from tenon.manifests.yaml_scalars import UnreadableError, plain_value
+from tenon.manifests.yaml_writer import as_yaml, comment_line, with_comments
+
+CHART: Mapping[str, str] = {
+    "BATCH_MAX_DURATION": "settings.batchMaxDuration",
+    "BATCH_IDLE_DURATION": "settings.batchIdleDuration",
+    "CLUSTER_CA_BUNDLE": "settings.clusterCABundle",
+    "CLUSTER_NAME": "settings.clusterName",
+    "CLUSTER_ENDPOINT": "settings.clusterEndpoint",
+    "ISOLATED_VPC": "settings.isolatedVPC",
+    "VM_MEMORY_OVERHEAD_PERCENT": "settings.vmMemoryOverheadPercent",
+    "INTERRUPTION_QUEUE": "settings.interruptionQueue",
+    "RESERVED_ENIS": "settings.reservedENIs",
+    "DEFAULT_INSTANCE_PROFILE": "settings.defaultInstanceProfile",
+    "DEFAULT_TAGS": "settings.defaultTags",
+    "LOG_LEVEL": "logLevel",
+    "LOG_OUTPUT_PATHS": "logOutputPaths",
+    "LOG_ERROR_OUTPUT_PATHS": "logErrorOutputPaths",
+}
+"""Helm value of each setting that a ConfigMap could hold."""
+_NO_TEXTS = ("ISOLATED_VPC", "VM_MEMORY_OVERHEAD_PERCENT", "RESERVED_ENIS")
+_LISTS = ("LOG_OUTPUT_PATHS", "LOG_ERROR_OUTPUT_PATHS")
+_MAX_NOTE_WIDTH = 100
+
+
+def settings_block(item: Item) -> tuple[str, Sequence[str]]:
+    """Return the comment that replaces a settings ConfigMap, and its notes one by one."""
+    settings = convert_settings(item.body)
+    metadata = item.body["metadata"]
+    name = "/".join(str(metadata[part]) for part in ("namespace", "name") if metadata.get(part))
+    lines = [f"was ConfigMap {name}: settings are environment variables of the worker now"]
+    came_from: dict[str, list[str]] = {}
+    for note in settings.notes:
+        old, _, rest = note.partition(" is ")
+        came_from.setdefault(rest.partition(" now")[0], []).append(old)
+    if settings.values:
+        lines.append("env:")
+        for variable, value in settings.values.items():
+            lines.append(f"  - name: {variable} # was {' and '.join(came_from[variable])}")
+            lines += [f"    {line}" for line in as_yaml({"value": value}).splitlines()]
+        lines.append("or, in the values of the chart:")
+        lines += as_yaml(_chart_values(settings.values)).splitlines()
+    dropped = [note for note in settings.notes if note.partition(" is ")[2].partition(" now")[0] not in settings.values]
+    for note in dropped:
+        lines += wrap(note, _MAX_NOTE_WIDTH, break_long_words=False, break_on_hyphens=False)
+    return "\n" + "".join(f"# {comment_line(line)}".rstrip() + "\n" for line in lines), settings.notes
+
+
+def _chart_values(values: Mapping[str, str]) -> dict[str, Any]:
+    chart_values: dict[str, Any] = {}
+    for variable, text in values.items():
+        section, _, name = CHART[variable].rpartition(".")
+        holder = chart_values.setdefault(section, {}) if section else chart_values
+        holder[name] = text.split(",") if variable in _LISTS else _typed(text) if variable in _NO_TEXTS else text
+    return chart_values
+
+
+def _typed(text: str) -> Any:
+    try:
+        return plain_value(text)
+    except UnreadableError:
+        return text
 
 
 @dataclass(frozen=True, slots=True)

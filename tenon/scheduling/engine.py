@@ -32,8 +32,8 @@ from tenon.scheduling.model import Plan, Problem
 from tenon.scheduling.packing import Load
 from tenon.scheduling.pod_classes import PodClass, group, resource_names
 from tenon.scheduling.relaxation import forms, without_preferences
-from tenon.scheduling.repacking import repack
 from tenon.scheduling.reservations import drop_far_limits, is_reserved, share_limits, split, used_up
+from tenon.scheduling.sizing import repack
 from tenon.scheduling.template import Template
 from tenon.scheduling.topology import Topology
 from tenon.scheduling.topology_counts import TopologyCounts

@@ -4,6 +4,9 @@ Filling the largest type first is simple but expensive: above some size a vCPU i
 rarely full. So the engine makes several packings of the same pods and keeps the cheapest: the load balanced over nodes
 of the best sizes, single nodes filled at the best price, and first-fit with capped node sizes. Plain first-fit is
 always one of them, and a packing that costs more is never chosen.
+
+Once the domain of every pod is settled, a pool's new nodes are packed again, together with the plain pods: placing pods
+one by one fills each node as far as any type reaches, which is expensive. But it only needs to decide the domains.
 """
 
 from __future__ import annotations
@@ -18,12 +21,56 @@ import numpy as np
 from tenon.resources import CPU, MEMORY
 from tenon.scheduling.balanced_packing import balance
 from tenon.scheduling.first_fit import Packing, first_fit
+from tenon.scheduling.fleet import Fleet
 from tenon.scheduling.greedy import fill_best
 from tenon.scheduling.limits import Limits
 from tenon.scheduling.load_partition import partitions
 from tenon.scheduling.packing import Load, top_up
+from tenon.scheduling.pod_classes import queue_order
 from tenon.scheduling.template import Template
 from tenon.scheduling.type_candidates import TypeCandidates, nodes_needed
+
+
+def repack(fleet: Fleet, waiting_load: Load) -> Load:
+    """Give the waiting pods nodes of the pool. Return the pods that still wait, in queue order."""
+    template = fleet.template
+    suited = [(pod_class, count) for pod_class, count in waiting_load if fleet.suits(pod_class)]
+    kept_bins = [node for node in fleet.bins if any(pod_class.near for pod_class, _ in node.load)]
+    free = [node for node in fleet.bins if not any(pod_class.near for pod_class, _ in node.load)]
+    if not suited and not free:
+        return waiting_load
+    before = suited
+    for node in kept_bins:
+        suited = top_up(node, suited)
+    base = fleet.limits.copy(template.pool)
+    for node in free:
+        base.take({name: -amount for name, amount in base.peak(node.types).items()}, nodes=-1)
+    settled = [pair for node in free for pair in node.load]
+    packing = pack(template, _merged(settled + suited), base)
+    ours = {id(pod_class) for pod_class, _ in settled}
+    if any(id(pod_class) in ours for pod_class, _ in packing.unplaced):
+        for node in free:
+            suited = top_up(node, suited)
+        packing = pack(template, suited, fleet.limits)
+        fleet.replace([*fleet.bins, *packing.bins], packing.limits)
+    else:
+        fleet.replace([*kept_bins, *packing.bins], packing.limits)
+    unplaced = {id(pod_class): count for pod_class, count in packing.unplaced}
+    class_ids = {id(pod_class) for pod_class, _ in before}
+    after = [(c, unplaced.get(id(c), 0) if id(c) in class_ids else count) for c, count in waiting_load]
+    return [(pod_class, count) for pod_class, count in after if count]
+
+
+def _merged(load: Load) -> Load:
+    """The load in queue order, each class once."""
+    counts: dict[int, int] = {}
+    classes = {}
+    for pod_class, count in load:
+        counts[id(pod_class)] = counts.get(id(pod_class), 0) + count
+        classes[id(pod_class)] = pod_class
+    ordered = sorted(classes.values(), key=lambda pod_class: (queue_order(pod_class), str(pod_class.terms)))
+    return [(pod_class, counts[id(pod_class)]) for pod_class in ordered]
+
 
 CAPS = (8_000, 16_000, 32_000, 64_000, 96_000)
 """Node sizes in millicores to try with first-fit."""

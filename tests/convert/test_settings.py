@@ -7,8 +7,8 @@ from pathlib import Path
 import yaml
 
 from tenon.apis.legacy.global_settings import RENAMED
+from tenon.manifests.converting import CHART, settings_block
 from tenon.manifests.documents import items, read
-from tenon.manifests.settings_block import CHART, settings_block
 
 
 def test_every_setting_is_a_value_of_the_chart() -> None:

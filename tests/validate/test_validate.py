@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from cli.findings import show
+from cli.validate import show
 from tenon.manifests.checking import check
 from tests.convert.running import validate
 from tests.validate.findings import BETA, PROVISIONER, faults, warnings

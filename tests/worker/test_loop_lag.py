@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 from prometheus_client import REGISTRY
 
-from worker.runtime.loop_lag import LATELY, PERIOD, SLOT, SLOTS, LoopLag
+from worker.runtime.process import LATELY, PERIOD, SLOT, SLOTS, LoopLag
 
 
 class Late:

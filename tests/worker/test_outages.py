@@ -27,8 +27,7 @@ from tests.workflows.waiting import until
 from worker.log_rate_limit import ActivityFailureFilter, LogRateLimiter
 from worker.runtime.outage import Outage, watch_api_server
 from worker.runtime.process import Readiness
-from worker.runtime.temporal_client import readable, watch_temporal
-from worker.runtime.temporal_core_logs import CoreLines
+from worker.runtime.temporal_client import CoreLines, readable, watch_temporal
 
 LOG = logging.getLogger("tests.outages")
 

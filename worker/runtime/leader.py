@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import socket
 import uuid
@@ -23,11 +24,19 @@ from activities.disruption.moves import MoveFinder, methods_within
 from activities.disruption.slowed_pools import SlowedPools
 from activities.ec2.instance_statuses import failing
 from activities.kubernetes.client import Kube
+from activities.kubernetes.errors import ApiError
+from activities.kubernetes.events import EventPublisher
+from activities.kubernetes.resources import CAPACITYBUFFERS, NODEOVERLAYS
 from activities.provisioning.batching import Batcher, Window
 from activities.provisioning.budget_reporting import BudgetReporter
 from activities.provisioning.buffers import BufferRoom
 from activities.provisioning.launch_refusals import LaunchRefusals
 from activities.provisioning.planner import Planner
+from tenon.apis.legacy.awsnodetemplate import Defaults
+from tenon.apis.legacy.global_tags import default_tags
+from tenon.ec2.families import al2
+from tenon.ec2.families.cluster import Cluster
+from tenon.provisioning.gates import FeatureGates
 from tenon.provisioning.planning_policy import PlanPolicy
 from worker.cache.changes import Topic
 from worker.cache.cluster import ClusterCache
@@ -38,6 +47,7 @@ from worker.controllers.disruption.node_repair import NodeRepairController
 from worker.controllers.disruption.nodeclaim_conditions import NodeClaimDisruptionController
 from worker.controllers.disruption.replacements import ReplacementController
 from worker.controllers.interruption.instance_status import InstanceStatusController
+from worker.controllers.legacy.legacy_api import LegacyApiController
 from worker.controllers.node.blocked_nodes import BlockedNodesController
 from worker.controllers.node.consistency import NodeClaimConsistencyController
 from worker.controllers.node.finalizer import NodeClaimFinalizerController
@@ -55,19 +65,62 @@ from worker.controllers.nodepool.status import NodePoolStatusController
 from worker.controllers.provisioning.capacity_buffer import CapacityBufferController
 from worker.controllers.provisioning.node_overlay import NodeOverlayController
 from worker.controllers.provisioning.static_nodepool import StaticNodePoolController
+from worker.legacy.watches import LegacyObjects
 from worker.runtime.activity_retries import RetryAfterInterceptor
 from worker.runtime.assembly import BUILD_ID, Clients
 from worker.runtime.child_processes import METRICS_FOLDER
-from worker.runtime.disabled_gate_warnings import warn_of_disabled_gates
 from worker.runtime.housekeeping_schedule import reconcile_schedule, sweep_now
 from worker.runtime.launch_reports import stored_launches
 from worker.runtime.leader_announcements import Announcements
-from worker.runtime.legacy_serving import serve_legacy
 from worker.runtime.memory import return_free_memory
 from worker.runtime.plan_activities import PlanActivities
 from worker.runtime.temporal_connection import Connection
 from worker.settings import Settings
 from workflows import names
+
+settings_log = loggers.SETTINGS
+
+
+async def warn_of_disabled_gates(kube: Kube, gates: FeatureGates) -> None:
+    """Send one small request for each gate that is off; skip kinds that the cluster does not serve or allow."""
+    for gate, on, resource in (
+        ("NodeOverlay", gates.node_overlay, NODEOVERLAYS),
+        ("CapacityBuffer", gates.capacity_buffer, CAPACITYBUFFERS),
+    ):
+        if on:
+            continue
+        try:
+            page = json.loads(await kube.request("GET", resource.path(), query={"limit": "1"}))
+        except ApiError:
+            continue
+        if page.get("items"):
+            settings_log.warning(
+                "Objects have no effect because their feature gate is off: change the setting to use them",
+                extra={"kind": resource.kind, "setting": f"FEATURE_GATES={gate}=true"},
+            )
+
+
+async def serve_legacy(
+    kube: Kube, recorder: EventPublisher, cache: ClusterCache, settings: Settings, cluster: Cluster
+) -> None:
+    """Watch and convert the old objects until cancelled."""
+    defaults = defaults_of(settings, cluster.kubernetes_version)
+    objects = LegacyObjects(kube, cache.changes, silence_limit=settings.watch_silence_limit.total_seconds())
+    controller = LegacyApiController(kube, recorder, cache, objects, defaults)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(objects.run(), name="legacy objects")
+        group.create_task(controller.run(), name="legacy controller")
+
+
+def defaults_of(settings: Settings, kubernetes_version: str) -> Defaults:
+    """The defaults for AWSNodeTemplates and providers, from the settings and the cluster's version."""
+    return Defaults(
+        settings.default_instance_profile,
+        settings.cluster_name,
+        "AL2" if not kubernetes_version or al2.has_images(kubernetes_version) else "AL2023",
+        default_tags(settings.default_tags),
+    )
+
 
 log = loggers.PROCESS
 

@@ -1,8 +1,14 @@
-"""Connects to Temporal with its standard environment configuration, and checks its health."""
+"""Connects to Temporal with its standard environment configuration, and checks its health.
+
+By default Temporal's core writes colored text to stdout, one line for each retry of each poller: dozens a minute while
+Temporal is unavailable. So its log goes to this process's log, and `watch_temporal` reports an outage in one sentence.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import functools
+import logging
 import os
 import re
 from collections.abc import Callable
@@ -13,14 +19,45 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.converter import PayloadCodec
 from temporalio.envconfig import ClientConfig, ClientConnectConfig
+from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities import loggers
 from tenon.errors import TenonError
+from worker.log_rate_limit import LogRateLimiter
 from worker.runtime.encrypted_payloads import ENCRYPTION_CONFIG, PayloadCodecError, WithoutKeys
 from worker.runtime.outage import Outage, ReadinessLike
-from worker.runtime.temporal_core_logs import runtime
 from worker.runtime.temporal_plugin import TenonPlugin
+
+CORE = loggers.library("temporalio.core")
+LEVELS = (
+    "ERROR,temporalio_common=WARN,temporalio_sdk_core=WARN,temporalio_sdk=WARN,temporal_sdk_bridge=WARN,"
+    "temporalio_client=ERROR"
+)
+"""The client's warnings report its retries."""
+_CHANGING = re.compile(r"\d+")
+
+
+class CoreLines(logging.Filter):
+    """Passes each distinct line once a minute, ignoring numbers, and removes a field that only the core can read."""
+
+    def __init__(self, log_limiter: Callable[[str], int | None] | None = None) -> None:
+        super().__init__()
+        self._count = log_limiter or LogRateLimiter().count
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is written."""
+        vars(record).pop("temporal_log", None)
+        return self._count(_CHANGING.sub("", record.getMessage())[:120]) is not None
+
+
+@functools.cache
+def runtime() -> Runtime:
+    """The Temporal runtime of this process."""
+    CORE.addFilter(CoreLines())
+    forwarding = LogForwardingConfig(CORE, append_target_to_name=False, prepend_target_on_message=False)
+    return Runtime(telemetry=TelemetryConfig(logging=LoggingConfig(filter=LEVELS, forwarding=forwarding)))
+
 
 log = loggers.TEMPORAL
 
